@@ -1,0 +1,3 @@
+//! Encoding speed.
+
+fn main() {}

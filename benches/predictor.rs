@@ -1,0 +1,3 @@
+//! Predictor speed.
+
+fn main() {}

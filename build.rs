@@ -1,0 +1,20 @@
+//! Bakes into the binary where its shared libraries are, so that it runs without `LD_LIBRARY_PATH`.
+
+use std::{env, fs, path::Path};
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    for variable in ["LIBTORCH", "OVERTURN_ONNXRUNTIME"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    let libtorch = env::var("LIBTORCH").unwrap_or_default();
+    if !libtorch.is_empty() {
+        println!("cargo:rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
+    }
+    let version = fs::read_to_string(Path::new(&libtorch).join("build-version"));
+    let version = version.unwrap_or_else(|_| "of unknown version".to_string());
+    println!("cargo:rustc-env=OVERTURN_LIBTORCH_VERSION={}", version.trim());
+    // A path to fall back on; the environment variable of the same name has the last word at run time.
+    let onnxruntime = env::var("OVERTURN_ONNXRUNTIME").unwrap_or_default();
+    println!("cargo:rustc-env=OVERTURN_ONNXRUNTIME_BUILT={onnxruntime}");
+}

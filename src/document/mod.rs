@@ -1,0 +1,198 @@
+//! A TOML file as a typed value, with every fault of it found at once.
+//!
+//! Serde stops at the first mistake, which makes a file with five of them five runs. So the text is
+//! first parsed into a plain tree with line numbers, the tree is checked as a whole against the JSON
+//! Schema of the Rust type (the same schema that editors use), and only a clean tree is deserialised.
+//! What the values mean is not decided here.
+
+mod check;
+mod literal;
+mod parse;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{Error, Fault, Kind, Result};
+
+pub use check::{did_you_mean, nearest};
+pub use literal::Literal;
+
+/// A file's value, and where in the file each key stands.
+#[derive(Debug)]
+pub struct Document<T> {
+    /// What the file says.
+    pub value: T,
+    /// Where.
+    pub place: Place,
+}
+
+/// Where the keys of a file stand, for messages about them.
+#[derive(Debug, Clone)]
+pub struct Place {
+    file: PathBuf,
+    lines: HashMap<String, usize>,
+}
+
+impl Place {
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The folder that relative paths of the file start from.
+    pub fn folder(&self) -> &Path {
+        match self.file.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    /// A fault of the value at `key` (dotted), which "is …".
+    pub fn fault(&self, key: &str, problem: impl std::fmt::Display) -> Fault {
+        Fault::new(self.subject(key), format!("`{key}` {problem}"))
+    }
+
+    /// `file:line` of a key, or of the nearest enclosing one that stands in the file.
+    fn subject(&self, key: &str) -> String {
+        let mut key = key;
+        loop {
+            if let Some(line) = self.lines.get(key) {
+                return format!("{}:{line}", self.file.display());
+            }
+            match key.rfind(['.', '[']) {
+                Some(end) => key = &key[..end],
+                None => return self.file.display().to_string(),
+            }
+        }
+    }
+}
+
+/// Reads a TOML file as a `T`.
+///
+/// # Errors
+/// All faults of the file at once.
+pub fn read<T: DeserializeOwned + JsonSchema>(file: &Path) -> Result<Document<T>> {
+    read_with(file, &|text, _| Ok(text))
+}
+
+/// Fills the placeholders of one text value; gets the value and its key.
+pub type Fill<'a> = &'a dyn Fn(String, &str) -> Result<String, Fault>;
+
+/// As [`read`], with every text value passed through `fill` first.
+pub fn read_with<T: DeserializeOwned + JsonSchema>(file: &Path, fill: Fill) -> Result<Document<T>> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Error::spec(file.display().to_string(), "cannot be read").source(error))?;
+    parse_with(&text, file, fill)
+}
+
+/// As [`read_with`], from text; `file` is for messages and relative paths.
+pub fn parse_with<T: DeserializeOwned + JsonSchema>(
+    text: &str,
+    file: &Path,
+    fill: Fill,
+) -> Result<Document<T>> {
+    let (tree, place, mut faults) = parse::parse(text, file, fill)?;
+    check::check(&tree, &json_schema::<T>(), &place, &mut faults);
+    Error::from_faults(Kind::Spec, faults)?;
+    let value = serde_json::from_value(tree).map_err(|error| {
+        Error::spec(file.display().to_string(), format!("cannot be understood: {error}"))
+    })?;
+    Ok(Document { value, place })
+}
+
+/// The JSON Schema of a file type, as generated into `schemas/`.
+pub fn json_schema<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().into()
+}
+
+/// The dotted path of a key.
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        name: String,
+        #[serde(default)]
+        size: Option<u32>,
+        #[serde(default)]
+        colour: Colour,
+        #[serde(default)]
+        part: Vec<Part>,
+        range: Option<[f64; 2]>,
+    }
+
+    #[derive(Debug, Default, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Colour {
+        /// Red.
+        #[default]
+        Red,
+        /// Green.
+        Green,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Part {
+        name: String,
+        value: Option<Literal>,
+    }
+
+    fn parse(text: &str) -> Result<Document<Sample>> {
+        parse_with(text, Path::new("s.toml"), &|text, _| Ok(text))
+    }
+
+    #[test]
+    fn a_clean_file_becomes_its_type() {
+        let sample =
+            parse("name = \"a\"\nsize = 3\nrange = [0, 1.5]\n[[part]]\nname = \"p\"\nvalue = true")
+                .expect("clean")
+                .value;
+        assert_eq!(
+            (sample.name.as_str(), sample.size, sample.range),
+            ("a", Some(3), Some([0.0, 1.5]))
+        );
+        assert!(matches!(sample.colour, Colour::Red));
+        assert_eq!(sample.part[0].name, "p");
+        assert_eq!(sample.part[0].value, Some(Literal::Boolean(true)));
+    }
+
+    #[test]
+    fn all_faults_are_listed_with_their_lines() {
+        let error = parse(
+            "sise = 3\ncolour = \"gren\"\nrange = [1]\nsize = -1\n[[part]]\nname = \"p\"\nvalue = [1]\n[[part]]",
+        )
+        .expect_err("full of faults");
+        let text = error.to_string();
+        for expected in [
+            "s.toml:1: `sise` is not a known key\n  hint: did you mean `size`?",
+            "s.toml:2: `colour` is \"gren\", expected `red` or `green`\n  hint: did you mean `green`?",
+            "s.toml:3: `range` has 1 entry, expected 2",
+            "s.toml:4: `size` is -1, expected at least 0",
+            "s.toml:7: `part[p].value` is a list, expected true or false, a whole number, a number or text",
+            "s.toml:8: `part[1].name` is missing, expected text",
+            "s.toml: `name` is missing, expected text",
+        ] {
+            assert!(text.contains(expected), "{expected}\nnot in\n{text}");
+        }
+        assert_eq!(error.faults().len(), 7, "{text}");
+    }
+
+    #[test]
+    fn syntax_errors_name_the_line() {
+        let error = parse("name = \"a\"\nsize = = 3").expect_err("not TOML");
+        assert!(error.to_string().starts_with("s.toml:2: "), "{error}");
+    }
+}

@@ -1,0 +1,3 @@
+//! Parse, call, print the error chain, pick the exit code.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Tests that use the program as its user does.
