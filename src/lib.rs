@@ -2,3 +2,6 @@
 
 pub mod document;
 pub mod error;
+pub mod feature;
+pub mod job;
+pub mod predictor;

@@ -1,0 +1,28 @@
+//! What a column means (`spec` as typed, `schema` as meant), what was seen in it (`stats`), whether the
+//! schema fits a table's Arrow types (`check`), and which rows can be used under its policies (`admit`).
+
+mod admit;
+mod check;
+mod column;
+mod exact;
+mod findings;
+mod histogram;
+mod schema;
+mod spec;
+mod stats;
+
+pub use admit::{Admission, Admitted, Reason, Reject};
+pub use check::{Bound, RowConstraint, check_columns, missing_column, row_constraints};
+pub use column::{
+    CategoryIndex, ColumnClass, NULL_CODE, UNSEEN_CODE, classify, from_numbers, from_texts,
+    numbers, type_name,
+};
+pub use findings::Findings;
+pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
+pub use spec::{
+    Change, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy, SchemaSpec,
+    UnseenPolicy,
+};
+pub use stats::{
+    CategoricalStats, FeatureStats, NumericStats, QUANTILE_SHARES, Stats, StatsAccumulator,
+};

@@ -1,0 +1,106 @@
+//! What a column means: kind, values, and how far a counterfactual may move it. As meant; the file as
+//! typed is in [`super::spec`].
+
+use serde::Serialize;
+
+use super::spec::{Change, NullPolicy, OutsidePolicy, UnseenPolicy};
+
+/// The features of a table, in the order in which the model and the encoding see them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FeatureSchema {
+    /// At least one; names are unique.
+    pub features: Vec<Feature>,
+}
+
+/// One feature.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Feature {
+    /// The column's name.
+    pub name: String,
+    /// Whether and in which direction a counterfactual may change it.
+    pub change: Change,
+    /// What a null (or NaN) means.
+    pub nulls: NullPolicy,
+    /// Numeric or categorical, with what only that kind has.
+    pub kind: FeatureKind,
+}
+
+/// What kind of values a feature has.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub enum FeatureKind {
+    /// Numbers, dates and times.
+    Numeric(Numeric),
+    /// One of a list of values.
+    Categorical(Categorical),
+}
+
+/// A numeric feature.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Numeric {
+    /// Whole numbers only; `None` follows the column's type.
+    pub integer: Option<bool>,
+    /// Lowest and highest value a counterfactual may have; `None` takes what training observes.
+    pub range: Option<(f64, f64)>,
+    /// Grid on which counterfactual values lie.
+    pub step: Option<f64>,
+    /// How far a counterfactual may move from the row's own value.
+    pub limit: Option<Limit>,
+    /// What a value outside `range` means.
+    pub outside: OutsidePolicy,
+    /// Stands in for a null under [`NullPolicy::Fill`].
+    pub fill: Option<f64>,
+}
+
+/// How far a numeric may move from the row's own value, per direction.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Limit {
+    /// Largest decrease, not negative.
+    pub down: f64,
+    /// Largest increase, not negative.
+    pub up: f64,
+    /// Whether the two are shares of the range (the paper's p_min and p_max) or in the feature's units.
+    pub share: bool,
+}
+
+/// A categorical feature.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Categorical {
+    /// All values, as text, in code order.
+    pub values: Vec<String>,
+    /// Which of them a counterfactual may move to.
+    pub allowed: Vec<bool>,
+    /// What a value that is not in the list means.
+    pub unseen: UnseenPolicy,
+    /// Code that stands in for a null or unseen value under a `fill` policy.
+    pub fill: Option<u32>,
+}
+
+impl FeatureSchema {
+    /// The feature of that name.
+    pub fn get(&self, name: &str) -> Option<&Feature> {
+        self.features.iter().find(|feature| feature.name == name)
+    }
+
+    /// Feature names in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.features.iter().map(|feature| feature.name.as_str())
+    }
+}
+
+impl Feature {
+    /// The numeric part, if it is one.
+    pub fn numeric(&self) -> Option<&Numeric> {
+        match &self.kind {
+            FeatureKind::Numeric(numeric) => Some(numeric),
+            FeatureKind::Categorical(_) => None,
+        }
+    }
+
+    /// The categorical part, if it is one.
+    pub fn categorical(&self) -> Option<&Categorical> {
+        match &self.kind {
+            FeatureKind::Numeric(_) => None,
+            FeatureKind::Categorical(categorical) => Some(categorical),
+        }
+    }
+}

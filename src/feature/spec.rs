@@ -1,0 +1,388 @@
+//! The feature schema file as typed (`schemas/*.toml`), and its way to a checked [`FeatureSchema`].
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
+use crate::document::{self, Document, Literal, Place, did_you_mean};
+use crate::error::{Error, Fault, Kind, Result};
+
+/// A feature schema: what the columns of a table mean and how a counterfactual may change them.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SchemaSpec {
+    /// The features, in the order in which the model takes them. Columns that are not listed are ignored.
+    pub feature: Vec<FeatureSpec>,
+}
+
+/// One feature.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureSpec {
+    /// The column's name.
+    pub name: String,
+    /// `numeric` (also dates and times) or `categorical`.
+    pub kind: KindSpec,
+    /// Whether, and in which direction, a counterfactual may change the feature.
+    #[serde(default)]
+    pub change: Change,
+    /// What a null (or NaN) means.
+    #[serde(default)]
+    pub nulls: NullPolicy,
+    /// Stands in for nulls and unseen categories where their policy is `fill`.
+    pub fill: Option<Literal>,
+
+    /// Numeric: the type of counterfactual values. By default the column's own.
+    #[serde(rename = "type")]
+    pub output_type: Option<NumericType>,
+    /// Numeric: lowest and highest value a counterfactual may have. By default what training observes.
+    pub range: Option<[f64; 2]>,
+    /// Numeric: counterfactual values are multiples of this step, counted from the row's own value.
+    pub step: Option<f64>,
+    /// Numeric: how far a counterfactual may move from the row's own value.
+    pub limit: Option<LimitSpec>,
+    /// Numeric: what an input value outside `range` means.
+    #[serde(default)]
+    pub outside: OutsidePolicy,
+
+    /// Categorical: all values of the column.
+    #[serde(default)]
+    pub values: Vec<Literal>,
+    /// Categorical: the values a counterfactual may move to. By default all.
+    pub allowed: Option<Vec<Literal>>,
+    /// Categorical: what an input value that is not in `values` means.
+    #[serde(default)]
+    pub unseen: UnseenPolicy,
+}
+
+/// What kind of values a feature has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KindSpec {
+    /// Numbers, dates and times.
+    Numeric,
+    /// One of a list of values.
+    Categorical,
+}
+
+/// The type of a numeric feature's counterfactual values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NumericType {
+    /// Whole numbers.
+    Integer,
+    /// Any number.
+    Float,
+}
+
+/// Whether and in which direction a counterfactual may change a feature.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Freely, within its range and limits.
+    #[default]
+    Any,
+    /// Not at all.
+    Never,
+    /// Numeric: upwards only.
+    Increase,
+    /// Numeric: downwards only.
+    Decrease,
+}
+
+/// What a null means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NullPolicy {
+    /// The row is set aside, with the reason, in the rejects table.
+    #[default]
+    Reject,
+    /// A state of its own: the model gets the null, and a counterfactual keeps it.
+    Carry,
+    /// The row is treated as if it held `fill`.
+    Fill,
+}
+
+/// What a category outside the list means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnseenPolicy {
+    /// The row is set aside, with the reason, in the rejects table.
+    #[default]
+    Reject,
+    /// A state of its own: the model gets the value as it is; a counterfactual may keep it or move to a
+    /// listed one.
+    Carry,
+    /// The row is treated as if it held `fill`.
+    Fill,
+}
+
+/// What a number outside the declared range means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutsidePolicy {
+    /// The row is used as it is; the range still binds what a counterfactual changes it to.
+    #[default]
+    Carry,
+    /// The row is set aside, with the reason, in the rejects table.
+    Reject,
+}
+
+/// How far a counterfactual may move from the row's own value.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitSpec {
+    /// Largest decrease. By default unlimited.
+    pub down: Option<f64>,
+    /// Largest increase. By default unlimited.
+    pub up: Option<f64>,
+    /// `absolute`: in the feature's own units; `share`: as a share of its range.
+    #[serde(default)]
+    pub unit: LimitUnit,
+}
+
+/// The unit of a limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitUnit {
+    /// The feature's own units.
+    #[default]
+    Absolute,
+    /// A share of the range, 0 to 1.
+    Share,
+}
+
+impl FeatureSchema {
+    /// Reads and resolves a feature schema file.
+    ///
+    /// # Errors
+    /// All faults of the file at once.
+    pub fn read(file: &Path) -> Result<FeatureSchema> {
+        resolve(document::read(file)?)
+    }
+
+    /// As [`FeatureSchema::read`], from text; `file` is for messages.
+    pub fn parse(text: &str, file: &Path) -> Result<FeatureSchema> {
+        resolve(document::parse_with(text, file, &|text, _| Ok(text))?)
+    }
+}
+
+fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
+    let mut faults = Vec::new();
+    if document.value.feature.is_empty() {
+        faults.push(document.place.fault("feature", "is empty, expected at least one feature"));
+    }
+    let mut names = HashSet::new();
+    let mut features = Vec::with_capacity(document.value.feature.len());
+    for spec in document.value.feature {
+        let mut resolver =
+            Resolver { place: &document.place, name: spec.name.clone(), faults: &mut faults };
+        resolver.require(names.insert(spec.name.clone()), "name", "stands for two features");
+        features.push(resolver.feature(spec));
+    }
+    Error::from_faults(Kind::Spec, faults)?;
+    Ok(FeatureSchema { features })
+}
+
+/// Resolves one feature, noting faults as it goes.
+struct Resolver<'a> {
+    place: &'a Place,
+    name: String,
+    faults: &'a mut Vec<Fault>,
+}
+
+impl Resolver<'_> {
+    fn feature(&mut self, spec: FeatureSpec) -> Feature {
+        let categorical = spec.kind == KindSpec::Categorical;
+        self.irrelevant(&spec);
+        let needs_fill =
+            spec.nulls == NullPolicy::Fill || (categorical && spec.unseen == UnseenPolicy::Fill);
+        self.require(
+            !needs_fill || spec.fill.is_some(),
+            "fill",
+            "is missing, expected the value to fill in",
+        );
+        let kind = if categorical {
+            FeatureKind::Categorical(self.categorical(&spec))
+        } else {
+            FeatureKind::Numeric(self.numeric(&spec))
+        };
+        Feature { name: spec.name, change: spec.change, nulls: spec.nulls, kind }
+    }
+
+    /// Keys that belong to the other kind are a misunderstanding worth pointing out.
+    fn irrelevant(&mut self, spec: &FeatureSpec) {
+        let numeric = spec.kind == KindSpec::Numeric;
+        let one_way = matches!(spec.change, Change::Increase | Change::Decrease);
+        let foreign = [
+            ("values", numeric && !spec.values.is_empty()),
+            ("allowed", numeric && spec.allowed.is_some()),
+            ("range", !numeric && spec.range.is_some()),
+            ("type", !numeric && spec.output_type.is_some()),
+            ("step", !numeric && spec.step.is_some()),
+            ("limit", !numeric && spec.limit.is_some()),
+        ];
+        let kind = if numeric { "numeric" } else { "categorical" };
+        for (key, given) in foreign {
+            self.require(!given, key, &format!("has no meaning for a {kind} feature"));
+        }
+        let directed = !numeric && one_way;
+        self.require(
+            !directed,
+            "change",
+            "has a direction, but a categorical feature has no order",
+        );
+    }
+
+    fn numeric(&mut self, spec: &FeatureSpec) -> Numeric {
+        let range = spec.range.map(|[low, high]| (low, high));
+        if let Some((low, high)) = range {
+            let problem = format!("is [{low}, {high}], expected its lower end first");
+            self.require(low <= high, "range", &problem);
+        }
+        if let Some(step) = spec.step {
+            self.require(step > 0.0, "step", &format!("is {step}, expected more than 0"));
+        }
+        let fill = spec.fill.as_ref().and_then(Literal::as_number);
+        let numeric_fill = fill.is_some() == spec.fill.is_some();
+        self.require(numeric_fill, "fill", "is not a number, but the feature is numeric");
+        Numeric {
+            integer: spec.output_type.map(|kind| kind == NumericType::Integer),
+            range,
+            step: spec.step,
+            limit: spec.limit.map(|limit| self.limit(limit)),
+            outside: spec.outside,
+            fill,
+        }
+    }
+
+    fn limit(&mut self, spec: LimitSpec) -> Limit {
+        let share = spec.unit == LimitUnit::Share;
+        let most = if share { 1.0 } else { f64::INFINITY };
+        let mut bound = |key, given: Option<f64>| {
+            let bound = given.unwrap_or(most);
+            let expected = if share { "from 0 to 1" } else { "of at least 0" };
+            let problem = format!("is {bound}, expected a number {expected}");
+            self.require((0.0..=most).contains(&bound), key, &problem);
+            bound
+        };
+        Limit { down: bound("limit.down", spec.down), up: bound("limit.up", spec.up), share }
+    }
+
+    fn categorical(&mut self, spec: &FeatureSpec) -> Categorical {
+        let values: Vec<String> = spec.values.iter().map(ToString::to_string).collect();
+        self.require(!values.is_empty(), "values", "is missing, expected the feature's values");
+        let unique: HashSet<&String> = values.iter().collect();
+        self.require(unique.len() == values.len(), "values", "names a value twice");
+        let allowed = spec.allowed.as_ref().map(|allowed| {
+            let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            for value in allowed.iter().filter(|value| !values.contains(value)) {
+                self.unknown("allowed", value, &values);
+            }
+            allowed
+        });
+        let fill = spec.fill.as_ref().and_then(|fill| {
+            let fill = fill.to_string();
+            let code = values.iter().position(|value| *value == fill);
+            if code.is_none() {
+                self.unknown("fill", &fill, &values);
+            }
+            code.map(|code| code as u32)
+        });
+        let may = |value: &String| allowed.as_ref().is_none_or(|allowed| allowed.contains(value));
+        Categorical { allowed: values.iter().map(may).collect(), values, unseen: spec.unseen, fill }
+    }
+
+    fn unknown(&mut self, key: &str, value: &str, values: &[String]) {
+        let fault = self.fault(key, &format!("names `{value}`, which is not one of `values`"));
+        self.faults.push(match did_you_mean(value, values.iter().map(String::as_str)) {
+            Some(hint) => fault.hint(hint),
+            None => fault,
+        });
+    }
+
+    fn require(&mut self, condition: bool, key: &str, problem: &str) {
+        if !condition {
+            let fault = self.fault(key, problem);
+            self.faults.push(fault);
+        }
+    }
+
+    fn fault(&self, key: &str, problem: &str) -> Fault {
+        self.place.fault(&format!("feature[{}].{key}", self.name), problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<FeatureSchema> {
+        FeatureSchema::parse(text, Path::new("f.toml"))
+    }
+
+    #[test]
+    fn a_schema_is_resolved_with_its_defaults() {
+        let schema = parse(
+            r#"
+            [[feature]]
+            name = "age"
+            kind = "numeric"
+            range = [18, 95]
+            change = "increase"
+            limit = { up = 0.2, unit = "share" }
+            [[feature]]
+            name = "job"
+            kind = "categorical"
+            values = ["clerk", 7, true]
+            allowed = ["clerk"]
+            "#,
+        )
+        .expect("a good schema");
+        let age = schema.get("age").and_then(Feature::numeric).expect("numeric");
+        assert_eq!(age.range, Some((18.0, 95.0)));
+        assert_eq!(age.limit, Some(Limit { down: 1.0, up: 0.2, share: true }));
+        let job = schema.get("job").and_then(Feature::categorical).expect("categorical");
+        assert_eq!(job.values, ["clerk", "7", "true"]);
+        assert_eq!(job.allowed, [true, false, false]);
+        assert_eq!(schema.features[1].nulls, NullPolicy::Reject);
+    }
+
+    #[test]
+    fn every_fault_of_a_schema_is_listed() {
+        let error = parse(
+            r#"
+[[feature]]
+name = "age"
+kind = "numeric"
+range = [95, 18]
+step = 0
+values = ["a"]
+nulls = "fill"
+[[feature]]
+name = "age"
+kind = "categorical"
+change = "increase"
+values = ["clerk", "clerk"]
+allowed = ["clark"]
+"#,
+        )
+        .expect_err("full of faults")
+        .to_string();
+        for expected in [
+            "f.toml:5: `feature[age].range` is [95, 18], expected its lower end first",
+            "`feature[age].step` is 0, expected more than 0",
+            "`feature[age].values` has no meaning for a numeric feature",
+            "`feature[age].fill` is missing",
+            "`feature[age].name` stands for two features",
+            "`feature[age].change` has a direction",
+            "`feature[age].values` names a value twice",
+            "`feature[age].allowed` names `clark`, which is not one of `values`\n  hint: did you mean `clerk`?",
+        ] {
+            assert!(error.contains(expected), "{expected}\nnot in\n{error}");
+        }
+    }
+}

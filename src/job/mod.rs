@@ -1,0 +1,78 @@
+//! The job file: as typed ([`JobSpec`]), and as meant ([`Job`]) with paths resolved, placeholders
+//! filled and every fault found. Each stage is handed its own part, never the whole.
+
+mod input;
+mod output;
+mod placeholders;
+mod predictor;
+mod resolve;
+mod runtime;
+mod target;
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document;
+use crate::error::{Error, Kind, Result};
+
+pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
+pub use output::{OutputJob, OutputSpec};
+pub use placeholders::Placeholders;
+pub use predictor::{
+    InputsSpec, KindSpec, MatrixSpec, OnnxInputs, OnnxJob, PredictorJob, PredictorKind,
+    PredictorSpec, ProbabilitiesSpec, Standardise, SubprocessJob, TaskSpec,
+};
+pub use runtime::{Bytes, Device, RuntimeJob, RuntimeSpec};
+pub use target::{Target, TargetSpec};
+
+/// A job: which table, which model, where to.
+///
+/// Text values may hold `${name}` placeholders, filled by `--set name=value`; `$${` is a literal `${`.
+/// Relative paths start from the job file's folder.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// Tables in.
+    pub input: InputSpec,
+    /// The model under explanation.
+    pub predictor: PredictorSpec,
+    /// What the model should decide instead.
+    pub target: Option<TargetSpec>,
+    /// Where the results go.
+    pub output: OutputSpec,
+    /// What the machine may give. Does not change results.
+    #[serde(default)]
+    pub runtime: RuntimeSpec,
+}
+
+/// A job, complete and valid.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Job {
+    /// Tables in.
+    pub input: InputJob,
+    /// The model.
+    pub predictor: PredictorJob,
+    /// The wanted decision; commands that need one ask for it.
+    pub target: Option<Target>,
+    /// Where to.
+    pub output: OutputJob,
+    /// Threads, memory, device, seed.
+    pub runtime: RuntimeJob,
+}
+
+impl Job {
+    /// Reads and resolves a job file.
+    ///
+    /// # Errors
+    /// All faults of the file at once.
+    pub fn read(file: &Path, placeholders: &Placeholders) -> Result<Job> {
+        let document = document::read_with::<JobSpec>(file, &|text, _| placeholders.fill(&text))?;
+        let mut resolver = resolve::Resolver::new(&document.place);
+        resolver.faults.extend(placeholders.unused());
+        let job = resolver.job(document.value);
+        Error::from_faults(Kind::Spec, resolver.faults)?;
+        job.ok_or_else(|| Error::internal("job", "an unresolved job has no fault"))
+    }
+}

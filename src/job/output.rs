@@ -1,0 +1,35 @@
+//! The `[output]` section.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where the results go.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputSpec {
+    /// The folder that appears, whole, when the job is done.
+    pub dir: PathBuf,
+    /// Replace what an earlier run published there. By default it is left alone and the job refused.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Rows per Parquet row group.
+    #[serde(default = "row_group_rows")]
+    pub row_group_rows: usize,
+}
+
+fn row_group_rows() -> usize {
+    262_144
+}
+
+/// Where the results go, path resolved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OutputJob {
+    /// The folder.
+    pub dir: PathBuf,
+    /// Whether an earlier run's results are replaced.
+    pub overwrite: bool,
+    /// Rows per row group.
+    pub row_group_rows: usize,
+}

@@ -1,0 +1,249 @@
+//! From what was typed to what is meant: paths, derived values, and the checks that need more than one
+//! key. Every fault is noted and resolving goes on, so that all are reported at once.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{
+    Bytes, InputJob, InputSpec, InputsSpec, Job, JobSpec, KindSpec, MatrixSpec, OnnxInputs,
+    OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, RuntimeJob,
+    RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TaskSpec,
+};
+use crate::document::Place;
+use crate::error::Fault;
+
+/// Collects faults while it resolves.
+pub(super) struct Resolver<'a> {
+    place: &'a Place,
+    pub(super) faults: Vec<Fault>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(place: &'a Place) -> Self {
+        Resolver { place, faults: Vec::new() }
+    }
+
+    /// The job as meant; `None` only where a fault was noted.
+    pub(super) fn job(&mut self, spec: JobSpec) -> Option<Job> {
+        let task = spec.predictor.task;
+        let input = self.input(spec.input);
+        let predictor = self.predictor(spec.predictor);
+        let target = spec.target.map(|target| self.target(target, task));
+        let output = self.output(spec.output);
+        let runtime = self.runtime(&spec.runtime);
+        Some(Job {
+            input,
+            predictor: predictor?,
+            target: target.flatten(),
+            output,
+            runtime: runtime?,
+        })
+    }
+
+    fn input(&mut self, spec: InputSpec) -> InputJob {
+        let key = spec.key.into_vec();
+        self.require(!key.is_empty(), "input.key", "is empty, expected at least one column");
+        self.require(spec.batch_rows > 0, "input.batch_rows", "is 0, expected at least 1");
+        self.share(spec.max_reject_share, "input.max_reject_share");
+        let features = self.tables(spec.features.into_vec(), "input.features");
+        let scores = spec.scores.map(|scores| {
+            self.share(scores.parity_tolerance, "input.scores.parity_tolerance");
+            ScoresJob {
+                table: self.tables(scores.table.into_vec(), "input.scores.table"),
+                decision: scores.decision,
+                parity_rows: scores.parity_rows,
+                parity_tolerance: scores.parity_tolerance,
+            }
+        });
+        InputJob {
+            features,
+            schema: self.existing(&spec.schema, "input.schema"),
+            key,
+            scores,
+            train_predicate: spec.train_where.or_else(|| spec.predicate.clone()),
+            predicate: spec.predicate,
+            batch_rows: spec.batch_rows,
+            max_reject_share: spec.max_reject_share,
+        }
+    }
+
+    fn tables(&mut self, paths: Vec<String>, key: &str) -> Vec<String> {
+        self.require(!paths.is_empty(), key, "is empty, expected at least one path");
+        paths.iter().map(|path| self.path(Path::new(path)).display().to_string()).collect()
+    }
+
+    fn predictor(&mut self, spec: PredictorSpec) -> Option<PredictorJob> {
+        self.irrelevant(&spec);
+        let regression = spec.task == TaskSpec::Regression;
+        let no_classes = !regression || spec.classes.is_empty();
+        self.require(no_classes, "predictor.classes", "is given, but a regression has no classes");
+        let classes: Vec<String> = spec.classes.iter().map(ToString::to_string).collect();
+        let unique: std::collections::HashSet<&String> = classes.iter().collect();
+        self.require(unique.len() == classes.len(), "predictor.classes", "names a class twice");
+        let kind = match spec.kind {
+            KindSpec::Onnx => PredictorKind::Onnx(self.onnx(&spec)?),
+            KindSpec::Subprocess => PredictorKind::Subprocess(self.subprocess(&spec)?),
+        };
+        Some(PredictorJob { task: spec.task, classes, probabilities: spec.probabilities, kind })
+    }
+
+    /// Keys that belong to the other kind are a misunderstanding worth pointing out.
+    fn irrelevant(&mut self, spec: &PredictorSpec) {
+        let onnx = spec.kind == KindSpec::Onnx;
+        let foreign = [
+            ("command", onnx && !spec.command.is_empty()),
+            ("model", !onnx && spec.model.is_some()),
+            ("rename", !onnx && !spec.rename.is_empty()),
+            ("standardise", !onnx && !spec.standardise.is_empty()),
+        ];
+        let kind = if onnx { "onnx" } else { "subprocess" };
+        for (key, given) in foreign {
+            let problem =
+                format!("is given, but `predictor.kind` is `{kind}`, which has no use for it");
+            self.require(!given, &format!("predictor.{key}"), &problem);
+        }
+    }
+
+    fn onnx(&mut self, spec: &PredictorSpec) -> Option<OnnxJob> {
+        let Some(model) = &spec.model else {
+            self.require(false, "predictor.model", "is missing, expected the path of an ONNX file");
+            return None;
+        };
+        for (name, given) in &spec.standardise {
+            let good = given.std.is_finite() && given.std > 0.0 && given.mean.is_finite();
+            let key = format!("predictor.standardise.{name}");
+            self.require(good, &key, "has a standard deviation that is not above 0");
+        }
+        let inputs = match (spec.inputs, spec.encoding) {
+            (InputsSpec::Columns, _) => OnnxInputs::Columns { rename: spec.rename.clone() },
+            (InputsSpec::Matrix, MatrixSpec::Raw) => OnnxInputs::Raw,
+            (InputsSpec::Matrix, MatrixSpec::Codes) => OnnxInputs::Codes,
+            (InputsSpec::Matrix, MatrixSpec::Standardised) => {
+                OnnxInputs::Standardised { standardise: spec.standardise.clone() }
+            }
+        };
+        let model = self.existing(model, "predictor.model");
+        Some(OnnxJob { model, inputs, null_text: spec.null_text.clone() })
+    }
+
+    fn subprocess(&mut self, spec: &PredictorSpec) -> Option<SubprocessJob> {
+        if spec.command.is_empty() {
+            let problem = "is missing, expected a program and its arguments";
+            self.require(false, "predictor.command", problem);
+            return None;
+        }
+        self.share(spec.max_failed_share, "predictor.max_failed_share");
+        let command = spec.command.iter().map(|argument| self.argument(argument)).collect();
+        Some(SubprocessJob {
+            command,
+            folder: self.place.folder().to_path_buf(),
+            workers: spec.workers,
+            start_limit: self.seconds(spec.start_seconds, "predictor.start_seconds")?,
+            batch_limit: self.seconds(spec.batch_seconds, "predictor.batch_seconds")?,
+            retries: spec.retries,
+            max_failed_share: spec.max_failed_share,
+        })
+    }
+
+    /// An argument that names something beside the job file becomes its full path.
+    fn argument(&self, argument: &str) -> String {
+        let path = self.path(Path::new(argument));
+        let beside = argument.contains('/') && path.exists();
+        if beside { path.display().to_string() } else { argument.to_string() }
+    }
+
+    fn target(&mut self, spec: TargetSpec, task: TaskSpec) -> Option<Target> {
+        let half = spec.tolerance;
+        self.require(half >= 0.0, "target.tolerance", "is negative, expected at least 0");
+        let classes = [
+            spec.class.map(|class| Target::Class(class.to_string())),
+            spec.flip.then_some(Target::Flip),
+            spec.every.then_some(Target::Every),
+        ];
+        let values = [
+            spec.value.map(|value| Target::Range { low: value - half, high: value + half }),
+            spec.range.map(|[low, high]| Target::Range { low, high }),
+        ];
+        let class_given = classes.iter().any(Option::is_some);
+        let value_given = values.iter().any(Option::is_some);
+        let regression = task == TaskSpec::Regression;
+        self.require(
+            !(regression && class_given),
+            "target",
+            "names classes, but the task is a regression",
+        );
+        self.require(
+            !(!regression && value_given),
+            "target",
+            "names a value, but the task is a classification",
+        );
+        let column = spec.column.map(|name| Target::Column { name, tolerance: half });
+        let mut given: Vec<Target> =
+            classes.into_iter().chain(values).chain([column]).flatten().collect();
+        let problem = format!("names {} targets, expected exactly one", given.len());
+        self.require(given.len() == 1, "target", &problem);
+        let target = given.pop()?;
+        if let Target::Range { low, high } = target {
+            self.require(low <= high, "target.range", "is empty, expected its lower end first");
+        }
+        Some(target)
+    }
+
+    fn output(&mut self, spec: OutputSpec) -> OutputJob {
+        self.require(spec.row_group_rows > 0, "output.row_group_rows", "is 0, expected at least 1");
+        OutputJob {
+            dir: self.path(&spec.dir),
+            overwrite: spec.overwrite,
+            row_group_rows: spec.row_group_rows,
+        }
+    }
+
+    fn runtime(&mut self, spec: &RuntimeSpec) -> Option<RuntimeJob> {
+        let memory = Bytes::parse(&spec.memory);
+        let problem = format!("is \"{}\", expected a size such as \"4GiB\"", spec.memory);
+        self.require(memory.is_some(), "runtime.memory", &problem);
+        let memory = memory?;
+        let enough = memory >= SMALLEST_MEMORY;
+        self.require(
+            enough,
+            "runtime.memory",
+            "is below 64MiB, which is too little to scan a table",
+        );
+        Some(RuntimeJob { threads: spec.threads, memory, device: spec.device, seed: spec.seed })
+    }
+
+    fn require(&mut self, condition: bool, key: &str, problem: &str) {
+        if !condition {
+            self.faults.push(self.place.fault(key, problem));
+        }
+    }
+
+    fn share(&mut self, share: f64, key: &str) {
+        let problem = format!("is {share}, expected a share from 0 to 1");
+        self.require((0.0..=1.0).contains(&share), key, &problem);
+    }
+
+    fn seconds(&mut self, seconds: f64, key: &str) -> Option<Duration> {
+        let duration = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
+        self.require(
+            duration.is_some(),
+            key,
+            &format!("is {seconds}, expected more than 0 seconds"),
+        );
+        duration
+    }
+
+    fn path(&self, path: &Path) -> PathBuf {
+        self.place.folder().join(path)
+    }
+
+    fn existing(&mut self, path: &Path, key: &str) -> PathBuf {
+        let path = self.path(path);
+        let problem = format!("is `{}`, which does not exist", path.display());
+        self.require(path.exists(), key, &problem);
+        path
+    }
+}
+
+/// Below this the engine cannot hold a few batches of a wide table.
+const SMALLEST_MEMORY: Bytes = Bytes(64 << 20);

@@ -1,0 +1,94 @@
+//! The model under explanation behind one synchronous trait. Knows ONNX Runtime and child processes;
+//! knows nothing of tables, encodings or explanations.
+//!
+//! Callers are compute loops that hand over batches of original-typed feature columns, in the schema's
+//! order, and get one answer per row in the same order. A predictor may be called from several threads
+//! at once; how many of them make progress is the adapter's own affair (its pool).
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use crate::error::Result;
+use crate::feature::FeatureSchema;
+
+/// The label of a row for which the model gave no answer.
+pub const NO_CLASS: u32 = u32::MAX;
+
+/// What a model's answers mean.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Task {
+    /// One of these classes, in the order of the score columns.
+    Classification {
+        /// The class labels as text.
+        classes: Arc<[String]>,
+        /// Whether the model gives a probability for each class.
+        probabilities: bool,
+    },
+    /// A number.
+    Regression,
+}
+
+/// The answers for one batch: one entry per input row, same order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores {
+    /// Rows of the batch, including those in `failures`.
+    pub rows: usize,
+    /// The answers themselves.
+    pub outcome: Outcome,
+    /// Rows for which the model gave no answer, ascending.
+    pub failures: Vec<RowFailure>,
+}
+
+/// Labels or values, according to the [`Task`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Classification.
+    Classes {
+        /// Index into the task's classes; [`NO_CLASS`] for a failed row.
+        labels: Vec<u32>,
+        /// Row-major, rows × classes; NaN for a failed row. Present if the task says so.
+        probabilities: Option<Vec<f64>>,
+    },
+    /// Regression; NaN for a failed row.
+    Values(Vec<f64>),
+}
+
+/// A row the model could not score, found by bisection of a failing batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowFailure {
+    /// Position in the batch.
+    pub row: usize,
+    /// What the model said about it.
+    pub detail: String,
+}
+
+/// A model that scores batches.
+pub trait Predictor: Send + Sync {
+    /// What its answers mean. Fixed for the predictor's life.
+    fn task(&self) -> &Task;
+
+    /// How many batches it can usefully score at once.
+    fn parallelism(&self) -> usize;
+
+    /// Scores a batch of feature columns. The batch's schema is the one it was
+    /// opened with.
+    ///
+    /// # Errors
+    /// When the model as a whole fails; rows that fail on their own are in [`Scores::failures`].
+    fn predict(&self, batch: &RecordBatch) -> Result<Scores>;
+
+    /// Gives up whatever is still being computed: the run has failed or was interrupted. Calls that are
+    /// under way may fail; none may follow.
+    fn stop(&self) {}
+}
+
+/// What a predictor is told about the batches it will get.
+#[derive(Debug, Clone)]
+pub struct Columns {
+    /// What each column means.
+    pub features: Arc<FeatureSchema>,
+    /// The columns of every batch: one per feature, in the same order, in the table's own types.
+    pub schema: SchemaRef,
+}
