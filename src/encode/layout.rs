@@ -1,0 +1,118 @@
+//! Where a feature's numbers stand in an encoded row: standardised numerics first, then the null
+//! indicators of those that carry nulls, then a one-hot block per categorical (with a place of its own
+//! for a carried null and for a carried unseen value). Features keep the schema's order in each part.
+
+use serde::Serialize;
+
+use crate::feature::{
+    Categorical, Feature, FeatureKind, FeatureSchema, FeatureStats, NullPolicy, Stats, UnseenPolicy,
+};
+
+/// The meaning of an encoded row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Layout {
+    /// Numbers per row.
+    pub width: usize,
+    /// Per feature, in the schema's order.
+    pub slots: Vec<Slots>,
+}
+
+/// Where one feature stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub enum Slots {
+    /// A numeric feature.
+    Numeric(NumericSlots),
+    /// A categorical feature.
+    Categorical(CategoricalSlots),
+}
+
+/// Where a numeric feature stands, and how it is standardised.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NumericSlots {
+    /// The standardised value.
+    pub value: usize,
+    /// One where the value is null.
+    pub null: Option<usize>,
+    /// Subtracted first.
+    pub mean: f64,
+    /// Divided by; one for a constant column.
+    pub std: f64,
+}
+
+/// Where a categorical feature's block stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CategoricalSlots {
+    /// Place of the first value.
+    pub first: usize,
+    /// Listed values.
+    pub values: usize,
+    /// Place of a carried null.
+    pub null: Option<usize>,
+    /// Place of a carried unseen value.
+    pub unseen: Option<usize>,
+}
+
+impl CategoricalSlots {
+    /// Places of the whole block.
+    pub fn block(&self) -> std::ops::Range<usize> {
+        let states = usize::from(self.null.is_some()) + usize::from(self.unseen.is_some());
+        self.first..self.first + self.values + states
+    }
+}
+
+/// Hands out places from left to right.
+struct Places {
+    next: usize,
+}
+
+impl Places {
+    fn take(&mut self, count: usize) -> usize {
+        let first = self.next;
+        self.next += count;
+        first
+    }
+}
+
+impl Layout {
+    /// The layout of a schema's features, standardised by what was seen.
+    pub fn new(schema: &FeatureSchema, stats: &Stats) -> Layout {
+        let numerics = schema.features.iter().filter(|feature| feature.numeric().is_some()).count();
+        let (mut values, mut rest) = (Places { next: 0 }, Places { next: numerics });
+        let features = || schema.features.iter().zip(&stats.features);
+        let mut slots: Vec<Option<Slots>> = features()
+            .map(|(feature, seen)| numeric_slots(feature, seen, &mut values, &mut rest))
+            .collect();
+        for (feature, slot) in schema.features.iter().zip(&mut slots) {
+            if let FeatureKind::Categorical(categorical) = &feature.kind {
+                *slot = Some(categorical_slots(feature, categorical, &mut rest));
+            }
+        }
+        Layout { width: rest.next, slots: slots.into_iter().flatten().collect() }
+    }
+}
+
+fn numeric_slots(
+    feature: &Feature,
+    seen: &FeatureStats,
+    values: &mut Places,
+    rest: &mut Places,
+) -> Option<Slots> {
+    let FeatureStats::Numeric(seen) = seen else { return None };
+    let known = |number: f64, otherwise| if number.is_finite() { number } else { otherwise };
+    let std = known(seen.std, 1.0);
+    Some(Slots::Numeric(NumericSlots {
+        value: values.take(1),
+        null: (feature.nulls == NullPolicy::Carry).then(|| rest.take(1)),
+        mean: known(seen.mean, 0.0),
+        std: if std > 0.0 { std } else { 1.0 },
+    }))
+}
+
+fn categorical_slots(feature: &Feature, categorical: &Categorical, rest: &mut Places) -> Slots {
+    Slots::Categorical(CategoricalSlots {
+        first: rest.take(categorical.values.len()),
+        values: categorical.values.len(),
+        null: (feature.nulls == NullPolicy::Carry).then(|| rest.take(1)),
+        unseen: (categorical.unseen == UnseenPolicy::Carry).then(|| rest.take(1)),
+    })
+}

@@ -1,0 +1,313 @@
+//! Which files a table is made of: a path, folder, glob or hive-partitioned folder, expanded, with every
+//! footer read. A file that is missing or broken is found here, before anything long starts.
+
+use std::fs::File;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use rayon::prelude::*;
+
+use crate::error::{Error, Fault, Kind, Result};
+use crate::feature::type_name;
+
+/// File name endings taken for Parquet inside a folder.
+const ENDINGS: [&str; 3] = ["parquet", "parq", "pq"];
+
+/// Broken files listed in one error.
+const FAULTS_SHOWN: usize = 10;
+
+/// All files of a table.
+#[derive(Debug, Clone)]
+pub struct SourceFiles {
+    /// In the order in which they are read: sorted by path.
+    pub files: Vec<SourceFile>,
+    /// Columns stored in the files, merged.
+    pub file_schema: SchemaRef,
+    /// Columns taken from hive-style folder names.
+    pub partition_fields: Vec<Arc<Field>>,
+}
+
+/// One Parquet file.
+#[derive(Debug, Clone)]
+pub struct SourceFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Size.
+    pub bytes: u64,
+    /// Rows, by its footer.
+    pub rows: u64,
+    /// Row groups in order.
+    pub row_groups: Vec<RowGroup>,
+    /// Values of the partition fields, in their order.
+    pub partition_values: Vec<String>,
+    schema: SchemaRef,
+    partition: Vec<(String, String)>,
+}
+
+/// One row group: its rows, and a byte that is inside it.
+#[derive(Debug, Clone, Copy)]
+pub struct RowGroup {
+    /// Rows.
+    pub rows: u64,
+    /// Where its first page starts.
+    pub start: u64,
+}
+
+impl SourceFiles {
+    /// Rows of all files.
+    pub fn rows(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Finds the files behind paths and globs and reads their footers.
+    pub fn find(paths: &[String]) -> Result<SourceFiles> {
+        let mut found = Vec::new();
+        for path in paths {
+            found.extend(expand(path)?);
+        }
+        found.sort_by(|left, right| left.path.cmp(&right.path));
+        found.dedup_by(|left, right| left.path == right.path);
+        let read: Vec<Result<SourceFile, Fault>> = found.par_iter().map(read_footer).collect();
+        let (files, mut faults): (Vec<_>, Vec<_>) = read.into_iter().partition(Result::is_ok);
+        faults.truncate(FAULTS_SHOWN);
+        Error::from_faults(Kind::Input, faults.into_iter().filter_map(Result::err).collect())?;
+        let files: Vec<SourceFile> = files.into_iter().flatten().collect();
+        let file_schema = merge_schemas(&files)?;
+        let partition_fields = partition_fields(&files, &file_schema)?;
+        Ok(SourceFiles { files: with_values(files), file_schema, partition_fields })
+    }
+}
+
+/// A file, and the folder from which its hive partitions are counted.
+struct Found {
+    path: PathBuf,
+    root: PathBuf,
+}
+
+fn expand(text: &str) -> Result<Vec<Found>> {
+    let path = Path::new(text);
+    let missing = || {
+        Error::input(text, "does not exist, expected a Parquet file, a folder or a glob")
+            .hint("relative paths start from the job file's folder")
+    };
+    let found = if path.is_dir() {
+        let mut found = Vec::new();
+        walk(path, path, &mut found)?;
+        found
+    } else if path.exists() {
+        let root = path.parent().unwrap_or(path).to_path_buf();
+        vec![Found { path: path.to_path_buf(), root }]
+    } else if text.contains(['*', '?', '[']) {
+        expand_glob(text)?
+    } else {
+        return Err(missing());
+    };
+    if found.is_empty() {
+        return Err(Error::input(text, "holds no Parquet file")
+            .hint("files must end in .parquet; names that start with `_` or `.` are skipped"));
+    }
+    found.into_iter().map(absolute).collect()
+}
+
+fn absolute(found: Found) -> Result<Found> {
+    let resolve = |path: &Path| {
+        path.canonicalize().map_err(|error| {
+            Error::input(path.display().to_string(), "cannot be read").source(error)
+        })
+    };
+    Ok(Found { path: resolve(&found.path)?, root: resolve(&found.root)? })
+}
+
+fn walk(folder: &Path, root: &Path, found: &mut Vec<Found>) -> Result<()> {
+    let unreadable = |error: std::io::Error| {
+        Error::input(folder.display().to_string(), "cannot be read").source(error)
+    };
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        // What writers leave for themselves is not part of a table.
+        let hidden = path
+            .file_name()
+            .is_none_or(|name| matches!(name.as_encoded_bytes().first(), Some(b'_' | b'.')));
+        let parquet = path.extension().and_then(|ending| ending.to_str());
+        if hidden {
+            continue;
+        } else if path.is_dir() {
+            walk(&path, root, found)?;
+        } else if parquet.is_some_and(|ending| ENDINGS.contains(&ending)) {
+            found.push(Found { path, root: root.to_path_buf() });
+        }
+    }
+    Ok(())
+}
+
+fn expand_glob(text: &str) -> Result<Vec<Found>> {
+    let paths = glob::glob(text)
+        .map_err(|error| Error::input(text, "is not a valid glob").source(error))?;
+    let fixed = Path::new(text).components().take_while(|part| !is_pattern(part));
+    let root: PathBuf = fixed.collect();
+    let mut found = Vec::new();
+    for path in paths {
+        let path = path.map_err(|error| Error::input(text, "cannot be read").source(error))?;
+        if path.is_dir() {
+            walk(&path, &root, &mut found)?;
+        } else {
+            found.push(Found { path, root: root.clone() });
+        }
+    }
+    Ok(found)
+}
+
+fn is_pattern(part: &Component) -> bool {
+    part.as_os_str().to_str().is_some_and(|part| part.contains(['*', '?', '[']))
+}
+
+fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
+    let shown = found.path.display().to_string();
+    let file = File::open(&found.path)
+        .map_err(|error| Fault::new(&shown, format!("cannot be read: {error}")))?;
+    let bytes = file.metadata().map(|data| data.len()).unwrap_or(0);
+    let footer = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| {
+        Fault::new(&shown, format!("is not a whole Parquet file ({bytes} bytes): {error}"))
+            .hint("it may have been cut short, or is still being written")
+    })?;
+    let row_groups: Vec<RowGroup> = footer.metadata().row_groups().iter().map(row_group).collect();
+    Ok(SourceFile {
+        bytes,
+        rows: row_groups.iter().map(|group| group.rows).sum(),
+        row_groups,
+        partition_values: Vec::new(),
+        schema: Arc::clone(footer.schema()),
+        partition: hive_partition(&found.path, &found.root),
+        path: found.path.clone(),
+    })
+}
+
+fn row_group(group: &parquet::file::metadata::RowGroupMetaData) -> RowGroup {
+    let start = group
+        .columns()
+        .iter()
+        .map(|column| column.dictionary_page_offset().unwrap_or(column.data_page_offset()));
+    RowGroup { rows: group.num_rows() as u64, start: start.min().unwrap_or(0) as u64 }
+}
+
+/// `name=value` folders between the root and the file.
+fn hive_partition(path: &Path, root: &Path) -> Vec<(String, String)> {
+    let folders = path.strip_prefix(root).ok().and_then(Path::parent);
+    let parts = folders.into_iter().flat_map(Path::components);
+    parts
+        .filter_map(|part| {
+            let (name, value) = part.as_os_str().to_str()?.split_once('=')?;
+            Some((name.to_string(), percent_decoded(value)))
+        })
+        .collect()
+}
+
+/// Writers escape what a folder name cannot hold as `%XX`.
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        let code =
+            text.get(index + 1..index + 3).and_then(|code| u8::from_str_radix(code, 16).ok());
+        match (bytes[index], code) {
+            (b'%', Some(code)) => {
+                decoded.push(code);
+                index += 3;
+            }
+            (byte, _) => {
+                decoded.push(byte);
+                index += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// One schema for all files; a column that some files lack is null there.
+fn merge_schemas(files: &[SourceFile]) -> Result<SchemaRef> {
+    let mut fields: Vec<Arc<Field>> = Vec::new();
+    let mut owners: Vec<&Path> = Vec::new();
+    let mut faults = Vec::new();
+    for file in files {
+        for field in file.schema.fields() {
+            match fields.iter().position(|known| known.name() == field.name()) {
+                None => {
+                    fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
+                    owners.push(&file.path);
+                }
+                Some(index) if fields[index].data_type() != field.data_type() => {
+                    faults.push(type_conflict(field, file, &fields[index], owners[index]));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    faults.truncate(FAULTS_SHOWN);
+    Error::from_faults(Kind::Input, faults)?;
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+fn type_conflict(field: &Field, file: &SourceFile, first: &Field, owner: &Path) -> Fault {
+    let (name, found) = (field.name(), type_name(field.data_type()));
+    let expected = type_name(first.data_type());
+    let problem = format!("column `{name}` is {found}, but {expected} in `{}`", owner.display());
+    Fault::new(file.path.display().to_string(), problem)
+        .hint("the files of a table must agree; rewrite one of them with a cast")
+}
+
+/// Partition columns, whole numbers where all values are.
+fn partition_fields(files: &[SourceFile], file_schema: &Schema) -> Result<Vec<Arc<Field>>> {
+    let names = |file: &SourceFile| -> Vec<String> {
+        file.partition.iter().map(|(name, _)| name.clone()).collect()
+    };
+    let Some(first) = files.first() else { return Ok(Vec::new()) };
+    let expected = names(first);
+    if let Some(other) = files.iter().find(|file| names(file) != expected) {
+        let problem = format!("lies in folders {:?}, expected {expected:?}", names(other));
+        return Err(Error::input(other.path.display().to_string(), problem)
+            .hint("all files of a hive-partitioned table need the same `name=value` folders"));
+    }
+    let stored = |name: &String| file_schema.column_with_name(name).is_some();
+    let fields = expected.iter().enumerate().filter(|(_, name)| !stored(name));
+    let whole = |index: usize| {
+        files.iter().all(|file| {
+            let value = &file.partition[index].1;
+            value.parse::<i64>().is_ok_and(|number| number.to_string() == *value)
+        })
+    };
+    let kind = |index| if whole(index) { DataType::Int64 } else { DataType::Utf8 };
+    Ok(fields.map(|(index, name)| Arc::new(Field::new(name, kind(index), true))).collect())
+}
+
+fn with_values(mut files: Vec<SourceFile>) -> Vec<SourceFile> {
+    for file in &mut files {
+        let stored = |name: &String| file.schema.column_with_name(name).is_some();
+        let values = file.partition.iter().filter(|(name, _)| !stored(name));
+        file.partition_values = values.map(|(_, value)| value.clone()).collect();
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hive_folders_are_read_from_the_root_on() {
+        let found = hive_partition(
+            Path::new("/a=0/t/day=2026-11-16/city=S%C3%A3o%20Paulo/x.parquet"),
+            Path::new("/a=0/t"),
+        );
+        let expected = [("day", "2026-11-16"), ("city", "São Paulo")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_string(), value.to_string())));
+    }
+
+    #[test]
+    fn a_missing_path_is_named() {
+        let error = SourceFiles::find(&["/nowhere/t.parquet".into()]).expect_err("missing");
+        assert!(error.to_string().contains("/nowhere/t.parquet: does not exist"), "{error}");
+    }
+}

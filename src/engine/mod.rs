@@ -1,0 +1,23 @@
+//! DataFusion, and nothing of it beyond this module: tables in, predicates, joins, partitions and the
+//! memory pool. What leaves are streams of `RecordBatch` and our own errors.
+
+mod files;
+mod infer;
+mod keys;
+mod scan;
+mod session;
+mod stats;
+mod table;
+
+pub use files::{SourceFile, SourceFiles};
+pub use infer::{InferOptions, Inferred, infer};
+pub use keys::{KeyFaults, check_keys};
+pub use scan::{BatchStream, Scan, ScanPlan};
+pub use session::{Engine, EngineOptions};
+pub use stats::gather_stats;
+pub use table::Table;
+
+/// The release of the query engine.
+pub fn datafusion_version() -> &'static str {
+    datafusion::DATAFUSION_VERSION
+}

@@ -1,0 +1,154 @@
+//! From tables to streams of batches: the rows in scope, the key, the features, and the stored decision
+//! where there is a score table. Only the columns that are needed are read.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Column;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, JoinType};
+use datafusion::physical_expr::Partitioning;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream_partitioned};
+use datafusion::prelude::DataFrame;
+use futures::{Stream, StreamExt, TryStreamExt};
+
+use super::session::Engine;
+use super::table::Table;
+use crate::error::{Error, Result};
+
+/// Name under which the stored decision travels.
+const DECISION: &str = "__decision";
+/// Marks rows that the score table knows.
+const SCORED_KEY: &str = "__scored_key_";
+
+/// A stream of batches that all have the scan's schema.
+pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+
+/// What to read.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanPlan<'a> {
+    /// The feature table.
+    pub table: &'a Table,
+    /// SQL predicate, and the job's key that it comes from.
+    pub predicate: Option<(&'a str, &'a str)>,
+    /// Columns of the feature table, in the order wanted.
+    pub columns: &'a [String],
+    /// The score table, the key columns to join on, and its decision column.
+    pub scores: Option<(&'a Table, &'a [String], &'a str)>,
+    /// Read no more than this many rows.
+    pub limit: Option<usize>,
+}
+
+/// A planned scan.
+pub struct Scan {
+    plan: Arc<dyn ExecutionPlan>,
+    engine: datafusion::prelude::SessionContext,
+    /// Schema of every batch: the columns asked for, then the decision if there is one.
+    pub schema: SchemaRef,
+}
+
+impl Engine {
+    /// Plans a scan.
+    ///
+    /// # Errors
+    /// When the predicate cannot be understood.
+    pub async fn scan(&self, plan: ScanPlan<'_>) -> Result<Scan> {
+        let mut frame = self.frame(plan.table).await?;
+        if let Some((key, predicate)) = plan.predicate {
+            frame = filtered(frame, key, predicate)?;
+        }
+        let mut columns: Vec<Expr> = plan.columns.iter().map(|name| column(name)).collect();
+        if let Some((scores, key, decision)) = plan.scores {
+            frame = self.joined(frame, scores, key, decision).await?;
+            columns.push(column(DECISION));
+        }
+        let frame = frame.select(columns).map_err(planning)?;
+        let frame = match plan.limit {
+            Some(limit) => frame.limit(0, Some(limit)).map_err(planning)?,
+            None => frame,
+        };
+        let plan = frame.create_physical_plan().await.map_err(planning)?;
+        Ok(Scan { schema: plan.schema(), plan: self.spread(plan)?, engine: self.context.clone() })
+    }
+
+    pub(super) async fn frame(&self, table: &Table) -> Result<DataFrame> {
+        self.context.table(table.name.as_str()).await.map_err(planning)
+    }
+
+    /// Every row of the left table once, with the stored decision or null.
+    async fn joined(
+        &self,
+        frame: DataFrame,
+        scores: &Table,
+        key: &[String],
+        decision: &str,
+    ) -> Result<DataFrame> {
+        let renamed = |name: &String| column(name).alias(format!("{SCORED_KEY}{name}"));
+        let mut wanted: Vec<Expr> = key.iter().map(renamed).collect();
+        wanted.push(column(decision).alias(DECISION));
+        let scores = self.frame(scores).await?.select(wanted).map_err(planning)?;
+        let left: Vec<&str> = key.iter().map(String::as_str).collect();
+        let right: Vec<String> = key.iter().map(|name| format!("{SCORED_KEY}{name}")).collect();
+        let right: Vec<&str> = right.iter().map(String::as_str).collect();
+        frame.join(scores, JoinType::Left, &left, &right, None).map_err(planning)
+    }
+
+    /// A table in a single row group (pyarrow writes a million rows to one) would keep one core busy:
+    /// its batches are dealt out in turn, which is as deterministic as the batches themselves.
+    fn spread(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = plan.properties().output_partitioning().partition_count();
+        if partitions > 1 || self.options.partitions == 1 {
+            return Ok(plan);
+        }
+        let dealt = Partitioning::RoundRobinBatch(self.options.partitions);
+        Ok(Arc::new(RepartitionExec::try_new(plan, dealt).map_err(planning)?))
+    }
+}
+
+impl Scan {
+    /// Starts reading: one stream per partition.
+    pub fn streams(&self) -> Result<Vec<BatchStream>> {
+        let streams = execute_stream_partitioned(Arc::clone(&self.plan), self.engine.task_ctx());
+        let boxed = |stream: datafusion::execution::SendableRecordBatchStream| -> BatchStream {
+            stream.map_err(reading).boxed()
+        };
+        Ok(streams.map_err(reading)?.into_iter().map(boxed).collect())
+    }
+}
+
+fn column(name: &str) -> Expr {
+    Expr::Column(Column::from_name(name))
+}
+
+/// The frame with a job's predicate applied.
+pub(super) fn filtered(frame: DataFrame, key: &str, predicate: &str) -> Result<DataFrame> {
+    let refused = |error: DataFusionError| {
+        let message = error.strip_backtrace();
+        Error::spec(
+            key,
+            format!("is `{predicate}`, which is not a predicate over the table: {message}"),
+        )
+        .hint("quote column names with spaces: \"Marital Status\" = 'Married'")
+    };
+    let expression = frame.parse_sql_expr(predicate).map_err(refused)?;
+    frame.filter(expression).map_err(refused)
+}
+
+/// A plan that the engine refuses although names and types were checked is our fault.
+pub(super) fn planning(error: DataFusionError) -> Error {
+    Error::internal("query engine", error.strip_backtrace())
+}
+
+/// What goes wrong while reading is the data's or the machine's fault.
+pub(super) fn reading(error: DataFusionError) -> Error {
+    let message = error.strip_backtrace();
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => Error::resources("query engine", message)
+            .hint("raise `runtime.memory`, or lower `runtime.threads`"),
+        DataFusionError::IoError(_) => Error::input("table", message),
+        _ => Error::input("table", message).hint("a file may be damaged beyond its footer"),
+    }
+}

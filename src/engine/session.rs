@@ -1,0 +1,62 @@
+//! The query engine's session: partitions, batch size, memory.
+
+use std::sync::Arc;
+
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use super::files::SourceFiles;
+use super::table::{ParquetTable, Table};
+use crate::error::{Error, Result};
+
+/// What the engine may use.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineOptions {
+    /// Partitions of a scan, at most.
+    pub partitions: usize,
+    /// Rows per batch.
+    pub batch_rows: usize,
+    /// Bytes its operators may hold before they spill to disk.
+    pub memory_bytes: u64,
+}
+
+/// A session of the query engine.
+pub struct Engine {
+    pub(super) context: SessionContext,
+    pub(super) options: EngineOptions,
+}
+
+impl Engine {
+    /// Starts a session.
+    pub fn new(options: EngineOptions) -> Result<Engine> {
+        let config = SessionConfig::new()
+            .with_target_partitions(options.partitions)
+            .with_batch_size(options.batch_rows)
+            // Partitions are cut by us, at row groups, the same way every time.
+            .with_repartition_file_scans(false)
+            .with_round_robin_repartition(false)
+            // Column names of feature tables are rarely lower case.
+            .set_bool("datafusion.sql_parser.enable_ident_normalization", false)
+            .set_bool("datafusion.execution.parquet.pushdown_filters", true);
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_limit(options.memory_bytes as usize, 1.0)
+            .build_arc()
+            .map_err(|error| Error::resources("query engine", "cannot be started").source(error))?;
+        let context = SessionContext::new_with_config_rt(config, runtime);
+        Ok(Engine { context, options })
+    }
+
+    /// Opens the table behind paths and globs under a name that predicates can use.
+    ///
+    /// # Errors
+    /// When a file is missing, broken or unlike the others.
+    pub fn open(&self, name: &str, paths: &[String]) -> Result<Table> {
+        let files = SourceFiles::find(paths)?;
+        let table = ParquetTable::new(files, self.options.partitions);
+        let described = table.describe(name, paths);
+        self.context
+            .register_table(name, Arc::new(table))
+            .map_err(|error| Error::internal("query engine", "refuses a table").source(error))?;
+        Ok(described)
+    }
+}

@@ -1,0 +1,150 @@
+//! A set of Parquet files as a table of the query engine. Its partitions are runs of whole row groups
+//! of about equal size, cut the same way every time: the engine's own listing table would choose them by
+//! its own lights, and skip or take other files than we checked.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::ScalarValue;
+use datafusion::datasource::TableType;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::Result as EngineResult;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::object_store::path::Path as ObjectPath;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::files::{SourceFile, SourceFiles};
+
+/// What is known of a table before it is read.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// Name in the session.
+    pub name: String,
+    /// How it was asked for, for messages.
+    pub shown: String,
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Rows, by the footers.
+    pub rows: u64,
+    /// Files.
+    pub files: usize,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+/// The table as the engine sees it.
+#[derive(Debug)]
+pub(super) struct ParquetTable {
+    files: SourceFiles,
+    schema: TableSchema,
+    partitions: usize,
+}
+
+impl ParquetTable {
+    pub(super) fn new(files: SourceFiles, partitions: usize) -> ParquetTable {
+        let schema = TableSchema::builder(Arc::clone(&files.file_schema))
+            .with_table_partition_cols(files.partition_fields.clone())
+            .build();
+        ParquetTable { files, schema, partitions }
+    }
+
+    pub(super) fn describe(&self, name: &str, paths: &[String]) -> Table {
+        Table {
+            name: name.to_string(),
+            shown: paths.join(", "),
+            schema: Arc::clone(self.schema.table_schema()),
+            rows: self.files.rows(),
+            files: self.files.files.len(),
+            bytes: self.files.files.iter().map(|file| file.bytes).sum(),
+        }
+    }
+
+    /// Runs of row groups, about equally many rows each, in the table's order.
+    fn groups(&self) -> Vec<FileGroup> {
+        let total = self.files.rows().max(1);
+        let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); self.partitions];
+        let mut before = 0;
+        for file in &self.files.files {
+            for (first, last, partition) in self.runs(file, before, total) {
+                groups[partition].push(self.piece(file, first, last));
+            }
+            before += file.rows;
+        }
+        groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new).collect()
+    }
+
+    /// A file's row groups as runs (first, past the last) that go to one partition each.
+    fn runs(&self, file: &SourceFile, before: u64, total: u64) -> Vec<(usize, usize, usize)> {
+        let mut runs: Vec<(usize, usize, usize)> = Vec::new();
+        let mut row = before;
+        for (index, group) in file.row_groups.iter().enumerate() {
+            let middle = row + group.rows / 2;
+            let partition = ((middle * self.partitions as u64) / total) as usize;
+            let partition = partition.min(self.partitions - 1);
+            match runs.last_mut() {
+                Some(run) if run.2 == partition => run.1 = index + 1,
+                _ => runs.push((index, index + 1, partition)),
+            }
+            row += group.rows;
+        }
+        runs
+    }
+
+    /// The engine reads the row groups that start inside a byte range.
+    fn piece(&self, file: &SourceFile, first: usize, last: usize) -> PartitionedFile {
+        let start = file.row_groups[first].start as i64;
+        let end = file.row_groups.get(last).map_or(file.bytes as i64, |group| group.start as i64);
+        let mut piece = PartitionedFile::new("", file.bytes).with_range(start, end);
+        if let Ok(path) = ObjectPath::from_absolute_path(&file.path) {
+            piece.object_meta.location = path;
+        }
+        let fields = self.schema.table_partition_cols().iter().zip(&file.partition_values);
+        let values = fields.map(|(field, value)| match field.data_type() {
+            DataType::Int64 => ScalarValue::Int64(value.parse().ok()),
+            _ => ScalarValue::Utf8(Some(value.clone())),
+        });
+        piece.with_partition_values(values.collect())
+    }
+}
+
+#[async_trait]
+impl TableProvider for ParquetTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.schema.table_schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        let options = state.default_table_options().parquet;
+        let source = ParquetSource::new(self.schema.clone()).with_table_parquet_options(options);
+        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+            .with_file_groups(self.groups())
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(scan))
+    }
+
+    /// Predicates skip row groups and pages; the engine still applies them.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+}

@@ -1,0 +1,14 @@
+//! Tables out: staged under a name that readers skip, synced, then published by one rename. A reader
+//! sees the whole result or none of it.
+
+mod manifest;
+mod staging;
+mod tables;
+mod writer;
+
+pub use manifest::{Manifest, TableEntry};
+pub use staging::Staging;
+pub use tables::{
+    MANIFEST_FILE, REJECTS, SCORES, SUCCESS_FILE, part_name, rejects_schema, score_schema,
+};
+pub use writer::{StagedFile, TableWriter, WriterOptions};

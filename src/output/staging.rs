@@ -1,0 +1,225 @@
+//! A folder that becomes visible as a whole, or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg, RenameFlags, renameat2};
+
+use super::tables::SUCCESS_FILE;
+use crate::error::{Error, Result};
+
+/// A folder under construction beside its final place. Dropped without [`Staging::publish`], it vanishes.
+#[derive(Debug)]
+pub struct Staging {
+    target: PathBuf,
+    folder: PathBuf,
+    overwrite: bool,
+    published: bool,
+    lock_file: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Staging {
+    /// Claims `target` and makes an empty folder for what will stand there.
+    ///
+    /// # Errors
+    /// When the place cannot be written, holds results that may not be replaced, or is claimed by
+    /// another run.
+    pub fn begin(target: &Path, overwrite: bool) -> Result<Staging> {
+        let shown = target.display().to_string();
+        let name = target.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+            Error::spec(
+                "output.dir",
+                format!("is `{shown}`, expected the path of a folder to make"),
+            )
+        })?;
+        let parent = match target.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        check_target(target, overwrite)?;
+        let cannot = |what: &str, error: std::io::Error| {
+            Error::output(&shown, format!("{what} cannot be created: {error}")).hint(
+                "check the folder's permissions and the free space, or choose another `output.dir`",
+            )
+        };
+        fs::create_dir_all(parent).map_err(|error| cannot("its folder", error))?;
+        let lock_file = parent.join(format!(".{name}.lock"));
+        let lock = claim(&lock_file, &shown)?;
+        let folder = parent.join(format!(".{name}.staging"));
+        // Left by a run that was killed: nobody else can hold it while we hold the lock.
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(|error| cannot("a fresh staging folder", error))?;
+        }
+        fs::create_dir(&folder).map_err(|error| cannot("a staging folder", error))?;
+        let target = target.to_path_buf();
+        Ok(Staging { target, folder, overwrite, published: false, lock_file, _lock: lock })
+    }
+
+    /// The path of something inside the folder; its own folder is made.
+    pub fn path(&self, relative: &str) -> Result<PathBuf> {
+        let path = self.folder.join(relative);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(|error| {
+                Error::output(parent.display().to_string(), "cannot be created").source(error)
+            })?;
+        }
+        Ok(path)
+    }
+
+    /// Writes a small file into the folder, synced.
+    pub fn write(&self, relative: &str, content: &str) -> Result<()> {
+        let path = self.path(relative)?;
+        let written = fs::write(&path, content).and_then(|()| File::open(&path)?.sync_all());
+        written.map_err(|error| {
+            Error::output(path.display().to_string(), "cannot be written").source(error)
+        })
+    }
+
+    /// Marks the folder complete and moves it into place, in one step that readers cannot see half of.
+    pub fn publish(mut self) -> Result<PathBuf> {
+        self.write(SUCCESS_FILE, "")?;
+        check_target(&self.target, self.overwrite)?;
+        let moved = if self.target.exists() {
+            self.exchange()
+        } else {
+            fs::rename(&self.folder, &self.target)
+        };
+        moved.map_err(|error| {
+            Error::output(self.target.display().to_string(), "cannot be published").source(error)
+        })?;
+        self.published = true;
+        if let Some(parent) = self.target.parent().and_then(|parent| File::open(parent).ok()) {
+            let _ = parent.sync_all();
+        }
+        Ok(self.target.clone())
+    }
+
+    /// Swaps old and new in one step, then removes the old.
+    fn exchange(&self) -> std::io::Result<()> {
+        let here = nix::fcntl::AT_FDCWD;
+        renameat2(here, &self.folder, here, &self.target, RenameFlags::RENAME_EXCHANGE)?;
+        fs::remove_dir_all(&self.folder)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if !self.published {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+        let _ = fs::remove_file(&self.lock_file);
+    }
+}
+
+/// Only an earlier run's results, and only if the job says so, are ever replaced.
+fn check_target(target: &Path, overwrite: bool) -> Result<()> {
+    let shown = target.display().to_string();
+    let Ok(mut entries) = fs::read_dir(target) else {
+        return if target.exists() {
+            Err(Error::output(shown, "exists and is not a folder that can be read"))
+        } else {
+            Ok(())
+        };
+    };
+    let published = target.join(SUCCESS_FILE).exists();
+    match (entries.next().is_none(), published, overwrite) {
+        (true, _, _) | (_, true, true) => Ok(()),
+        (_, true, false) => Err(Error::output(shown, "already holds the results of a run")
+            .hint("set `output.overwrite = true` to replace them, or choose another `output.dir`")),
+        (_, false, _) => Err(Error::output(shown, "holds files that are not the results of a run")
+            .hint("choose another `output.dir`; nothing but results is ever replaced")),
+    }
+}
+
+/// Takes the lock, and sees to it that it is on the file that stands there now: a run that ends removes
+/// its lock file, perhaps between our opening and locking it.
+fn claim(lock_file: &Path, shown: &str) -> Result<Flock<File>> {
+    loop {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(lock_file);
+        let file = file.map_err(|error| {
+            Error::output(shown, format!("cannot be written: {error}")).hint(
+                "check the folder's permissions and the free space, or choose another `output.dir`",
+            )
+        })?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+            Error::output(shown, "is being written by another run")
+                .hint("wait for it to end, or choose another `output.dir`")
+        })?;
+        let held = lock.metadata().map(|file| file.ino()).ok();
+        if held.is_some() && held == fs::metadata(lock_file).map(|file| file.ino()).ok() {
+            return Ok(lock);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("readable").flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_folder_appears_whole_or_not_at_all() {
+        let home = tempfile::tempdir().expect("a folder");
+        let target = home.path().join("run");
+        let staging = Staging::begin(&target, false).expect("begun");
+        staging.write("scores/a", "1").expect("written");
+        assert!(!target.exists());
+        drop(staging);
+        assert!(names(home.path()).is_empty(), "nothing is left of an abandoned run");
+
+        let staging = Staging::begin(&target, false).expect("begun");
+        staging.write("scores/a", "1").expect("written");
+        staging.publish().expect("published");
+        assert_eq!(names(home.path()), ["run"]);
+        assert_eq!(names(&target), ["_SUCCESS", "scores"]);
+    }
+
+    #[test]
+    fn results_are_replaced_only_when_asked() {
+        let home = tempfile::tempdir().expect("a folder");
+        let target = home.path().join("run");
+        Staging::begin(&target, false).and_then(Staging::publish).expect("published");
+        let error = Staging::begin(&target, false).expect_err("already there");
+        assert!(error.to_string().contains("already holds the results"), "{error}");
+        let staging = Staging::begin(&target, true).expect("may be replaced");
+        staging.write("new", "").expect("written");
+        staging.publish().expect("published");
+        assert_eq!(names(&target), ["_SUCCESS", "new"]);
+        assert_eq!(names(home.path()), ["run"]);
+
+        let foreign = home.path().join("thesis");
+        fs::create_dir(&foreign)
+            .and_then(|()| fs::write(foreign.join("chapter"), ""))
+            .expect("made");
+        let error = Staging::begin(&foreign, true).expect_err("not ours");
+        assert!(error.to_string().contains("not the results of a run"), "{error}");
+    }
+
+    #[test]
+    fn two_runs_cannot_write_one_place() {
+        let home = tempfile::tempdir().expect("a folder");
+        let target = home.path().join("run");
+        let _first = Staging::begin(&target, false).expect("begun");
+        let error = Staging::begin(&target, false).expect_err("claimed");
+        assert!(error.to_string().contains("another run"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_cleared() {
+        let home = tempfile::tempdir().expect("a folder");
+        let left = home.path().join(".run.staging");
+        fs::create_dir(&left).and_then(|()| fs::write(left.join("half"), "")).expect("made");
+        let staging = Staging::begin(&home.path().join("run"), false).expect("begun");
+        assert!(names(&left).is_empty());
+        drop(staging);
+    }
+}
