@@ -117,10 +117,9 @@ mod tests {
         kind = "numeric"
     "#;
 
-    fn batch(
-        rows: &[(Option<f64>, Option<&str>, i64, bool, i32)],
-        job_type: &DataType,
-    ) -> RecordBatch {
+    type Row<'t> = (Option<f64>, Option<&'t str>, i64, bool, i32);
+
+    fn batch(rows: &[Row<'_>], job_type: &DataType) -> RecordBatch {
         let jobs = StringArray::from_iter(rows.iter().map(|row| row.1));
         let columns: Vec<ArrayRef> = vec![
             shared(Float64Array::from_iter(rows.iter().map(|row| row.0))),
@@ -190,7 +189,7 @@ mod tests {
         ]
     }
 
-    fn row() -> impl Strategy<Value = (Option<f64>, Option<&'static str>, i64, bool, i32)> {
+    fn row() -> impl Strategy<Value = Row<'static>> {
         let job = prop_oneof![Just("clerk"), Just("smith"), Just("judge"), Just("unheard-of")];
         (
             prop::option::weighted(0.9, -1e6f64..1e6),

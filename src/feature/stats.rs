@@ -125,7 +125,7 @@ impl StatsAccumulator {
             match (column, other) {
                 (Column::Numeric(column), Column::Numeric(other)) => column.merge(other),
                 (Column::Categorical(column), Column::Categorical(other)) => {
-                    column.merge(&other.stats)
+                    column.merge(&other.stats);
                 }
                 _ => unreachable!("accumulators of one schema have the same columns"),
             }

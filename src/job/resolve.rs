@@ -15,12 +15,16 @@ use crate::error::Fault;
 /// Collects faults while it resolves.
 pub(super) struct Resolver<'a> {
     place: &'a Place,
+    /// Where relative paths start. Absolute, since a scorer is started in another folder than ours.
+    folder: PathBuf,
     pub(super) faults: Vec<Fault>,
 }
 
 impl<'a> Resolver<'a> {
     pub(super) fn new(place: &'a Place) -> Self {
-        Resolver { place, faults: Vec::new() }
+        let folder = std::path::absolute(place.folder());
+        let folder = folder.unwrap_or_else(|_| place.folder().to_path_buf());
+        Resolver { place, folder, faults: Vec::new() }
     }
 
     /// The job as meant; `None` only where a fault was noted.
@@ -136,7 +140,7 @@ impl<'a> Resolver<'a> {
         let command = spec.command.iter().map(|argument| self.argument(argument)).collect();
         Some(SubprocessJob {
             command,
-            folder: self.place.folder().to_path_buf(),
+            folder: self.folder.clone(),
             workers: spec.workers,
             start_limit: self.seconds(spec.start_seconds, "predictor.start_seconds")?,
             batch_limit: self.seconds(spec.batch_seconds, "predictor.batch_seconds")?,
@@ -173,7 +177,7 @@ impl<'a> Resolver<'a> {
             "names classes, but the task is a regression",
         );
         self.require(
-            !(!regression && value_given),
+            regression || !value_given,
             "target",
             "names a value, but the task is a classification",
         );
@@ -234,7 +238,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn path(&self, path: &Path) -> PathBuf {
-        self.place.folder().join(path)
+        self.folder.join(path)
     }
 
     fn existing(&mut self, path: &Path, key: &str) -> PathBuf {

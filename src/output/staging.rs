@@ -57,20 +57,21 @@ impl Staging {
         Ok(Staging { target, folder, overwrite, published: false, lock_file, _lock: lock })
     }
 
-    /// The path of something inside the folder; its own folder is made.
-    pub fn path(&self, relative: &str) -> Result<PathBuf> {
-        let path = self.folder.join(relative);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(|error| {
-                Error::output(parent.display().to_string(), "cannot be created").source(error)
+    /// Makes the folders of these tables and gives the one they stand in. Writers create files in them
+    /// but no folders, so that a straggler cannot bring an abandoned run back.
+    pub fn tables(&self, tables: &[&str]) -> Result<PathBuf> {
+        for table in tables {
+            let path = self.folder.join(table);
+            fs::create_dir_all(&path).map_err(|error| {
+                Error::output(path.display().to_string(), "cannot be created").source(error)
             })?;
         }
-        Ok(path)
+        Ok(self.folder.clone())
     }
 
     /// Writes a small file into the folder, synced.
-    pub fn write(&self, relative: &str, content: &str) -> Result<()> {
-        let path = self.path(relative)?;
+    pub fn write(&self, name: &str, content: &str) -> Result<()> {
+        let path = self.folder.join(name);
         let written = fs::write(&path, content).and_then(|()| File::open(&path)?.sync_all());
         written.map_err(|error| {
             Error::output(path.display().to_string(), "cannot be written").source(error)
@@ -106,8 +107,10 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if !self.published {
-            let _ = fs::remove_dir_all(&self.folder);
+        // A straggler may add a file while the folder is being removed; there is nothing after that.
+        let mut tries = 0;
+        while !self.published && tries < 3 && fs::remove_dir_all(&self.folder).is_err() {
+            tries += 1;
         }
         let _ = fs::remove_file(&self.lock_file);
     }
@@ -171,13 +174,14 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let target = home.path().join("run");
         let staging = Staging::begin(&target, false).expect("begun");
+        staging.tables(&["scores"]).expect("made");
         staging.write("scores/a", "1").expect("written");
         assert!(!target.exists());
         drop(staging);
         assert!(names(home.path()).is_empty(), "nothing is left of an abandoned run");
 
         let staging = Staging::begin(&target, false).expect("begun");
-        staging.write("scores/a", "1").expect("written");
+        staging.tables(&["scores"]).expect("made");
         staging.publish().expect("published");
         assert_eq!(names(home.path()), ["run"]);
         assert_eq!(names(&target), ["_SUCCESS", "scores"]);

@@ -5,6 +5,9 @@
 //! order, and get one answer per row in the same order. A predictor may be called from several threads
 //! at once; how many of them make progress is the adapter's own affair (its pool).
 
+mod onnx;
+mod subprocess;
+
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -12,6 +15,9 @@ use arrow::datatypes::SchemaRef;
 
 use crate::error::Result;
 use crate::feature::FeatureSchema;
+use crate::job::{PredictorJob, PredictorKind};
+
+pub use onnx::runtime_version as onnxruntime_version;
 
 /// The label of a row for which the model gave no answer.
 pub const NO_CLASS: u32 = u32::MAX;
@@ -91,4 +97,16 @@ pub struct Columns {
     pub features: Arc<FeatureSchema>,
     /// The columns of every batch: one per feature, in the same order, in the table's own types.
     pub schema: SchemaRef,
+}
+
+/// Loads or starts the predictor of a job, to be used from `threads` threads.
+pub fn open(job: &PredictorJob, columns: &Columns, threads: usize) -> Result<Arc<dyn Predictor>> {
+    match &job.kind {
+        PredictorKind::Onnx(model) => {
+            Ok(Arc::new(onnx::OnnxPredictor::open(job, model, columns, threads)?))
+        }
+        PredictorKind::Subprocess(program) => {
+            Ok(Arc::new(subprocess::SubprocessPredictor::open(job, program, columns, threads)?))
+        }
+    }
 }

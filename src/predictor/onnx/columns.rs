@@ -1,0 +1,362 @@
+//! One input tensor per feature, of the type that the model declares.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::types::{Int32Type, Int64Type};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+use ort::session::SessionInputValue;
+use ort::value::{Outlet, Tensor, TensorElementType, TensorRef};
+
+use super::convert::{self, Text};
+use super::inputs::{Failed, Named, shape_of};
+use crate::document::nearest;
+use crate::error::{Error, Fault, Kind, Result};
+use crate::predictor::{Columns, RowFailure};
+
+/// How the features of a table become the inputs of a model.
+#[derive(Debug)]
+pub(super) struct ColumnInputs {
+    inputs: Vec<ColumnInput>,
+    null_text: String,
+}
+
+#[derive(Debug)]
+struct ColumnInput {
+    /// Position in the batch.
+    column: usize,
+    /// The input's name in the model.
+    name: String,
+    element: Element,
+    /// Whether the tensor is [rows, 1], not [rows].
+    nested: bool,
+}
+
+/// Element types that a column can become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Element {
+    Float,
+    Double,
+    Int64,
+    Int32,
+    Bool,
+    Text,
+}
+
+impl Element {
+    fn new(element: TensorElementType) -> Option<Element> {
+        Some(match element {
+            TensorElementType::Float32 => Element::Float,
+            TensorElementType::Float64 => Element::Double,
+            TensorElementType::Int64 => Element::Int64,
+            TensorElementType::Int32 => Element::Int32,
+            TensorElementType::Bool => Element::Bool,
+            TensorElementType::String => Element::Text,
+            _ => return None,
+        })
+    }
+
+    /// The name that ONNX has for it.
+    fn name(self) -> &'static str {
+        match self {
+            Element::Float => "float",
+            Element::Double => "double",
+            Element::Int64 => "int64",
+            Element::Int32 => "int32",
+            Element::Bool => "bool",
+            Element::Text => "string",
+        }
+    }
+
+    /// Whether a column of that type can become this without loss of meaning.
+    fn takes(self, column: &DataType) -> bool {
+        match self {
+            Element::Float | Element::Double => convert::has_numbers(column),
+            Element::Int64 | Element::Int32 => convert::has_integers(column),
+            Element::Bool => {
+                let values = convert::value_type(column);
+                matches!(values, DataType::Boolean | DataType::Null)
+            }
+            Element::Text => convert::has_text(column),
+        }
+    }
+}
+
+/// What is matched when a model is opened.
+struct Matching<'a> {
+    model: &'a str,
+    inputs: &'a [Outlet],
+    rename: &'a BTreeMap<String, String>,
+    columns: &'a Columns,
+}
+
+impl ColumnInputs {
+    /// Matches the model's inputs with the features.
+    ///
+    /// # Errors
+    /// Every input without a feature, feature without an input, and pair whose types do not fit.
+    pub(super) fn plan(
+        model: Named<'_>,
+        rename: &BTreeMap<String, String>,
+        columns: &Columns,
+        null_text: &str,
+    ) -> Result<ColumnInputs> {
+        let matching = Matching { model: model.name, inputs: model.outlets, rename, columns };
+        Error::from_faults(Kind::Spec, matching.renamed_strangers())?;
+        Error::from_faults(Kind::Spec, matching.rivals())?;
+        Error::from_faults(Kind::Predictor, matching.strangers())?;
+        let (mut inputs, mut faults) = (Vec::new(), Vec::new());
+        for (column, feature) in columns.features.names().enumerate() {
+            match matching.input(column, feature) {
+                Ok(input) => inputs.push(input),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        Error::from_faults(Kind::Predictor, faults)?;
+        Ok(ColumnInputs { inputs, null_text: null_text.to_string() })
+    }
+
+    /// The columns in the types of the tensors, without nulls unless they are texts.
+    pub(super) fn prepare(&self, batch: &RecordBatch) -> Result<Prepared, ArrowError> {
+        let mut failures = Vec::new();
+        let arrays = self.inputs.iter().map(|input| {
+            let (array, without_value) = input.prepare(batch.column(input.column))?;
+            failures.extend(without_value.into_iter().map(|row| input.no_value(row)));
+            Ok(array)
+        });
+        let arrays = arrays.collect::<Result<_, ArrowError>>()?;
+        Ok(Prepared { arrays, failures })
+    }
+
+    /// The tensors of a prepared batch, by name. Rows that cannot be told to the model are added to the
+    /// failures.
+    pub(super) fn tensors<'a>(
+        &'a self,
+        arrays: &'a [ArrayRef],
+        failures: &mut Vec<RowFailure>,
+    ) -> Result<Vec<(Cow<'a, str>, SessionInputValue<'a>)>, Failed> {
+        let pairs = self.inputs.iter().zip(arrays);
+        pairs
+            .map(|(input, array)| {
+                let tensor = match input.element {
+                    Element::Text => self.text_tensor(input, array, failures)?,
+                    _ => input.tensor(array)?,
+                };
+                Ok((Cow::from(&input.name), tensor))
+            })
+            .collect()
+    }
+
+    fn text_tensor<'a>(
+        &self,
+        input: &ColumnInput,
+        array: &ArrayRef,
+        failures: &mut Vec<RowFailure>,
+    ) -> Result<SessionInputValue<'a>, ort::Error> {
+        let mut texts = convert::texts(array, &self.null_text);
+        let tensor = |texts: &[&str]| {
+            let texts = Text::shared(texts);
+            Tensor::from_string_array((input.shape(texts.len()), texts.as_slice()))
+        };
+        // ONNX Runtime takes texts as C does, so a zero byte ends them. It is rare enough not to be
+        // looked for unless the tensor was refused.
+        let made = tensor(&texts).or_else(|refused| {
+            let cut: Vec<usize> =
+                (0..texts.len()).filter(|row| texts[*row].contains('\0')).collect();
+            if cut.is_empty() {
+                return Err(refused);
+            }
+            for row in cut {
+                texts[row] = "";
+                let detail = format!("`{}` has a zero byte in its text", input.name);
+                failures.push(RowFailure { row, detail });
+            }
+            tensor(&texts)
+        });
+        made.map(Into::into)
+    }
+}
+
+/// A batch in the types of the model's inputs.
+pub(super) struct Prepared {
+    pub(super) arrays: Vec<ArrayRef>,
+    /// Rows with a value that the model's input has no place for.
+    pub(super) failures: Vec<RowFailure>,
+}
+
+impl Matching<'_> {
+    fn input_name<'a>(&'a self, feature: &'a str) -> &'a str {
+        self.rename.get(feature).map_or(feature, String::as_str)
+    }
+
+    /// Renames of what is no feature.
+    fn renamed_strangers(&self) -> Vec<Fault> {
+        let features = &self.columns.features;
+        let unknown = self.rename.keys().filter(|name| features.get(name).is_none());
+        unknown
+            .map(|name| {
+                let problem = format!("names `{name}`, which is not a feature of the schema");
+                let fault = Fault::new("predictor.rename", problem);
+                match nearest(name, features.names()) {
+                    Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                    None => fault,
+                }
+            })
+            .collect()
+    }
+
+    /// Features that would feed an input that another one feeds already.
+    fn rivals(&self) -> Vec<Fault> {
+        let mut fed = HashSet::new();
+        let features = self.columns.features.names();
+        let rivals = features.filter(|feature| !fed.insert(self.input_name(feature)));
+        rivals
+            .map(|feature| {
+                let input = self.input_name(feature);
+                let problem =
+                    format!("feeds input `{input}` from two features, one is `{feature}`");
+                Fault::new("predictor.rename", problem)
+            })
+            .collect()
+    }
+
+    /// Inputs that no feature feeds, and features that no input takes.
+    fn strangers(&self) -> Vec<Fault> {
+        let features: Vec<&str> = self.columns.features.names().collect();
+        let given: HashSet<&str> = features.iter().map(|name| self.input_name(name)).collect();
+        let wanted: HashSet<&str> = self.inputs.iter().map(Outlet::name).collect();
+        let inputs = self.inputs.iter().map(Outlet::name);
+        let starved: Vec<&str> = inputs.filter(|name| !given.contains(name)).collect();
+        let unused: Vec<&str> =
+            features.into_iter().filter(|name| !wanted.contains(self.input_name(name))).collect();
+        let mut faults: Vec<Fault> =
+            starved.iter().map(|input| self.starved(input, &unused)).collect();
+        faults.extend(unused.iter().map(|feature| self.unused(feature, &starved)));
+        faults
+    }
+
+    fn starved(&self, input: &str, unused: &[&str]) -> Fault {
+        let problem = format!("takes an input `{input}`, which is not a feature of the schema");
+        let fault = Fault::new(self.model, problem);
+        match nearest(input, unused.iter().copied()) {
+            Some(feature) => fault.hint(format!(
+                "did you mean `{feature}`? if so, add `\"{feature}\" = \"{input}\"` to `[predictor.rename]`"
+            )),
+            None => fault.hint("add it to the feature schema, or name it in `predictor.rename`"),
+        }
+    }
+
+    fn unused(&self, feature: &str, starved: &[&str]) -> Fault {
+        let inputs: Vec<String> =
+            self.inputs.iter().map(|input| format!("`{}`", input.name())).collect();
+        let problem = format!(
+            "takes no input `{}`, which is a feature of the schema; its inputs are {}",
+            self.input_name(feature),
+            inputs.join(", ")
+        );
+        let fault = Fault::new(self.model, problem);
+        let wide = self.inputs.len() == 1 && shape_of(&self.inputs[0]).get(1) != Some(&1);
+        if wide && self.columns.features.features.len() > 1 {
+            return fault.hint("if its one input is a matrix, set `predictor.inputs = \"matrix\"`");
+        }
+        match nearest(self.input_name(feature), starved.iter().copied()) {
+            Some(input) => fault.hint(format!(
+                "did you mean `{input}`? if so, add `\"{feature}\" = \"{input}\"` to `[predictor.rename]`"
+            )),
+            None => {
+                fault.hint("take it out of the feature schema, or name it in `predictor.rename`")
+            }
+        }
+    }
+
+    /// The input that a feature feeds.
+    fn input(&self, column: usize, feature: &str) -> Result<ColumnInput, Fault> {
+        let name = self.input_name(feature);
+        let fault = |problem: String| Fault::new(self.model, problem);
+        let outlet = self.inputs.iter().find(|outlet| outlet.name() == name);
+        let outlet = outlet.ok_or_else(|| fault(format!("takes no input `{name}`")))?;
+        let element = outlet.dtype().tensor_type().and_then(Element::new).ok_or_else(|| {
+            fault(format!(
+                "input `{name}` takes {}, expected a tensor of string, float, double, int64, int32 \
+                 or bool",
+                outlet.dtype()
+            ))
+        })?;
+        let shape = shape_of(outlet);
+        if shape.len() > 2 || !matches!(shape.get(1), None | Some(-1 | 1)) {
+            let problem =
+                format!("input `{name}` has the shape {shape:?}, expected [-1, 1] or [-1]");
+            return Err(fault(problem)
+                .hint("if it is a matrix of all features, set `predictor.inputs = \"matrix\"`"));
+        }
+        let data_type = self.columns.schema.field(column).data_type();
+        if !element.takes(data_type) {
+            let problem = format!(
+                "input `{name}` takes {}, but column `{feature}` is {data_type}",
+                element.name()
+            );
+            return Err(fault(problem).hint("export the model with the column types of the table"));
+        }
+        Ok(ColumnInput { column, name: name.to_string(), element, nested: shape.len() == 2 })
+    }
+}
+
+impl ColumnInput {
+    fn shape(&self, rows: usize) -> Vec<usize> {
+        if self.nested { vec![rows, 1] } else { vec![rows] }
+    }
+
+    /// The column in the tensor's type, and rows that have no value in it.
+    fn prepare(&self, column: &ArrayRef) -> Result<(ArrayRef, Vec<usize>), ArrowError> {
+        Ok(match self.element {
+            Element::Float => (Arc::new(convert::reals::<f32>(column)?), Vec::new()),
+            Element::Double => (Arc::new(convert::reals::<f64>(column)?), Vec::new()),
+            Element::Text => (convert::textual(column)?, Vec::new()),
+            Element::Int64 => {
+                let numbers = convert::numbers(column, &DataType::Int64)?;
+                convert::without_nulls(numbers.as_primitive::<Int64Type>(), 0)
+            }
+            Element::Int32 => {
+                let numbers = convert::numbers(column, &DataType::Int32)?;
+                convert::without_nulls(numbers.as_primitive::<Int32Type>(), 0)
+            }
+            Element::Bool => {
+                let flags = convert::numbers(column, &DataType::Boolean)?;
+                let rows = (0..flags.len()).filter(|row| flags.is_null(*row)).collect();
+                let flags = flags.as_boolean().iter().map(|flag| Some(flag.unwrap_or_default()));
+                (Arc::new(flags.collect::<BooleanArray>()), rows)
+            }
+        })
+    }
+
+    fn no_value(&self, row: usize) -> RowFailure {
+        let (name, element) = (&self.name, self.element.name());
+        let detail = format!("`{name}` is null or too large, and the model's input is {element}");
+        RowFailure { row, detail }
+    }
+
+    /// The tensor of a prepared column: a view of its memory, but for booleans, which are bits there.
+    fn tensor<'a>(&self, array: &'a ArrayRef) -> Result<SessionInputValue<'a>, ort::Error> {
+        use arrow::array::types::{Float32Type, Float64Type};
+        let shape = self.shape(array.len());
+        macro_rules! view {
+            ($type:ty) => {{
+                let values: &[_] = array.as_primitive::<$type>().values();
+                TensorRef::from_array_view((shape, values))?.into()
+            }};
+        }
+        Ok(match self.element {
+            Element::Float => view!(Float32Type),
+            Element::Double => view!(Float64Type),
+            Element::Int64 => view!(Int64Type),
+            Element::Int32 => view!(Int32Type),
+            Element::Bool | Element::Text => {
+                let flags: Vec<bool> = array.as_boolean().values().iter().collect();
+                Tensor::from_array((shape, flags))?.into()
+            }
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! A model that is a program of its own: any program that reads Arrow and writes Arrow.
+//!
+//! # The scorer protocol
+//!
+//! overturn starts the program once per worker and speaks with it over its standard input and output,
+//! as two [Arrow IPC streams](https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format).
+//! A program that serves scikit-learn and XGBoost models is `jobs/scorers/sklearn_scorer.py`; thirty
+//! lines in any language with an Arrow library make another.
+//!
+//! 1. *Handshake.* overturn writes the schema of its stream and, at once, a batch of zero rows. The
+//!    columns are the feature columns in the feature schema's order, in the table's own types, except
+//!    that text always arrives as `utf8` and dictionaries arrive as plain columns. The schema's metadata
+//!    holds `overturn.protocol` = `1` and `overturn.task` = `classification` or `regression`.
+//!    The program answers with the schema of its own stream and a batch of zero rows, within
+//!    `predictor.start_seconds`. Its schema's metadata holds `overturn.protocol` = `1` and, for a
+//!    classifier, `overturn.classes`: a JSON list of the class labels in the order of the probabilities.
+//! 2. *Batches.* For each batch that it reads, the program writes one batch of as many rows, in the same
+//!    order, and flushes, within `predictor.batch_seconds`.
+//! 3. *End.* overturn closes the program's standard input, the program exits. One that is still there
+//!    three seconds later is killed, with all processes of its group.
+//!
+//! | task | column | type | |
+//! |---|---|---|---|
+//! | classification | `label` | text, whole number, boolean, or a dictionary of these | compared with the classes as text |
+//! | | `probabilities` | list or fixed-size list of floats | optional; one per class, in the order of the classes |
+//! | regression | `value` | any number | |
+//!
+//! Other columns are ignored. Buffers are not compressed. Nothing but the stream may be written to
+//! standard output: print to standard error, which goes to overturn's log.
+//!
+//! The environment holds `OVERTURN_PROTOCOL` = `1` and `OVERTURN_WORKER`, the number of the worker, from
+//! 0. `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS` and `MKL_NUM_THREADS` are set to the worker's share of
+//! the threads unless they are set already. The working directory is the job file's.
+//!
+//! *Failures.* A program that exits, hangs, or answers with the wrong number of rows is killed and
+//! started again, and the batch is tried `predictor.retries` more times. Then the batch is split until
+//! the rows that fail on their own are found. Those rows, and rows whose answer is null, no class, not
+//! finite or no probability, are rejected with the reason; all others keep their answers. When more than
+//! `predictor.max_failed_share` of the rows fail (and more than eight), or none of several rows tried one
+//! by one is answered, the program itself is held to be broken and the run ends.
+
+mod answer;
+mod bisect;
+mod failure;
+mod incoming;
+mod ledger;
+mod pool;
+mod process;
+mod protocol;
+mod stderr;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+
+use self::bisect::{Attempt, Rescue, empty};
+use self::failure::Failure;
+use self::ledger::Ledger;
+use self::pool::{Lent, Pool, Slot, Terms};
+use self::process::Program;
+use self::protocol::Outgoing;
+use super::{Columns, Predictor, Scores, Task};
+use crate::error::{Error, Fault, Kind, Result};
+use crate::job::{PredictorJob, SubprocessJob};
+
+/// How long a stop waits for the copies to be gone.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A model that is a program of its own.
+pub(super) struct SubprocessPredictor {
+    task: Task,
+    terms: Terms,
+    pool: Pool,
+    workers: usize,
+    retries: u32,
+    ledger: Ledger,
+    /// Why the program was given up, so that other threads need not find out for themselves.
+    given_up: OnceLock<Vec<Fault>>,
+}
+
+impl SubprocessPredictor {
+    /// Starts a first copy of the program and shakes hands; others are started when they are needed.
+    ///
+    /// # Errors
+    /// When the program does not start, or is not one that speaks the protocol and answers the job.
+    pub(super) fn open(
+        job: &PredictorJob,
+        program: &SubprocessJob,
+        columns: &Columns,
+        threads: usize,
+    ) -> Result<SubprocessPredictor> {
+        let workers = if program.workers == 0 { threads } else { program.workers }.max(1);
+        let (command, folder) = (program.command.clone(), program.folder.clone());
+        let program_threads = (threads / workers).max(1);
+        let start = Program { command, folder, threads: program_threads };
+        let name = start.name();
+        let mut slots: Vec<_> = (0..workers).map(Slot::new).collect();
+        let (terms, task) = Terms::new(job, program, columns, start)
+            .and_then(|terms| slots[0].open(&terms).map(|task| (terms, task)))
+            .map_err(|failure| failure.into_error(&name))?;
+        let ledger = Ledger::new(name, program.max_failed_share);
+        let (pool, retries) = (Pool::new(slots), program.retries);
+        Ok(SubprocessPredictor {
+            task,
+            terms,
+            pool,
+            workers,
+            retries,
+            ledger,
+            given_up: OnceLock::new(),
+        })
+    }
+
+    fn score(&self, batch: &RecordBatch) -> Result<Scores> {
+        let mut attempt = BatchAttempt { predictor: self, slot: self.pool.lend(), batch };
+        let (ledger, task, retries) = (&self.ledger, &self.task, self.retries);
+        Rescue { attempt: &mut attempt, ledger, task, retries }.score(batch.num_rows())
+    }
+}
+
+impl Terms {
+    fn new(
+        job: &PredictorJob,
+        limits: &SubprocessJob,
+        columns: &Columns,
+        program: Program,
+    ) -> Result<Terms, Failure> {
+        let outgoing = Outgoing::new(&columns.schema, job.task);
+        let (hello, job) = (outgoing.hello()?, job.clone());
+        let (start_limit, batch_limit) = (limits.start_limit, limits.batch_limit);
+        let stopped = AtomicBool::new(false);
+        Ok(Terms { job, program, outgoing, hello, start_limit, batch_limit, stopped })
+    }
+}
+
+impl Predictor for SubprocessPredictor {
+    fn task(&self) -> &Task {
+        &self.task
+    }
+
+    fn parallelism(&self) -> usize {
+        self.workers
+    }
+
+    fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
+        if let Some(faults) = self.given_up.get() {
+            Error::from_faults(Kind::Predictor, faults.clone())?;
+        }
+        if batch.num_rows() == 0 {
+            return Ok(empty(&self.task));
+        }
+        self.score(batch).inspect_err(|error| {
+            self.given_up.get_or_init(|| error.faults().to_vec());
+        })
+    }
+
+    /// Copies that are at work are killed, however long their answer would have taken.
+    fn stop(&self) {
+        self.terms.stopped.store(true, Ordering::Relaxed);
+        self.pool.await_all(self.workers, STOP_PATIENCE);
+    }
+}
+
+/// The parts of a batch, each tried on the same slot.
+struct BatchAttempt<'a> {
+    predictor: &'a SubprocessPredictor,
+    slot: Lent<'a>,
+    batch: &'a RecordBatch,
+}
+
+impl Attempt for BatchAttempt<'_> {
+    fn attempt(&mut self, rows: Range<usize>) -> Result<Scores, Failure> {
+        let part = self.batch.slice(rows.start, rows.len());
+        self.slot.score(&self.predictor.terms, &self.predictor.task, &part)
+    }
+}

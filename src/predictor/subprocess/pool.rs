@@ -1,0 +1,223 @@
+//! The copies of the program: who may use which, and a fresh one where one has failed.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+
+use super::answer::Contract;
+use super::failure::{Cause, Failure, Occasion};
+use super::process::Program;
+use super::protocol::Outgoing;
+use super::worker::{Request, Worker};
+use crate::job::PredictorJob;
+use crate::predictor::{Scores, Task};
+
+/// How often in a row a copy may fail to start before the program is held to be broken.
+const STARTS: u32 = 3;
+
+/// Pause before a copy is started again; doubled after every failure without a success between.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What every copy is started with and held to.
+pub(super) struct Terms {
+    pub(super) job: PredictorJob,
+    pub(super) program: Program,
+    pub(super) outgoing: Outgoing,
+    pub(super) hello: Vec<u8>,
+    pub(super) start_limit: Duration,
+    pub(super) batch_limit: Duration,
+    /// Set when the run has ended before its work was done.
+    pub(super) stopped: AtomicBool,
+}
+
+/// The place of one copy. It is empty before the first use and after a failure.
+pub(super) struct Slot {
+    index: usize,
+    copy: Option<(Worker, Contract)>,
+    /// Failures since the last success.
+    failures: u32,
+}
+
+impl Slot {
+    /// An empty place.
+    pub(super) fn new(index: usize) -> Self {
+        Slot { index, copy: None, failures: 0 }
+    }
+
+    /// Starts the copy and says what its answers are.
+    pub(super) fn open(&mut self, terms: &Terms) -> Result<Task, Failure> {
+        let (limit, occasion) = (terms.start_limit, Occasion::Handshake);
+        let hello = Request { message: &terms.hello, occasion, limit, stopped: &terms.stopped };
+        let (worker, schema) = Worker::start(&terms.program, self.index, &hello)?;
+        let contract = Contract::new(&terms.job, &schema)?;
+        let task = contract.task.clone();
+        self.copy = Some((worker, contract));
+        Ok(task)
+    }
+
+    /// One try to score a batch, on a fresh copy if need be.
+    pub(super) fn score(
+        &mut self,
+        terms: &Terms,
+        task: &Task,
+        batch: &RecordBatch,
+    ) -> Result<Scores, Failure> {
+        self.ensure_open(terms, task)?;
+        let message = terms.outgoing.message(batch)?;
+        let scores = self.ask(terms, &message, batch.num_rows());
+        match &scores {
+            Ok(_) => self.failures = 0,
+            Err(_) => {
+                self.copy = None;
+                self.failures += 1;
+            }
+        }
+        scores
+    }
+
+    fn ask(&mut self, terms: &Terms, message: &[u8], rows: usize) -> Result<Scores, Failure> {
+        let Some((worker, contract)) = &mut self.copy else {
+            return Err(Failure::broke("is not running"));
+        };
+        let (limit, occasion) = (terms.batch_limit, Occasion::Batch(rows));
+        contract.scores(&worker.ask(&Request {
+            message,
+            occasion,
+            limit,
+            stopped: &terms.stopped,
+        })?)
+    }
+
+    fn ensure_open(&mut self, terms: &Terms, task: &Task) -> Result<(), Failure> {
+        let mut starts = 0;
+        while self.copy.is_none() {
+            thread::sleep(pause(self.failures));
+            starts += 1;
+            match self.open(terms) {
+                Ok(answers) if answers == *task => {}
+                Ok(_) => {
+                    return Err(Failure::refused("has other classes than when it started first"));
+                }
+                Err(failure) if failure.cause == Cause::Refused => return Err(failure),
+                Err(failure) if starts == STARTS => {
+                    return Err(Failure { cause: Cause::Refused, ..failure });
+                }
+                Err(failure) => {
+                    self.failures += 1;
+                    tracing::warn!(worker = self.index, reason = failure.detail(), "no start");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pause before a start, after so many failures in a row.
+fn pause(failures: u32) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        _ => FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE),
+    }
+}
+
+/// The slots, each lent to one caller at a time.
+pub(super) struct Pool {
+    /// Last returned, first lent: a copy that runs is preferred to one yet to be started.
+    free: Mutex<Vec<Slot>>,
+    returned: Condvar,
+}
+
+impl Pool {
+    /// A pool of these slots, the first of which is lent first.
+    pub(super) fn new(mut slots: Vec<Slot>) -> Self {
+        slots.reverse();
+        Pool { free: Mutex::new(slots), returned: Condvar::new() }
+    }
+
+    /// A slot, as soon as one is free.
+    pub(super) fn lend(&self) -> Lent<'_> {
+        let mut free = self.lock();
+        loop {
+            if let Some(slot) = free.pop() {
+                return Lent { pool: self, slot: Some(slot) };
+            }
+            free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until so many slots have come back, but not for ever.
+    pub(super) fn await_all(&self, slots: usize, patience: Duration) {
+        let out = |free: &mut Vec<Slot>| free.len() < slots;
+        let _ = self.returned.wait_timeout_while(self.lock(), patience, out);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // All are asked to exit before any is waited for.
+        for (worker, _) in self.lock().iter_mut().filter_map(|slot| slot.copy.as_mut()) {
+            worker.hang_up();
+        }
+    }
+}
+
+/// A slot that goes back to its pool.
+pub(super) struct Lent<'a> {
+    pool: &'a Pool,
+    slot: Option<Slot>,
+}
+
+impl Deref for Lent<'_> {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        self.slot.as_ref().expect("a slot is given back only on drop")
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Slot {
+        self.slot.as_mut().expect("a slot is given back only on drop")
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.pool.lock().extend(self.slot.take());
+        // All: whoever stops the run may be waiting beside those who want a slot.
+        self.pool.returned.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let pauses = [0, 1, 2, 3, 40].map(|failures| pause(failures).as_millis());
+        assert_eq!(pauses, [0, 50, 100, 200, 1000]);
+    }
+
+    #[test]
+    fn the_slot_used_last_is_lent_first() {
+        let pool = Pool::new((0..3).map(Slot::new).collect());
+        assert_eq!(pool.lend().index, 0);
+        let (first, second) = (pool.lend(), pool.lend());
+        assert_eq!((first.index, second.index), (0, 1));
+        drop(second);
+        drop(first);
+        assert_eq!(pool.lend().index, 0);
+    }
+}
