@@ -1,5 +1,6 @@
 //! What is the least that would have to change for the model to decide otherwise? See the README.
 
+pub mod cli;
 pub mod document;
 pub mod encode;
 pub mod engine;
@@ -7,6 +8,7 @@ pub mod error;
 pub mod feature;
 pub mod job;
 pub mod output;
+pub mod pipeline;
 pub mod predictor;
 pub mod runtime;
 pub mod synth;

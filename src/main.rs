@@ -1,3 +1,7 @@
 //! Parse, call, print the error chain, pick the exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    overturn::cli::main()
+}

@@ -1,1 +1,18 @@
-//! Tests that use the program as its user does.
+//! Tests that use the program as its user does: files in, the built binary, files out.
+//!
+//! Those that need the Python environment or the real data sets say so, and report themselves as skipped
+//! where they are absent (`jobs/setup.sh` makes the one, `OVERTURN_DATA` names the other).
+
+#![expect(unreachable_pub, reason = "the harness in `util` is this binary's own")]
+
+mod cli;
+mod commit;
+mod demo;
+mod faults;
+mod jobs;
+mod layers;
+mod real_data;
+mod schemas;
+mod scorers;
+mod tables;
+mod util;

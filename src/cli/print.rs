@@ -1,0 +1,84 @@
+//! The only way to standard output and standard error.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::SummaryFormat;
+use crate::error::{Error, Kind};
+
+/// Prints results and errors.
+#[derive(Debug)]
+pub(super) struct Printer {
+    format: SummaryFormat,
+}
+
+impl Printer {
+    pub(super) fn new(format: SummaryFormat) -> Printer {
+        Printer { format }
+    }
+
+    /// Data, as it is.
+    pub(super) fn data(&self, text: &str) {
+        // A reader that has gone away (`| head`) has seen enough.
+        let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+    }
+
+    /// A summary: JSON on one line, or what `text` makes of it.
+    pub(super) fn summary<T: Serialize>(&self, summary: &T, text: impl FnOnce(&T) -> String) {
+        match self.format {
+            SummaryFormat::Text => self.data(&text(summary)),
+            SummaryFormat::Json => match serde_json::to_string(summary) {
+                Ok(json) => self.data(&json),
+                Err(error) => tracing::error!("the summary has no JSON: {error}"),
+            },
+        }
+    }
+
+    /// An error with its faults, hints and causes.
+    pub(super) fn error(&self, error: &Error) {
+        let mut text = String::new();
+        if matches!(error.kind(), Kind::Interrupted(_)) {
+            text.push_str("interrupted: ");
+        } else {
+            text.push_str(if error.faults().len() > 1 { "errors:\n" } else { "error: " });
+        }
+        text.push_str(&error.to_string());
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            text.push_str(&format!("\n  because: {}", cause.to_string().replace('\n', "\n  ")));
+            source = cause.source();
+        }
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
+}
+
+/// A number with separators between thousands.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Lines of a summary: names on the left, values in a column.
+pub(super) fn lines(rows: &[(String, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    rows.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_separated() {
+        let texts: Vec<String> = [0, 999, 1000, 1_234_567].into_iter().map(grouped).collect();
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Progress bars, on a terminal only; stages as log lines everywhere.
+
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::pipeline::{Observer, Progress};
+
+/// What a person at a terminal sees.
+struct Bars {
+    bar: Mutex<Option<ProgressBar>>,
+    shown: bool,
+}
+
+/// An observer for this run.
+pub(super) fn observer(quiet: bool) -> Observer {
+    let shown = !quiet && std::io::stderr().is_terminal();
+    Arc::new(Bars { bar: Mutex::new(None), shown })
+}
+
+impl Progress for Bars {
+    fn stage(&self, name: &str, rows: Option<u64>) {
+        tracing::debug!(rows, "{name}");
+        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = bar.take() {
+            done.finish_and_clear();
+        }
+        if self.shown {
+            *bar = Some(new_bar(name, rows));
+        }
+    }
+
+    fn advance(&self, rows: u64) {
+        let bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = bar.as_ref() {
+            bar.inc(rows);
+        }
+    }
+}
+
+fn new_bar(name: &str, rows: Option<u64>) -> ProgressBar {
+    let template = match rows {
+        Some(_) => "{msg:<20} {bar:30} {human_pos}/{human_len} rows  {per_sec}  {eta} left",
+        None => "{msg:<20} {spinner} {elapsed}",
+    };
+    let bar = rows.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.with_message(name.to_string())
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

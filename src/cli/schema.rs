@@ -1,0 +1,133 @@
+//! `overturn schema`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::print::Printer;
+use super::{Global, observer};
+use crate::document::json_schema;
+use crate::engine::{Engine, EngineOptions, InferOptions, infer};
+use crate::error::{Error, Result};
+use crate::feature::SchemaSpec;
+use crate::job::{Bytes, Device, JobSpec, RuntimeJob};
+use crate::runtime::Runtime;
+
+/// Work with schemas: infer one from a table, or print those that editors use.
+#[derive(Debug, Subcommand)]
+pub(super) enum Schema {
+    Infer(Infer),
+    Show(Show),
+}
+
+/// Write a first feature schema for a Parquet table, with comments.
+///
+/// Texts and booleans with few values become categorical, numbers keep their type and get the range that
+/// was observed; identifiers, constants and columns with too many texts are pointed out and left out.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  overturn schema infer applications/ --ignore application_id > schema.toml"
+)]
+pub(super) struct Infer {
+    /// Parquet file, folder, glob or hive-partitioned folder.
+    table: String,
+    /// A column that is no feature (key, label, split); may be repeated.
+    #[arg(long, value_name = "COLUMN")]
+    ignore: Vec<String>,
+    /// More distinct texts than this are no category.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_categories: usize,
+    /// Write to this file instead of standard output; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Print the JSON Schema of a file format.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  overturn schema show job > schemas/job.schema.json")]
+pub(super) struct Show {
+    /// Which one.
+    #[arg(value_enum)]
+    file: FileKind,
+}
+
+/// File formats with a JSON Schema.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FileKind {
+    /// Job files.
+    Job,
+    /// Feature schema files.
+    Feature,
+}
+
+impl Schema {
+    pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        match self {
+            Schema::Infer(infer) => infer.run(printer, global),
+            Schema::Show(show) => show.run(printer),
+        }
+    }
+}
+
+impl Infer {
+    fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        let runtime =
+            RuntimeJob { threads: 0, memory: Bytes(2 << 30), device: Device::Cpu, seed: 0 };
+        let runtime = Runtime::start(&runtime)?;
+        let options =
+            EngineOptions { partitions: runtime.threads, batch_rows: 8192, memory_bytes: 2 << 30 };
+        let engine = Engine::new(options)?;
+        let table = engine.open("features", std::slice::from_ref(&self.table))?;
+        for column in &self.ignore {
+            if table.schema.column_with_name(column).is_none() {
+                let fault = crate::feature::missing_column(column, &table.schema, &table.shown);
+                Error::from_faults(crate::error::Kind::Spec, vec![fault])?;
+            }
+        }
+        let progress = observer(global);
+        progress.stage("looking at columns", None);
+        let wanted =
+            InferOptions { max_categories: self.max_categories, ignore: self.ignore.clone() };
+        let inferred = runtime.block_on(infer(&engine, &table, &wanted))?;
+        drop(progress);
+        for (column, reason) in &inferred.left_out {
+            tracing::info!(column, "left out: {reason}");
+        }
+        tracing::info!(
+            features = inferred.features,
+            left_out = inferred.left_out.len(),
+            "inferred"
+        );
+        self.deliver(printer, &inferred.text)
+    }
+
+    fn deliver(&self, printer: &Printer, text: &str) -> Result<()> {
+        let Some(path) = &self.output else {
+            printer.data(text);
+            return Ok(());
+        };
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+        let written =
+            file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+        written.map_err(|error| {
+            Error::output(path.display().to_string(), format!("cannot be written: {error}"))
+                .hint("an existing file is not replaced; remove it, or choose another name")
+        })
+    }
+}
+
+impl Show {
+    fn run(&self, printer: &Printer) -> Result<()> {
+        printer.data(&schema_of(self.file)?);
+        Ok(())
+    }
+}
+
+fn schema_of(file: FileKind) -> Result<String> {
+    let schema = match file {
+        FileKind::Job => json_schema::<JobSpec>(),
+        FileKind::Feature => json_schema::<SchemaSpec>(),
+    };
+    serde_json::to_string_pretty(&schema)
+        .map_err(|error| Error::internal("schema", "has no JSON").source(error))
+}

@@ -1,0 +1,230 @@
+//! Tables, schema and what they say about each other: all that is settled before anything long starts.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use serde::Serialize;
+
+use super::Observer;
+use crate::engine::{Engine, EngineOptions, ScanPlan, Table, check_keys, gather_stats};
+use crate::error::{Error, Fault, Kind, Result};
+use crate::feature::{
+    FeatureSchema, Findings, RowConstraint, Stats, check_columns, missing_column, row_constraints,
+};
+use crate::job::{InputJob, RuntimeJob};
+use crate::predictor::Columns;
+
+/// Opened tables and the schema that explains them.
+pub struct Inputs {
+    /// The session.
+    pub engine: Engine,
+    /// The feature table.
+    pub features: Table,
+    /// The score table.
+    pub scores: Option<Table>,
+    /// What the columns mean.
+    pub schema: Arc<FeatureSchema>,
+    /// Columns that constrain features row by row.
+    pub constraints: Vec<RowConstraint>,
+    /// Columns read by a scan, key first.
+    pub columns: Vec<String>,
+    /// Where the key stands in a batch.
+    pub key: Arc<[usize]>,
+    /// Where the features stand in a batch, in the schema's order.
+    pub feature_columns: Arc<[usize]>,
+}
+
+/// What the check found, for the summary.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckSummary {
+    /// Rows of the feature table.
+    pub rows: u64,
+    /// Rows that satisfy the predicate.
+    pub rows_in_scope: u64,
+    /// Features by kind.
+    pub numeric_features: usize,
+    /// Categorical ones.
+    pub categorical_features: usize,
+    /// Per-row constraint columns.
+    pub constraint_columns: Vec<String>,
+    /// What will set rows aside.
+    pub rejections: Vec<String>,
+    /// What is odd, but usable.
+    pub remarks: Vec<String>,
+    /// Statistics of the features.
+    #[serde(skip)]
+    pub stats: Stats,
+}
+
+impl Inputs {
+    /// Opens the tables and holds their columns against the schema.
+    ///
+    /// # Errors
+    /// Everything in which files, schema and job disagree, at once.
+    pub fn open(job: &InputJob, runtime: &RuntimeJob, threads: usize) -> Result<Inputs> {
+        let schema = Arc::new(FeatureSchema::read(&job.schema)?);
+        let engine = Engine::new(EngineOptions {
+            partitions: threads,
+            batch_rows: job.batch_rows,
+            memory_bytes: runtime.memory.0,
+        })?;
+        let features = engine.open("features", &job.features)?;
+        let scores = match &job.scores {
+            Some(scores) => Some(engine.open("scores", &scores.table)?),
+            None => None,
+        };
+        Error::from_faults(Kind::Schema, column_faults(job, &schema, &features, scores.as_ref()))?;
+        let mut columns = job.key.clone();
+        columns.extend(
+            schema.names().filter(|name| !job.key.iter().any(|key| key == name)).map(String::from),
+        );
+        let position = |name: &str| columns.iter().position(|column| column == name);
+        let key = job.key.iter().filter_map(|name| position(name)).collect();
+        let feature_columns = schema.names().filter_map(position).collect();
+        let constraints = row_constraints(&schema, &features.schema);
+        Ok(Inputs { engine, features, scores, schema, constraints, columns, key, feature_columns })
+    }
+
+    /// Fields of the key columns.
+    pub fn key_fields(&self) -> Vec<FieldRef> {
+        self.fields(&self.key)
+    }
+
+    /// What a predictor is told about its batches.
+    pub fn predictor_columns(&self) -> Columns {
+        let schema: SchemaRef = Arc::new(Schema::new(self.fields(&self.feature_columns)));
+        Columns { features: Arc::clone(&self.schema), schema }
+    }
+
+    fn fields(&self, positions: &[usize]) -> Vec<FieldRef> {
+        let names = positions.iter().map(|position| self.columns[*position].as_str());
+        names
+            .filter_map(|name| self.features.schema.column_with_name(name))
+            .map(|(index, _)| Arc::clone(&self.features.schema.fields()[index]))
+            .collect()
+    }
+
+    /// A scan of the rows in scope, without the score table.
+    pub fn plan<'a>(&'a self, job: &'a InputJob) -> ScanPlan<'a> {
+        ScanPlan {
+            table: &self.features,
+            predicate: job.predicate.as_deref().map(|predicate| ("input.where", predicate)),
+            columns: &self.columns,
+            scores: None,
+            limit: None,
+        }
+    }
+
+    /// Reads the table once for its keys and once for its statistics, and holds both against the job.
+    ///
+    /// # Errors
+    /// Duplicate or null keys, an empty scope, unusable columns, too many rows to reject.
+    pub async fn check(&self, job: &InputJob, observer: &Observer) -> Result<CheckSummary> {
+        let plan = self.plan(job);
+        observer.stage("checking keys", None);
+        let keys = check_keys(&self.engine, &self.features, &job.key, plan.predicate).await?;
+        let shown = &self.features.shown;
+        if keys.rows == 0 {
+            return Err(nothing_in_scope(&self.features, job));
+        }
+        Error::from_faults(Kind::Input, key_faults(shown, job, &keys))?;
+        observer.stage("checking features", Some(keys.rows));
+        let progress = Arc::clone(observer);
+        let on_rows = Arc::new(move |rows| progress.advance(rows));
+        let scan = self.engine.scan(plan).await?;
+        let stats =
+            gather_stats(&scan, &self.schema, Arc::clone(&self.feature_columns), on_rows).await?;
+        let findings = Findings::new(&self.schema, &stats, shown);
+        refuse(&findings, &stats, job)?;
+        Ok(self.summarise(findings, stats))
+    }
+
+    fn summarise(&self, findings: Findings, stats: Stats) -> CheckSummary {
+        let text = |fault: &Fault| match &fault.hint {
+            Some(hint) => format!("{}; {hint}", fault.problem),
+            None => fault.problem.clone(),
+        };
+        let numeric =
+            self.schema.features.iter().filter(|feature| feature.numeric().is_some()).count();
+        CheckSummary {
+            rows: self.features.rows,
+            rows_in_scope: stats.rows,
+            numeric_features: numeric,
+            categorical_features: self.schema.features.len() - numeric,
+            constraint_columns: self.constraints.iter().map(|found| found.column.clone()).collect(),
+            rejections: findings.rejections.iter().map(|(fault, _)| text(fault)).collect(),
+            remarks: findings.remarks.iter().map(text).collect(),
+            stats,
+        }
+    }
+}
+
+fn column_faults(
+    job: &InputJob,
+    schema: &FeatureSchema,
+    features: &Table,
+    scores: Option<&Table>,
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let missing = |table: &Table, name: &str| {
+        let absent = table.schema.column_with_name(name).is_none();
+        absent.then(|| missing_column(name, &table.schema, &table.shown))
+    };
+    faults.extend(job.key.iter().filter_map(|name| missing(features, name)));
+    if let (Some(table), Some(scores)) = (scores, &job.scores) {
+        let wanted = job.key.iter().chain([&scores.decision]);
+        faults.extend(wanted.filter_map(|name| missing(table, name)));
+    }
+    faults.extend(check_columns(schema, &features.schema, &features.shown));
+    faults
+}
+
+fn nothing_in_scope(features: &Table, job: &InputJob) -> Error {
+    match &job.predicate {
+        Some(predicate) if features.rows > 0 => Error::input(
+            &features.shown,
+            format!("none of its {} rows satisfies `input.where`: {predicate}", features.rows),
+        ),
+        _ => Error::input(&features.shown, "has no rows"),
+    }
+}
+
+fn key_faults(shown: &str, job: &InputJob, keys: &crate::engine::KeyFaults) -> Vec<Fault> {
+    let columns = job.key.join(", ");
+    let mut faults = Vec::new();
+    if keys.nulls > 0 {
+        let problem = format!("key `{columns}` is null in {} rows", keys.nulls);
+        faults.push(
+            Fault::new(shown, problem)
+                .hint("every row needs a key; filter them with `input.where`"),
+        );
+    }
+    if keys.duplicates > 0 {
+        let examples = keys.examples.join("; ");
+        let problem = format!(
+            "key `{columns}` is not unique: {} keys occur more than once ({examples})",
+            keys.duplicates
+        );
+        faults.push(
+            Fault::new(shown, problem)
+                .hint("name further columns in `input.key`, or remove the duplicates"),
+        );
+    }
+    faults
+}
+
+fn refuse(findings: &Findings, stats: &Stats, job: &InputJob) -> Result<()> {
+    let mut faults = findings.faults.clone();
+    let share = findings.least_rejected() as f64 / stats.rows as f64;
+    if share > job.max_reject_share {
+        faults.extend(findings.rejections.iter().map(|(fault, _)| fault.clone()));
+        let limit = job.max_reject_share;
+        let problem = format!(
+            "{:.2} % of the rows would be rejected, at most {:.2} % may be",
+            100.0 * share,
+            100.0 * limit
+        );
+        faults.push(Fault::new("input.max_reject_share", problem));
+    }
+    Error::from_faults(Kind::Input, faults)
+}

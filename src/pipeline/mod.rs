@@ -1,0 +1,57 @@
+//! The order of the stages, and nothing else: open, check, score, publish.
+
+mod inputs;
+mod score;
+mod validate;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::engine::datafusion_version;
+use crate::error::Result;
+use crate::predictor::onnxruntime_version;
+use crate::runtime::libtorch_version;
+
+pub use inputs::{CheckSummary, Inputs};
+pub use score::{ScoreSummary, score};
+pub use validate::{ParitySummary, ValidateSummary, validate};
+
+/// Hears how far a stage has come. The command line shows it; tests and batch runs do not care.
+pub trait Progress: Send + Sync {
+    /// A stage begins; so many rows lie before it, where that is known.
+    fn stage(&self, name: &str, rows: Option<u64>);
+    /// So many rows more are done.
+    fn advance(&self, rows: u64);
+}
+
+/// Hears nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn stage(&self, _name: &str, _rows: Option<u64>) {}
+    fn advance(&self, _rows: u64) {}
+}
+
+/// Progress as stages carry it about.
+pub type Observer = Arc<dyn Progress>;
+
+/// Versions of this program and of what it stands on.
+///
+/// # Errors
+/// When ONNX Runtime cannot be loaded.
+pub fn versions() -> Result<Value> {
+    Ok(json!({
+        "overturn": env!("CARGO_PKG_VERSION"),
+        "libtorch": libtorch_version(),
+        "onnxruntime": onnxruntime_version()?,
+        "datafusion": datafusion_version(),
+    }))
+}
+
+/// Seconds since a moment.
+fn seconds_since(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64()
+}

@@ -1,0 +1,391 @@
+//! `overturn score`: every row in scope through the model, into a score table.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::SchemaRef;
+use futures::StreamExt;
+use serde::Serialize;
+use tokio::task::{JoinSet, block_in_place};
+
+use super::{CheckSummary, Inputs, Observer, seconds_since, versions};
+use crate::engine::BatchStream;
+use crate::error::{Error, Result};
+use crate::feature::{Admission, Reason, Reject};
+use crate::job::Job;
+use crate::output::{
+    MANIFEST_FILE, Manifest, REJECTS, SCORES, StagedFile, Staging, TableWriter, WriterOptions,
+    part_name, rejects_schema, score_schema,
+};
+use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
+use crate::runtime::Runtime;
+
+/// What a scoring run did.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScoreSummary {
+    /// Rows of the feature table.
+    pub rows_read: u64,
+    /// Rows that `input.where` leaves out.
+    pub rows_out_of_scope: u64,
+    /// Rows scored.
+    pub rows_scored: u64,
+    /// Rows set aside, by reason.
+    pub rows_rejected: BTreeMap<&'static str, u64>,
+    /// Rows per class; empty for a regression.
+    pub classes: BTreeMap<String, u64>,
+    /// Seconds for the checks before scoring.
+    pub check_seconds: f64,
+    /// Seconds for reading, scoring and writing.
+    pub score_seconds: f64,
+    /// Rows scored per second.
+    pub rows_per_second: f64,
+    /// Where the tables are.
+    pub output: String,
+    /// What the check had to say.
+    pub remarks: Vec<String>,
+}
+
+/// What all partitions share.
+struct Shared {
+    predictor: Arc<dyn Predictor>,
+    admission: Admission,
+    folder: PathBuf,
+    options: WriterOptions,
+    scores_schema: SchemaRef,
+    rejects_schema: SchemaRef,
+    key: Arc<[usize]>,
+    features: Arc<[usize]>,
+    observer: Observer,
+}
+
+/// What one partition did.
+#[derive(Default)]
+struct Tally {
+    scored: u64,
+    rejected: BTreeMap<&'static str, u64>,
+    classes: Vec<u64>,
+    files: Vec<StagedFile>,
+}
+
+/// Scores the rows of a job and publishes the table.
+///
+/// # Errors
+/// Whatever stops it; nothing is published then.
+pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreSummary> {
+    let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
+    let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
+    let stages = Stages { job, inputs: &inputs, staging: &staging, observer };
+    let result = runtime.block_on(stages.run(Arc::clone(&predictor)));
+    match result {
+        Ok((manifest, summary)) => {
+            staging.write(MANIFEST_FILE, &manifest)?;
+            staging.publish()?;
+            Ok(summary)
+        }
+        Err(error) => {
+            // Before the staging folder vanishes: partitions may still be at work on it.
+            predictor.stop();
+            Err(error)
+        }
+    }
+}
+
+/// What the stages of a run have in common.
+struct Stages<'a> {
+    job: &'a Job,
+    inputs: &'a Inputs,
+    staging: &'a Staging,
+    observer: &'a Observer,
+}
+
+impl Stages<'_> {
+    /// Everything up to publishing: gives the manifest and the summary.
+    async fn run(&self, predictor: Arc<dyn Predictor>) -> Result<(String, ScoreSummary)> {
+        let began = Instant::now();
+        let check = self.inputs.check(&self.job.input, self.observer).await?;
+        let check_seconds = seconds_since(began);
+        let began = Instant::now();
+        let shared = Arc::new(self.share(predictor)?);
+        self.observer.stage("scoring", Some(check.rows_in_scope));
+        let mut tally = score_partitions(self.job, self.inputs, &shared).await?;
+        complete(&shared, &mut tally.files)?;
+        let mut summary = summarise(&tally, &check, &shared);
+        refuse_rejects(&summary, self.job)?;
+        summary.check_seconds = check_seconds;
+        summary.score_seconds = seconds_since(began);
+        summary.rows_per_second = summary.rows_scored as f64 / summary.score_seconds.max(1e-9);
+        summary.output = self.job.output.dir.display().to_string();
+        Ok((manifest(self.job, tally.files, &summary)?, summary))
+    }
+
+    fn share(&self, predictor: Arc<dyn Predictor>) -> Result<Shared> {
+        let key = self.inputs.key_fields();
+        let scores_schema = match predictor.task() {
+            Task::Classification { classes, probabilities } => {
+                score_schema(&key, Some(classes), *probabilities)
+            }
+            Task::Regression => score_schema(&key, None, false),
+        };
+        let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
+        Ok(Shared {
+            predictor,
+            admission: Admission::new(&self.inputs.schema),
+            folder: self.staging.tables(&[SCORES, REJECTS])?,
+            options: WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata },
+            scores_schema,
+            rejects_schema: rejects_schema(&key),
+            key: Arc::clone(&self.inputs.key),
+            features: Arc::clone(&self.inputs.feature_columns),
+            observer: Arc::clone(self.observer),
+        })
+    }
+}
+
+async fn score_partitions(job: &Job, inputs: &Inputs, shared: &Arc<Shared>) -> Result<Tally> {
+    let scan = inputs.engine.scan(inputs.plan(&job.input)).await?;
+    let mut tasks = JoinSet::new();
+    for (partition, stream) in scan.streams()?.into_iter().enumerate() {
+        tasks.spawn(Partition::new(Arc::clone(shared), partition).run(stream));
+    }
+    let mut total = Tally::default();
+    while let Some(tally) = tasks.join_next().await {
+        let tally = tally.map_err(|error| Error::internal("scoring", error.to_string()))?;
+        total.add(tally?);
+    }
+    total.files.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(total)
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.scored += other.scored;
+        for (reason, rows) in other.rejected {
+            *self.rejected.entry(reason).or_default() += rows;
+        }
+        self.classes.resize(self.classes.len().max(other.classes.len()), 0);
+        for (count, more) in self.classes.iter_mut().zip(other.classes) {
+            *count += more;
+        }
+        self.files.extend(other.files);
+    }
+}
+
+/// One partition of the scan, and the files it writes.
+struct Partition {
+    shared: Arc<Shared>,
+    index: usize,
+    scores: Option<TableWriter>,
+    rejects: Option<TableWriter>,
+    tally: Tally,
+}
+
+impl Partition {
+    fn new(shared: Arc<Shared>, index: usize) -> Partition {
+        Partition { shared, index, scores: None, rejects: None, tally: Tally::default() }
+    }
+
+    async fn run(mut self, mut stream: BatchStream) -> Result<Tally> {
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            // Blocking: the model computes here, or answers from another process; signals and the other
+            // partitions' input must go on meanwhile.
+            block_in_place(|| self.score(&batch))?;
+            self.shared.observer.advance(batch.num_rows() as u64);
+        }
+        self.close()
+    }
+
+    fn score(&mut self, batch: &RecordBatch) -> Result<()> {
+        let key = project(batch, &self.shared.key)?;
+        let admitted = self.shared.admission.admit(&project(batch, &self.shared.features)?)?;
+        self.reject(&key, &admitted.rejects)?;
+        let key = match &admitted.rows {
+            Some(rows) => take(&key, rows)?,
+            None => key,
+        };
+        if admitted.features.num_rows() == 0 {
+            return Ok(());
+        }
+        let scores = self.shared.predictor.predict(&admitted.features)?;
+        let failed: Vec<Reject> = scores.failures.iter().map(failure).collect();
+        self.reject(&key, &failed)?;
+        self.write(&key, &scores)
+    }
+
+    fn reject(&mut self, key: &RecordBatch, rejects: &[Reject]) -> Result<()> {
+        if rejects.is_empty() {
+            return Ok(());
+        }
+        for reject in rejects {
+            *self.tally.rejected.entry(reject.reason.name()).or_default() += 1;
+        }
+        let rows = UInt32Array::from_iter_values(rejects.iter().map(|reject| reject.row));
+        let reasons =
+            StringArray::from_iter_values(rejects.iter().map(|reject| reject.reason.name()));
+        let details =
+            StringArray::from_iter_values(rejects.iter().map(|reject| reject.detail.as_str()));
+        let mut columns = take(key, &rows)?.columns().to_vec();
+        columns.extend([Arc::new(reasons) as ArrayRef, Arc::new(details) as ArrayRef]);
+        let batch = table(&self.shared.rejects_schema, columns)?;
+        let writer = match &mut self.rejects {
+            Some(writer) => writer,
+            none => none.insert(self.shared.writer(REJECTS, self.index)?),
+        };
+        writer.write(&batch)
+    }
+
+    fn write(&mut self, key: &RecordBatch, scores: &Scores) -> Result<()> {
+        let batch = self.score_table(key, scores)?;
+        self.tally.scored += batch.num_rows() as u64;
+        let writer = match &mut self.scores {
+            Some(writer) => writer,
+            none => none.insert(self.shared.writer(SCORES, self.index)?),
+        };
+        writer.write(&batch)
+    }
+
+    /// Key and answers of the rows that the model answered.
+    fn score_table(&mut self, key: &RecordBatch, scores: &Scores) -> Result<RecordBatch> {
+        let mut columns = key.columns().to_vec();
+        match (&scores.outcome, self.shared.predictor.task()) {
+            (Outcome::Classes { labels, probabilities }, Task::Classification { classes, .. }) => {
+                self.tally.classes.resize(classes.len(), 0);
+                let known = labels.iter().filter(|label| **label != NO_CLASS);
+                known.for_each(|label| self.tally.classes[*label as usize] += 1);
+                columns.push(Arc::new(class_names(labels, classes)));
+                let width = classes.len();
+                let of_class = |class: usize| {
+                    let values = probabilities.iter().flatten().skip(class).step_by(width);
+                    Arc::new(Float64Array::from_iter_values(values.copied())) as ArrayRef
+                };
+                columns.extend((0..width).filter(|_| probabilities.is_some()).map(of_class));
+            }
+            (Outcome::Values(values), _) => {
+                columns.push(Arc::new(Float64Array::from(values.clone())));
+            }
+            _ => return Err(Error::internal("scoring", "answers do not fit the model's task")),
+        }
+        let all = table(&self.shared.scores_schema, columns)?;
+        if scores.failures.is_empty() {
+            return Ok(all);
+        }
+        let mut failed = scores.failures.iter().map(|failure| failure.row as u32).peekable();
+        let kept = (0..scores.rows as u32).filter(|row| failed.next_if_eq(row).is_none());
+        take(&all, &UInt32Array::from_iter_values(kept))
+    }
+
+    fn close(mut self) -> Result<Tally> {
+        for writer in [self.scores.take(), self.rejects.take()].into_iter().flatten() {
+            self.tally.files.push(writer.close()?);
+        }
+        Ok(self.tally)
+    }
+}
+
+impl Shared {
+    fn writer(&self, kind: &str, partition: usize) -> Result<TableWriter> {
+        let name = part_name(kind, partition);
+        let schema = if kind == SCORES { &self.scores_schema } else { &self.rejects_schema };
+        TableWriter::create(self.folder.join(&name), name, Arc::clone(schema), &self.options)
+    }
+}
+
+fn project(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch> {
+    batch
+        .project(columns)
+        .map_err(|error| Error::internal("scoring", "a column is lost").source(error))
+}
+
+fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
+    take_record_batch(batch, rows)
+        .map_err(|error| Error::internal("scoring", "rows cannot be taken").source(error))
+}
+
+fn table(schema: &SchemaRef, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    RecordBatch::try_new(Arc::clone(schema), columns)
+        .map_err(|error| Error::internal("scoring", "columns do not fit the table").source(error))
+}
+
+fn failure(failure: &predictor::RowFailure) -> Reject {
+    Reject { row: failure.row as u32, reason: Reason::Predictor, detail: failure.detail.clone() }
+}
+
+fn class_names(labels: &[u32], classes: &[String]) -> StringArray {
+    // Failed rows are taken out afterwards; an empty name keeps their place.
+    let name = |label: &u32| classes.get(*label as usize).map_or("", String::as_str);
+    StringArray::from_iter_values(labels.iter().map(name))
+}
+
+fn summarise(tally: &Tally, check: &CheckSummary, shared: &Shared) -> ScoreSummary {
+    let classes = match shared.predictor.task() {
+        Task::Classification { classes, .. } => {
+            classes.iter().cloned().zip(tally.classes.clone()).collect()
+        }
+        Task::Regression => BTreeMap::new(),
+    };
+    ScoreSummary {
+        rows_read: check.rows,
+        rows_out_of_scope: check.rows - check.rows_in_scope,
+        rows_scored: tally.scored,
+        rows_rejected: tally.rejected.clone(),
+        classes,
+        check_seconds: 0.0,
+        score_seconds: 0.0,
+        rows_per_second: 0.0,
+        output: String::new(),
+        remarks: check.remarks.clone(),
+    }
+}
+
+/// Every row must be accounted for, and not too many set aside.
+fn refuse_rejects(summary: &ScoreSummary, job: &Job) -> Result<()> {
+    let rejected: u64 = summary.rows_rejected.values().sum();
+    let in_scope = summary.rows_read - summary.rows_out_of_scope;
+    if summary.rows_scored + rejected != in_scope {
+        let problem =
+            format!("{} scored and {rejected} rejected of {in_scope} rows", summary.rows_scored);
+        return Err(Error::internal("accounting", problem));
+    }
+    let (share, limit) = (rejected as f64 / in_scope as f64, job.input.max_reject_share);
+    if share > limit {
+        let problem = format!(
+            "{:.2} % of the rows were rejected, at most {:.2} % may be",
+            100.0 * share,
+            100.0 * limit
+        );
+        let reasons: Vec<String> = summary
+            .rows_rejected
+            .iter()
+            .map(|(reason, rows)| format!("{reason}: {rows}"))
+            .collect();
+        return Err(Error::input("input.max_reject_share", problem).hint(reasons.join(", ")));
+    }
+    Ok(())
+}
+
+/// Readers find both tables even when one has no rows.
+fn complete(shared: &Shared, files: &mut Vec<StagedFile>) -> Result<()> {
+    for kind in [SCORES, REJECTS] {
+        if !files.iter().any(|file| file.name.starts_with(kind)) {
+            files.push(shared.writer(kind, 0)?.close()?);
+        }
+    }
+    Ok(())
+}
+
+fn manifest(job: &Job, files: Vec<StagedFile>, summary: &ScoreSummary) -> Result<String> {
+    let broken = |error| Error::internal("manifest", "has no JSON").source(error);
+    let manifest = Manifest {
+        command: "score".to_string(),
+        versions: versions()?,
+        job: serde_json::to_value(job).map_err(broken)?,
+        summary: serde_json::to_value(summary).map_err(broken)?,
+        tables: files.into_iter().map(Into::into).collect(),
+    };
+    serde_json::to_string_pretty(&manifest).map_err(broken)
+}

@@ -1,0 +1,214 @@
+//! `overturn validate`: everything that can be known before a run, without writing anything.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use futures::StreamExt;
+use serde::Serialize;
+use tokio::task::block_in_place;
+
+use super::{CheckSummary, Inputs, Observer};
+use crate::engine::ScanPlan;
+use crate::error::{Error, Result};
+use crate::feature::{Admission, numbers};
+use crate::job::{Job, ScoresJob, Target};
+use crate::predictor::{self, Outcome, Predictor, Scores, Task};
+use crate::runtime::Runtime;
+
+/// Two regressions agree within this share of the larger one.
+const VALUE_TOLERANCE: f64 = 1e-5;
+
+/// What a validation found.
+#[derive(Debug, Clone, Serialize)]
+pub struct ValidateSummary {
+    /// What the tables hold.
+    #[serde(flatten)]
+    pub check: CheckSummary,
+    /// The model's classes; empty for a regression.
+    pub classes: Vec<String>,
+    /// Whether the model gives probabilities.
+    pub probabilities: bool,
+    /// How the score table compares, if there is one.
+    pub parity: Option<ParitySummary>,
+}
+
+/// How a score table compares with the model.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ParitySummary {
+    /// Rows in scope without a stored decision.
+    pub rows_without_score: u64,
+    /// Rows scored again.
+    pub rows_compared: u64,
+    /// Rows on which the stored decision is not the model's.
+    pub rows_different: u64,
+}
+
+/// Checks a job against its tables and its model.
+///
+/// # Errors
+/// The first kind of fault found, with all of that kind.
+pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
+    let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
+    check_target(job, &inputs, predictor.task())?;
+    let result = runtime.block_on(async {
+        let check = inputs.check(&job.input, observer).await?;
+        let parity = match (&job.input.scores, &inputs.scores) {
+            (Some(scores), Some(_)) => {
+                observer.stage("comparing scores", Some(check.rows_in_scope));
+                Some(compare(job, &inputs, scores, predictor.as_ref(), observer).await?)
+            }
+            _ => None,
+        };
+        let (classes, probabilities) = match predictor.task() {
+            Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),
+            Task::Regression => (Vec::new(), false),
+        };
+        Ok(ValidateSummary { check, classes, probabilities, parity })
+    });
+    if result.is_err() {
+        predictor.stop();
+    }
+    result
+}
+
+fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {
+    let Some(target) = &job.target else { return Ok(()) };
+    match (target, task) {
+        (Target::Class(class), Task::Classification { classes, .. })
+            if !classes.contains(class) =>
+        {
+            let error =
+                Error::spec("target.class", format!("is `{class}`, expected one of {classes:?}"));
+            let known = classes.iter().map(String::as_str);
+            Err(match crate::document::did_you_mean(class, known) {
+                Some(hint) => error.hint(hint),
+                None => error,
+            })
+        }
+        (Target::Flip, Task::Classification { classes, .. }) if classes.len() != 2 => {
+            let problem =
+                format!("is true, but the model has {} classes, expected 2", classes.len());
+            Err(Error::spec("target.flip", problem).hint("name a `class`, a `column` or `every`"))
+        }
+        (Target::Column { name, .. }, _)
+            if inputs.features.schema.column_with_name(name).is_none() =>
+        {
+            let table = &inputs.features;
+            let fault = crate::feature::missing_column(name, &table.schema, &table.shown);
+            Error::from_faults(crate::error::Kind::Spec, vec![fault])
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Streams features and stored decisions side by side; the first rows are scored again.
+async fn compare(
+    job: &Job,
+    inputs: &Inputs,
+    scores: &ScoresJob,
+    predictor: &dyn Predictor,
+    observer: &Observer,
+) -> Result<ParitySummary> {
+    let table =
+        inputs.scores.as_ref().map(|table| (table, &job.input.key[..], scores.decision.as_str()));
+    let scan = inputs.engine.scan(ScanPlan { scores: table, ..inputs.plan(&job.input) }).await?;
+    let admission = Admission::new(&inputs.schema);
+    let mut parity = ParitySummary::default();
+    for mut stream in scan.streams()? {
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            let decision = batch.column(batch.num_columns() - 1);
+            parity.rows_without_score += decision.null_count() as u64;
+            observer.advance(batch.num_rows() as u64);
+            let left = (scores.parity_rows as u64).saturating_sub(parity.rows_compared) as usize;
+            if left > 0 {
+                let batch = batch.slice(0, left.min(batch.num_rows()));
+                block_in_place(|| {
+                    compare_batch(&batch, inputs, &admission, predictor, &mut parity)
+                })?;
+            }
+        }
+    }
+    judge(job, scores, parity)
+}
+
+fn compare_batch(
+    batch: &RecordBatch,
+    inputs: &Inputs,
+    admission: &Admission,
+    predictor: &dyn Predictor,
+    parity: &mut ParitySummary,
+) -> Result<()> {
+    let lost = |error| Error::internal("parity", "a column is lost").source(error);
+    let features = batch.project(&inputs.feature_columns).map_err(lost)?;
+    let admitted = admission.admit(&features)?;
+    let mut decision: ArrayRef = Arc::clone(batch.column(batch.num_columns() - 1));
+    if let Some(rows) = &admitted.rows {
+        decision = arrow::compute::take(&decision, rows, None).map_err(lost)?;
+    }
+    if admitted.features.num_rows() == 0 {
+        return Ok(());
+    }
+    let scores = predictor.predict(&admitted.features)?;
+    let (compared, different) = differences(&decision, &scores, predictor.task())?;
+    parity.rows_compared += compared;
+    parity.rows_different += different;
+    Ok(())
+}
+
+fn differences(decision: &ArrayRef, scores: &Scores, task: &Task) -> Result<(u64, u64)> {
+    let known = (0..decision.len()).filter(|row| decision.is_valid(*row));
+    let wrong_type = |error| {
+        let problem = format!("is {}, expected the model's decision", decision.data_type());
+        Error::input("input.scores.decision", problem).source(error)
+    };
+    let agree: Box<dyn Fn(usize) -> bool> = match (&scores.outcome, task) {
+        (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }) => {
+            let stored = cast(decision, &DataType::Utf8).map_err(wrong_type)?;
+            Box::new(move |row| {
+                let class = classes.get(labels[row] as usize);
+                class.is_some_and(|class| stored.as_string::<i32>().value(row) == class)
+            })
+        }
+        (Outcome::Values(values), _) => {
+            let stored = numbers(decision)?;
+            Box::new(move |row| {
+                let (stored, found) = (stored.value(row), values[row]);
+                (stored - found).abs() <= VALUE_TOLERANCE * stored.abs().max(found.abs()).max(1.0)
+            })
+        }
+        _ => return Err(Error::internal("parity", "answers do not fit the model's task")),
+    };
+    let (mut compared, mut different) = (0, 0);
+    for row in known {
+        compared += 1;
+        different += u64::from(!agree(row));
+    }
+    Ok((compared, different))
+}
+
+fn judge(job: &Job, scores: &ScoresJob, parity: ParitySummary) -> Result<ParitySummary> {
+    let shown = scores.table.join(", ");
+    if parity.rows_compared == 0 && scores.parity_rows > 0 {
+        return Err(Error::input(shown, "has no row whose key occurs in the feature table")
+            .hint(format!("rows are joined on `{}`", job.input.key.join(", "))));
+    }
+    let share = parity.rows_different as f64 / parity.rows_compared.max(1) as f64;
+    if share > scores.parity_tolerance {
+        let problem = format!(
+            "{} of {} stored decisions are not the model's ({:.2} %, at most {:.2} % may be)",
+            parity.rows_different,
+            parity.rows_compared,
+            100.0 * share,
+            100.0 * scores.parity_tolerance
+        );
+        return Err(Error::input(shown, problem).hint(
+            "the scores come from another model, another version of it, or other features; score again \
+             with `overturn score`",
+        ));
+    }
+    Ok(parity)
+}

@@ -1,0 +1,97 @@
+//! What the command line says and how it ends.
+
+use crate::util::{Bench, credit, overturn};
+
+#[test]
+fn help_teaches_and_names_every_command() {
+    let help = overturn(&["--help"]).ok().stdout;
+    for expected in
+        ["validate", "score", "schema", "synth", "overturn schema infer", "--log", "--format"]
+    {
+        assert!(help.contains(expected), "{expected} not in\n{help}");
+    }
+    for command in ["validate", "score", "synth"] {
+        let help = overturn(&[command, "--help"]).ok().stdout;
+        assert!(help.contains("Example:\n  overturn "), "{help}");
+    }
+    for coming in ["run", "train", "explain", "report"] {
+        overturn(&[coming]).fails(1, &["unrecognized subcommand"]);
+    }
+}
+
+#[test]
+fn the_version_names_what_results_depend_on() {
+    let version = overturn(&["--version"]).ok().stdout;
+    for expected in ["overturn 0.", "libtorch 2.13.0", "ONNX Runtime 1.31", "DataFusion 55."] {
+        assert!(version.contains(expected), "{expected} not in {version}");
+    }
+}
+
+#[test]
+fn summaries_are_text_or_one_json_object() {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(500));
+    let job = bench.job(&table, "", None);
+    let text = overturn(&["validate", &job]).ok();
+    assert!(text.stdout.contains("rows           500\n"), "{}", text.stdout);
+    assert!(text.stdout.ends_with("The job can run.\n"), "{}", text.stdout);
+    let json = overturn(&["validate", &job, "--format", "json"]).ok().json();
+    assert_eq!(json["rows_in_scope"], 500);
+    assert_eq!(json["classes"], serde_json::json!(["approved", "rejected"]));
+    assert!(!bench.path("out").exists(), "validating writes nothing");
+}
+
+#[test]
+fn logs_can_be_json_and_stay_off_standard_output() {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(200));
+    let run = overturn(&["schema", "infer", &table, "--log", "json"]).ok();
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    assert!(!lines.is_empty(), "a column is left out, and that is said");
+    for line in lines {
+        let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(event["level"].is_string() && event["message"].is_string(), "{line}");
+    }
+    assert!(run.stdout.starts_with("# Feature schema"), "{}", run.stdout);
+}
+
+#[test]
+fn placeholders_are_filled_and_strays_are_named() {
+    let bench = Bench::new();
+    bench.parquet("day=2026-11-16/t.parquet", &credit(100));
+    let job = bench.job("day=${day}", "", None);
+    overturn(&["validate", &job, "--set", "day=2026-11-16"]).ok();
+    overturn(&["validate", &job]).fails(1, &["placeholder `${day}`", "hint: pass `--set day=…`"]);
+    overturn(&["validate", &job, "--set", "day=2026-11-16", "--set", "dya=x"])
+        .fails(1, &["--set: no `${dya}` in the job file", "did you mean `day`?"]);
+    overturn(&["validate", &job, "--set", "day"]).fails(1, &["expected `name=value`"]);
+}
+
+#[test]
+fn inferring_a_schema_gives_one_that_fits_its_table() {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(3000));
+    let ignore = ["--ignore", "approved", "--ignore", "applied_on"];
+    let inferred = overturn(&[&["schema", "infer", &table][..], &ignore].concat()).ok().stdout;
+    for expected in [
+        "# `application_id` is no feature: nearly every value is different",
+        "# `approved` is no feature: left out as asked",
+        "name = \"age\"\nkind = \"numeric\"\nchange = \"any\"\nrange = [18, ",
+        "type = \"integer\"",
+        "name = \"sex\"\nkind = \"categorical\"\nchange = \"any\"\nvalues = [\"",
+    ] {
+        assert!(inferred.contains(expected), "{expected}\nnot in\n{inferred}");
+    }
+    bench.write("inferred.toml", &inferred);
+    let job = bench.job(&table, "schema = \"inferred.toml\"", None);
+    overturn(&["validate", &job]).ok();
+
+    let guarded = overturn(&["schema", "infer", &table, "--max-categories", "2"]).ok().stdout;
+    assert!(guarded.contains("# `employment` is no feature: "), "{guarded}");
+    assert!(guarded.contains("too many for a category (limit 2)"), "{guarded}");
+    overturn(&["schema", "infer", &table, "--ignore", "aproved"])
+        .fails(1, &["has no column `aproved`", "did you mean `approved`?"]);
+    let taken = bench.write("taken.toml", "");
+    overturn(&["schema", "infer", &table, "--output", &taken])
+        .fails(2, &["an existing file is not replaced"]);
+}

@@ -1,0 +1,107 @@
+//! A module uses lower ranks only, and foreign libraries stay in their rooms.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::util::project;
+
+/// Rank of every module of the crate; `lib.rs` shows the same table.
+const RANKS: [(&str, u32); 12] = [
+    ("error", 0),
+    ("document", 1),
+    ("feature", 2),
+    ("job", 2),
+    ("encode", 3),
+    ("output", 3),
+    ("predictor", 3),
+    ("runtime", 3),
+    ("synth", 3),
+    ("engine", 4),
+    ("pipeline", 5),
+    ("cli", 6),
+];
+
+/// Library → the modules that may name it.
+const ROOMS: [(&str, &[&str]); 5] = [
+    ("datafusion", &["engine"]),
+    ("ort", &["predictor"]),
+    ("tch", &["runtime"]),
+    ("clap", &["cli"]),
+    ("indicatif", &["cli"]),
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The crate's module that a file belongs to; none for `lib.rs` and `main.rs`.
+fn module(path: &Path) -> Option<String> {
+    let inside = path.strip_prefix(project().join("src")).expect("below src");
+    let name = inside.iter().next()?.to_str()?.trim_end_matches(".rs").to_string();
+    (name != "lib" && name != "main").then_some(name)
+}
+
+fn rank(module: &str) -> u32 {
+    let found = RANKS.iter().find(|(name, _)| *name == module);
+    found.unwrap_or_else(|| panic!("module `{module}` has no rank: add it to the table")).1
+}
+
+/// Names that follow `prefix` in the code of a file, comments aside.
+fn names_after(text: &str, prefix: &str) -> Vec<String> {
+    let code: Vec<&str> =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    code.match_indices(prefix)
+        .map(|(index, _)| {
+            let rest = &code[index + prefix.len()..];
+            rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+        })
+        .collect()
+}
+
+#[test]
+fn modules_use_lower_ranks_only() {
+    let mut files = Vec::new();
+    sources(&project().join("src"), &mut files);
+    for file in files {
+        let Some(own) = module(&file) else { continue };
+        let text = fs::read_to_string(&file).expect("readable");
+        for used in names_after(&text, "crate::") {
+            let known = RANKS.iter().any(|(name, _)| *name == used);
+            if !known || used == own {
+                continue;
+            }
+            assert!(rank(&used) < rank(&own), "{}: `{own}` must not use `{used}`", file.display());
+        }
+        rank(&own);
+    }
+}
+
+#[test]
+fn libraries_stay_in_their_rooms() {
+    let mut files = Vec::new();
+    sources(&project().join("src"), &mut files);
+    for file in files {
+        let Some(own) = module(&file) else { continue };
+        let text = fs::read_to_string(&file).expect("readable");
+        for (library, rooms) in ROOMS {
+            let named = ["use ", " ", "(", "<", "&"].iter().any(|before| {
+                text.lines()
+                    .filter(|line| !line.trim_start().starts_with("//"))
+                    .any(|line| line.contains(&format!("{before}{library}::")))
+            });
+            assert!(
+                !named || rooms.contains(&own.as_str()),
+                "{}: `{own}` names `{library}`",
+                file.display()
+            );
+        }
+    }
+}

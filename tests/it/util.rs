@@ -1,0 +1,221 @@
+//! A folder, a table, a job, a run: what every test here is made of.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Field, Schema};
+use overturn::synth::{self, Synth};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use tempfile::TempDir;
+
+/// What a run said and how it ended.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    fn new(output: Output) -> Run {
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The run must have succeeded.
+    pub fn ok(self) -> Run {
+        assert_eq!(self.code, 0, "{self:#?}");
+        self
+    }
+
+    /// The run must have failed with this code, and have said each of these things.
+    pub fn fails(self, code: i32, said: &[&str]) -> Run {
+        assert_eq!(self.code, code, "{self:#?}");
+        for expected in said {
+            assert!(self.stderr.contains(expected), "{expected:?} not in\n{}", self.stderr);
+        }
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        self
+    }
+
+    /// The summary of a run with `--format json`.
+    pub fn json(&self) -> serde_json::Value {
+        let last = self.stdout.lines().last().unwrap_or_default();
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
+    }
+}
+
+/// The built program.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overturn"));
+    command.stdin(Stdio::null()).env_remove("RUST_LOG");
+    command
+}
+
+/// Runs the program to its end.
+pub fn overturn(arguments: &[&str]) -> Run {
+    Run::new(program().args(arguments).output().expect("the program starts"))
+}
+
+/// The project's folder.
+pub fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Says a line that the test harness does not swallow, as it does what passing tests print.
+fn say(line: String) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The Python of the test environment, or a line that says what is skipped.
+pub fn python(test: &str) -> Option<PathBuf> {
+    let python =
+        std::env::var_os("OVERTURN_PYTHON").map(PathBuf::from).filter(|path| path.exists());
+    if python.is_none() {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "CI must have the Python environment"
+        );
+        say("skipped: {test} needs the Python environment (run jobs/setup.sh)"
+            .replace("{test}", test));
+    }
+    python
+}
+
+/// The folder of the real data sets, or a line that says what is skipped.
+pub fn data(test: &str) -> Option<PathBuf> {
+    let data =
+        std::env::var_os("OVERTURN_DATA").map_or(project().join("../shared/data"), PathBuf::from);
+    if data.is_dir() {
+        return Some(data);
+    }
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must have the real data sets");
+    say("skipped: {test} needs the real data sets (set OVERTURN_DATA)".replace("{test}", test));
+    None
+}
+
+/// Runs a Python script given as text, which must succeed.
+pub fn run_python(python: &Path, script: &str, arguments: &[&str]) -> String {
+    let output =
+        Command::new(python).arg("-c").arg(script).args(arguments).output().expect("Python starts");
+    let run = Run::new(output).ok();
+    run.stdout
+}
+
+/// A folder with a table of credit applications, to be spoiled and scored.
+pub struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    /// An empty one.
+    pub fn new() -> Bench {
+        Bench { folder: TempDir::new().expect("a temporary folder") }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The same as text.
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Writes a file into it.
+    pub fn write(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("inside the folder")).expect("a folder");
+        fs::write(&path, content).expect("a file");
+        path.display().to_string()
+    }
+
+    /// Writes a batch as a Parquet file.
+    pub fn parquet(&self, name: &str, batch: &RecordBatch) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("inside the folder")).expect("a folder");
+        let file = File::create(&path).expect("a file");
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+        writer.write(batch).expect("written");
+        writer.close().expect("closed");
+        path.display().to_string()
+    }
+
+    /// A job for the demo's logistic regression over `table`, with further lines after `[input]` and a
+    /// replacement for the `[predictor]` section.
+    pub fn job(&self, table: &str, input: &str, predictor: Option<&str>) -> String {
+        let root = project().display();
+        let onnx = format!("kind = \"onnx\"\nmodel = \"{root}/jobs/demo/logistic.onnx\"");
+        let predictor = predictor.unwrap_or(&onnx);
+        let schema = if input.contains("schema =") {
+            String::new()
+        } else {
+            format!("schema = \"{root}/schemas/credit.toml\"\n")
+        };
+        self.write(
+            "job.toml",
+            &format!(
+                "[input]\nfeatures = \"{table}\"\nkey = \"application_id\"\n{schema}{input}\n\
+                 [predictor]\n{predictor}\n[output]\ndir = \"out\"\n"
+            ),
+        )
+    }
+
+    /// Scores a table with the demo's logistic regression.
+    pub fn score(&self, table: &str, input: &str) -> Run {
+        overturn(&["score", &self.job(table, input, None), "--format", "json"])
+    }
+}
+
+/// Credit applications in memory.
+pub fn credit(rows: u64) -> RecordBatch {
+    let folder = TempDir::new().expect("a temporary folder");
+    let table = Synth { rows, seed: 1, files: 1, null_share: 0.0 };
+    synth::write(&table, &folder.path().join("t"), &|_| {}).expect("made");
+    read_table(&folder.path().join("t"))
+}
+
+/// All rows of a Parquet file, or of the files of a folder in the order of their names.
+pub fn read_table(path: &Path) -> RecordBatch {
+    let mut files: Vec<PathBuf> = match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(_) => vec![path.to_path_buf()],
+    };
+    files.sort();
+    let mut batches = Vec::new();
+    for file in files {
+        let file = File::open(file).expect("a file");
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("Parquet");
+        batches.push(RecordBatch::new_empty(Arc::clone(reader.schema())));
+        batches.extend(reader.build().expect("a reader").map(|batch| batch.expect("a batch")));
+    }
+    concat_batches(&batches[0].schema(), &batches).expect("one table")
+}
+
+/// The batch with a column replaced, added, or (`None`) removed.
+pub fn with_column(batch: &RecordBatch, name: &str, column: Option<ArrayRef>) -> RecordBatch {
+    let schema = batch.schema();
+    let mut fields: Vec<Arc<Field>> = schema.fields().to_vec();
+    let mut columns = batch.columns().to_vec();
+    let place = fields.iter().position(|field| field.name() == name);
+    if let Some(index) = place {
+        fields.remove(index);
+        columns.remove(index);
+    }
+    if let Some(column) = column {
+        let index = place.unwrap_or(fields.len());
+        fields.insert(index, Arc::new(Field::new(name, column.data_type().clone(), true)));
+        columns.insert(index, column);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("columns fit")
+}
