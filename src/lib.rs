@@ -1,4 +1,47 @@
-//! What is the least that would have to change for the model to decide otherwise? See the README.
+//! For every row of a table: what is the least that would have to change for the model to decide
+//! otherwise?
+//!
+//! `overturn` is a batch job over columnar files. This page says how the crate is laid out; the README
+//! says how the program is used.
+//!
+//! # The flow
+//!
+//! ```text
+//! job.toml ─┐
+//! schema ───┼─▶ open ─▶ check ─▶ scan ─▶ admit ─▶ predict ─▶ scores/ ──┐
+//! tables ───┘   files,  keys,    batches  rows     ONNX or             ├─▶ manifest, _SUCCESS
+//!               columns statistics        or reason a program          │   (published whole)
+//!                                            └────────────▶ rejects/ ──┘
+//! ```
+//!
+//! # The folders
+//!
+//! A module uses lower ranks only; a test reads `src/` and checks it.
+//!
+//! | rank | module | the question it answers |
+//! |---|---|---|
+//! | 6 | [`cli`] | what was typed, and what is printed? |
+//! | 5 | [`pipeline`] | in which order do the stages run? |
+//! | 4 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
+//! | 3 | [`encode`] | how does a row become numbers, and back? |
+//! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
+//! | 3 | [`output`] | what is written, and when does it become visible? |
+//! | 3 | [`runtime`] | which threads, which device, which random numbers? |
+//! | 3 | [`synth`] | where does the demonstration's table come from? |
+//! | 2 | [`job`] | what is to be done? |
+//! | 2 | [`feature`] | what do columns mean, what was seen in them, which rows can be used? |
+//! | 1 | [`document`] | what does a TOML file say, and what is wrong with it? |
+//! | 0 | [`error`] | who must act? |
+//!
+//! # What always holds
+//!
+//! - Every row read is out of scope, in the result, or in the rejects with a reason. The program checks
+//!   the sum before it publishes.
+//! - A result folder appears whole or not at all.
+//! - The same job, inputs and seed give the same values, whatever the number of threads and the batch
+//!   size. Statistics are exact sums for that reason.
+//! - Bad input ends in an error that names file, key or column, what was found and what was expected;
+//!   all faults of a file are listed at once.
 
 pub mod cli;
 pub mod document;

@@ -126,12 +126,8 @@ fn walk(folder: &Path, root: &Path, found: &mut Vec<Found>) -> Result<()> {
     };
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        // What writers leave for themselves is not part of a table.
-        let hidden = path
-            .file_name()
-            .is_none_or(|name| matches!(name.as_encoded_bytes().first(), Some(b'_' | b'.')));
         let parquet = path.extension().and_then(|ending| ending.to_str());
-        if hidden {
+        if is_hidden(&path) {
             continue;
         } else if path.is_dir() {
             walk(&path, root, found)?;
@@ -142,8 +138,14 @@ fn walk(folder: &Path, root: &Path, found: &mut Vec<Found>) -> Result<()> {
     Ok(())
 }
 
+/// What writers leave for themselves is not part of a table.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| matches!(name.as_encoded_bytes().first(), Some(b'_' | b'.')))
+}
+
 fn expand_glob(text: &str) -> Result<Vec<Found>> {
-    let paths = glob::glob(text)
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+    let paths = glob::glob_with(text, options)
         .map_err(|error| Error::input(text, "is not a valid glob").source(error))?;
     let fixed = Path::new(text).components().take_while(|part| !is_pattern(part));
     let root: PathBuf = fixed.collect();
@@ -152,7 +154,7 @@ fn expand_glob(text: &str) -> Result<Vec<Found>> {
         let path = path.map_err(|error| Error::input(text, "cannot be read").source(error))?;
         if path.is_dir() {
             walk(&path, &root, &mut found)?;
-        } else {
+        } else if !is_hidden(&path) {
             found.push(Found { path, root: root.clone() });
         }
     }

@@ -126,14 +126,13 @@ async fn confirm(
     faults: &mut KeyFaults,
 ) -> Result<()> {
     let mut counts: HashMap<String, u64> = HashMap::new();
-    for mut stream in engine.scan(plan).await?.streams()? {
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            let hashes = hash_rows(&batch)?;
-            for (row, _) in hashes.iter().enumerate().filter(|(_, hash)| candidates.contains(*hash))
-            {
-                *counts.entry(key_text(&batch, row)?).or_default() += 1;
-            }
+    let mut stream = engine.scan(plan).await?.stream()?;
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        let hashes = hash_rows(&batch)?;
+        let suspects = hashes.iter().enumerate().filter(|(_, hash)| candidates.contains(*hash));
+        for (row, _) in suspects {
+            *counts.entry(key_text(&batch, row)?).or_default() += 1;
         }
     }
     let mut duplicates: Vec<String> =

@@ -11,7 +11,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, JoinType};
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream_partitioned};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream, execute_stream_partitioned};
 use datafusion::prelude::DataFrame;
 use futures::{Stream, StreamExt, TryStreamExt};
 
@@ -109,13 +109,21 @@ impl Engine {
 }
 
 impl Scan {
-    /// Starts reading: one stream per partition.
+    /// Starts reading: one stream per partition, all to be read at the same time.
     pub fn streams(&self) -> Result<Vec<BatchStream>> {
         let streams = execute_stream_partitioned(Arc::clone(&self.plan), self.engine.task_ctx());
         let boxed = |stream: datafusion::execution::SendableRecordBatchStream| -> BatchStream {
             stream.map_err(reading).boxed()
         };
         Ok(streams.map_err(reading)?.into_iter().map(boxed).collect())
+    }
+
+    /// Starts reading: all partitions as one stream, for a reader that takes one batch after the other.
+    /// Such a reader must not drain the streams of [`Scan::streams`] in turn: a join waits for all of
+    /// its partitions to be read.
+    pub fn stream(&self) -> Result<BatchStream> {
+        let stream = execute_stream(Arc::clone(&self.plan), self.engine.task_ctx());
+        Ok(stream.map_err(reading)?.map_err(reading).boxed())
     }
 }
 

@@ -117,19 +117,16 @@ async fn compare(
     let scan = inputs.engine.scan(ScanPlan { scores: table, ..inputs.plan(&job.input) }).await?;
     let admission = Admission::new(&inputs.schema);
     let mut parity = ParitySummary::default();
-    for mut stream in scan.streams()? {
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            let decision = batch.column(batch.num_columns() - 1);
-            parity.rows_without_score += decision.null_count() as u64;
-            observer.advance(batch.num_rows() as u64);
-            let left = (scores.parity_rows as u64).saturating_sub(parity.rows_compared) as usize;
-            if left > 0 {
-                let batch = batch.slice(0, left.min(batch.num_rows()));
-                block_in_place(|| {
-                    compare_batch(&batch, inputs, &admission, predictor, &mut parity)
-                })?;
-            }
+    let mut stream = scan.stream()?;
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        let decision = batch.column(batch.num_columns() - 1);
+        parity.rows_without_score += decision.null_count() as u64;
+        observer.advance(batch.num_rows() as u64);
+        let left = (scores.parity_rows as u64).saturating_sub(parity.rows_compared) as usize;
+        if left > 0 {
+            let batch = batch.slice(0, left.min(batch.num_rows()));
+            block_in_place(|| compare_batch(&batch, inputs, &admission, predictor, &mut parity))?;
         }
     }
     judge(job, scores, parity)
