@@ -20,9 +20,10 @@
 //!
 //! | rank | module | the question it answers |
 //! |---|---|---|
-//! | 6 | [`cli`] | what was typed, and what is printed? |
-//! | 5 | [`pipeline`] | in which order do the stages run? |
-//! | 4 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
+//! | 7 | [`cli`] | what was typed, and what is printed? |
+//! | 6 | [`pipeline`] | in which order do the stages run? |
+//! | 5 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
+//! | 4 | [`score`] | what becomes of a batch? (engine-free) |
 //! | 3 | [`encode`] | how does a row become numbers, and back? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
 //! | 3 | [`output`] | what is written, and when does it become visible? |
@@ -54,4 +55,5 @@ pub mod output;
 pub mod pipeline;
 pub mod predictor;
 pub mod runtime;
+pub mod score;
 pub mod synth;

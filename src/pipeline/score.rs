@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array};
-use arrow::compute::take_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::array::RecordBatch;
 use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::{JoinSet, block_in_place};
@@ -15,14 +13,14 @@ use tokio::task::{JoinSet, block_in_place};
 use super::{CheckSummary, Inputs, Observer, seconds_since, versions};
 use crate::engine::BatchStream;
 use crate::error::{Error, Result};
-use crate::feature::{Admission, Reason, Reject};
 use crate::job::Job;
 use crate::output::{
     MANIFEST_FILE, Manifest, REJECTS, SCORES, StagedFile, Staging, TableWriter, WriterOptions,
-    part_name, rejects_schema, score_schema,
+    part_name,
 };
-use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
+use crate::predictor::{self, Predictor, Task};
 use crate::runtime::Runtime;
+use crate::score::{Scored, Scorer};
 
 /// What a scoring run did.
 #[derive(Debug, Clone, Serialize)]
@@ -51,12 +49,9 @@ pub struct ScoreSummary {
 
 /// What all partitions share.
 struct Shared {
-    predictor: Arc<dyn Predictor>,
-    admission: Admission,
+    scorer: Scorer,
     folder: PathBuf,
     options: WriterOptions,
-    scores_schema: SchemaRef,
-    rejects_schema: SchemaRef,
     key: Arc<[usize]>,
     features: Arc<[usize]>,
     observer: Observer,
@@ -124,21 +119,11 @@ impl Stages<'_> {
     }
 
     fn share(&self, predictor: Arc<dyn Predictor>) -> Result<Shared> {
-        let key = self.inputs.key_fields();
-        let scores_schema = match predictor.task() {
-            Task::Classification { classes, probabilities } => {
-                score_schema(&key, Some(classes), *probabilities)
-            }
-            Task::Regression => score_schema(&key, None, false),
-        };
         let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
         Ok(Shared {
-            predictor,
-            admission: Admission::new(&self.inputs.schema),
+            scorer: Scorer::new(predictor, &self.inputs.schema, &self.inputs.key_fields())?,
             folder: self.staging.tables(&[SCORES, REJECTS])?,
             options: WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata },
-            scores_schema,
-            rejects_schema: rejects_schema(&key),
             key: Arc::clone(&self.inputs.key),
             features: Arc::clone(&self.inputs.feature_columns),
             observer: Arc::clone(self.observer),
@@ -162,15 +147,27 @@ async fn score_partitions(job: &Job, inputs: &Inputs, shared: &Arc<Shared>) -> R
 }
 
 impl Tally {
+    fn count(&mut self, scored: &Scored) {
+        self.scored += scored.scores.num_rows() as u64;
+        for reason in &scored.reasons {
+            *self.rejected.entry(reason.name()).or_default() += 1;
+        }
+        self.add_classes(&scored.classes);
+    }
+
+    fn add_classes(&mut self, classes: &[u64]) {
+        self.classes.resize(self.classes.len().max(classes.len()), 0);
+        for (count, more) in self.classes.iter_mut().zip(classes) {
+            *count += more;
+        }
+    }
+
     fn add(&mut self, other: Tally) {
         self.scored += other.scored;
         for (reason, rows) in other.rejected {
             *self.rejected.entry(reason).or_default() += rows;
         }
-        self.classes.resize(self.classes.len().max(other.classes.len()), 0);
-        for (count, more) in self.classes.iter_mut().zip(other.classes) {
-            *count += more;
-        }
+        self.add_classes(&other.classes);
         self.files.extend(other.files);
     }
 }
@@ -202,81 +199,10 @@ impl Partition {
 
     fn score(&mut self, batch: &RecordBatch) -> Result<()> {
         let key = project(batch, &self.shared.key)?;
-        let admitted = self.shared.admission.admit(&project(batch, &self.shared.features)?)?;
-        self.reject(&key, &admitted.rejects)?;
-        let key = match &admitted.rows {
-            Some(rows) => take(&key, rows)?,
-            None => key,
-        };
-        if admitted.features.num_rows() == 0 {
-            return Ok(());
-        }
-        let scores = self.shared.predictor.predict(&admitted.features)?;
-        let failed: Vec<Reject> = scores.failures.iter().map(failure).collect();
-        self.reject(&key, &failed)?;
-        self.write(&key, &scores)
-    }
-
-    fn reject(&mut self, key: &RecordBatch, rejects: &[Reject]) -> Result<()> {
-        if rejects.is_empty() {
-            return Ok(());
-        }
-        for reject in rejects {
-            *self.tally.rejected.entry(reject.reason.name()).or_default() += 1;
-        }
-        let rows = UInt32Array::from_iter_values(rejects.iter().map(|reject| reject.row));
-        let reasons =
-            StringArray::from_iter_values(rejects.iter().map(|reject| reject.reason.name()));
-        let details =
-            StringArray::from_iter_values(rejects.iter().map(|reject| reject.detail.as_str()));
-        let mut columns = take(key, &rows)?.columns().to_vec();
-        columns.extend([Arc::new(reasons) as ArrayRef, Arc::new(details) as ArrayRef]);
-        let batch = table(&self.shared.rejects_schema, columns)?;
-        let writer = match &mut self.rejects {
-            Some(writer) => writer,
-            none => none.insert(self.shared.writer(REJECTS, self.index)?),
-        };
-        writer.write(&batch)
-    }
-
-    fn write(&mut self, key: &RecordBatch, scores: &Scores) -> Result<()> {
-        let batch = self.score_table(key, scores)?;
-        self.tally.scored += batch.num_rows() as u64;
-        let writer = match &mut self.scores {
-            Some(writer) => writer,
-            none => none.insert(self.shared.writer(SCORES, self.index)?),
-        };
-        writer.write(&batch)
-    }
-
-    /// Key and answers of the rows that the model answered.
-    fn score_table(&mut self, key: &RecordBatch, scores: &Scores) -> Result<RecordBatch> {
-        let mut columns = key.columns().to_vec();
-        match (&scores.outcome, self.shared.predictor.task()) {
-            (Outcome::Classes { labels, probabilities }, Task::Classification { classes, .. }) => {
-                self.tally.classes.resize(classes.len(), 0);
-                let known = labels.iter().filter(|label| **label != NO_CLASS);
-                known.for_each(|label| self.tally.classes[*label as usize] += 1);
-                columns.push(Arc::new(class_names(labels, classes)));
-                let width = classes.len();
-                let of_class = |class: usize| {
-                    let values = probabilities.iter().flatten().skip(class).step_by(width);
-                    Arc::new(Float64Array::from_iter_values(values.copied())) as ArrayRef
-                };
-                columns.extend((0..width).filter(|_| probabilities.is_some()).map(of_class));
-            }
-            (Outcome::Values(values), _) => {
-                columns.push(Arc::new(Float64Array::from(values.clone())));
-            }
-            _ => return Err(Error::internal("scoring", "answers do not fit the model's task")),
-        }
-        let all = table(&self.shared.scores_schema, columns)?;
-        if scores.failures.is_empty() {
-            return Ok(all);
-        }
-        let mut failed = scores.failures.iter().map(|failure| failure.row as u32).peekable();
-        let kept = (0..scores.rows as u32).filter(|row| failed.next_if_eq(row).is_none());
-        take(&all, &UInt32Array::from_iter_values(kept))
+        let scored = self.shared.scorer.score(&key, &project(batch, &self.shared.features)?)?;
+        self.tally.count(&scored);
+        write(&mut self.scores, &scored.scores, || self.shared.writer(SCORES, self.index))?;
+        write(&mut self.rejects, &scored.rejects, || self.shared.writer(REJECTS, self.index))
     }
 
     fn close(mut self) -> Result<Tally> {
@@ -290,7 +216,8 @@ impl Partition {
 impl Shared {
     fn writer(&self, kind: &str, partition: usize) -> Result<TableWriter> {
         let name = part_name(kind, partition);
-        let schema = if kind == SCORES { &self.scores_schema } else { &self.rejects_schema };
+        let scorer = &self.scorer;
+        let schema = if kind == SCORES { &scorer.scores_schema } else { &scorer.rejects_schema };
         TableWriter::create(self.folder.join(&name), name, Arc::clone(schema), &self.options)
     }
 }
@@ -301,28 +228,23 @@ fn project(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch> {
         .map_err(|error| Error::internal("scoring", "a column is lost").source(error))
 }
 
-fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
-    take_record_batch(batch, rows)
-        .map_err(|error| Error::internal("scoring", "rows cannot be taken").source(error))
-}
-
-fn table(schema: &SchemaRef, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
-    RecordBatch::try_new(Arc::clone(schema), columns)
-        .map_err(|error| Error::internal("scoring", "columns do not fit the table").source(error))
-}
-
-fn failure(failure: &predictor::RowFailure) -> Reject {
-    Reject { row: failure.row as u32, reason: Reason::Predictor, detail: failure.detail.clone() }
-}
-
-fn class_names(labels: &[u32], classes: &[String]) -> StringArray {
-    // Failed rows are taken out afterwards; an empty name keeps their place.
-    let name = |label: &u32| classes.get(*label as usize).map_or("", String::as_str);
-    StringArray::from_iter_values(labels.iter().map(name))
+/// Writes rows, if there are any, to a file that is made for the first of them.
+fn write(
+    writer: &mut Option<TableWriter>,
+    rows: &RecordBatch,
+    make: impl FnOnce() -> Result<TableWriter>,
+) -> Result<()> {
+    if rows.num_rows() == 0 {
+        return Ok(());
+    }
+    match writer {
+        Some(writer) => writer.write(rows),
+        none => none.insert(make()?).write(rows),
+    }
 }
 
 fn summarise(tally: &Tally, check: &CheckSummary, shared: &Shared) -> ScoreSummary {
-    let classes = match shared.predictor.task() {
+    let classes = match shared.scorer.task() {
         Task::Classification { classes, .. } => {
             classes.iter().cloned().zip(tally.classes.clone()).collect()
         }

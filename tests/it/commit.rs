@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,14 @@ with pa.ipc.new_stream(answers, schema) as stream:
         stream.write_batch(pa.record_batch([pa.array(["a"] * batch.num_rows)], schema=schema))
         answers.flush()
 "#;
+
+/// A job that hangs in its first batch.
+fn slow_job(bench: &Bench, table: &str, python: &Path) -> String {
+    bench.write("slow.py", SLOW);
+    let predictor =
+        format!("kind = \"subprocess\"\ncommand = [{python:?}, \"./slow.py\"]\nworkers = 1");
+    bench.job(table, "", Some(&predictor))
+}
 
 #[test]
 fn a_published_folder_is_whole_and_describes_itself() {
@@ -101,10 +110,7 @@ fn sigterm_in_mid_run_publishes_nothing() {
     let Some(python) = python("sigterm_in_mid_run_publishes_nothing") else { return };
     let bench = Bench::new();
     let table = bench.parquet("t.parquet", &credit(300));
-    bench.write("slow.py", SLOW);
-    let predictor =
-        format!("kind = \"subprocess\"\ncommand = [{python:?}, \"./slow.py\"]\nworkers = 1");
-    let job = bench.job(&table, "", Some(&predictor));
+    let job = slow_job(&bench, &table, &python);
     let mut child =
         program().args(["score", &job]).stderr(Stdio::piped()).spawn().expect("started");
     // The scorer says on its standard error, which is logged, that a batch has reached it.
@@ -136,10 +142,7 @@ fn a_killed_run_leaves_nothing_that_a_reader_or_the_next_run_minds() {
     };
     let bench = Bench::new();
     let table = bench.parquet("t.parquet", &credit(300));
-    bench.write("slow.py", SLOW);
-    let predictor =
-        format!("kind = \"subprocess\"\ncommand = [{python:?}, \"./slow.py\"]\nworkers = 1");
-    let job = bench.job(&table, "", Some(&predictor));
+    let job = slow_job(&bench, &table, &python);
     let mut child = program().args(["score", &job]).stderr(Stdio::null()).spawn().expect("started");
     let began = Instant::now();
     while !bench.path(".out.staging").exists() {

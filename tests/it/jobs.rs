@@ -1,27 +1,14 @@
 //! Every job file that is shipped can be read.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use overturn::job::{Job, Placeholders};
 
-use crate::util::project;
-
-fn job_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            job_files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "toml") {
-            found.push(path);
-        }
-    }
-}
+use crate::util::{files_below, project};
 
 #[test]
 fn shipped_jobs_can_be_read() {
-    let mut files = Vec::new();
-    job_files(&project().join("jobs"), &mut files);
+    let files = files_below(&project().join("jobs"), "toml");
     assert!(!files.is_empty());
     for file in files {
         let text = fs::read_to_string(&file).expect("readable");

@@ -1,12 +1,12 @@
 //! A module uses lower ranks only, and foreign libraries stay in their rooms.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::util::project;
+use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 12] = [
+const RANKS: [(&str, u32); 13] = [
     ("error", 0),
     ("document", 1),
     ("feature", 2),
@@ -16,9 +16,10 @@ const RANKS: [(&str, u32); 12] = [
     ("predictor", 3),
     ("runtime", 3),
     ("synth", 3),
-    ("engine", 4),
-    ("pipeline", 5),
-    ("cli", 6),
+    ("score", 4),
+    ("engine", 5),
+    ("pipeline", 6),
+    ("cli", 7),
 ];
 
 /// Library → the modules that may name it.
@@ -29,17 +30,6 @@ const ROOMS: [(&str, &[&str]); 5] = [
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
 ];
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-}
 
 /// The crate's module that a file belongs to; none for `lib.rs` and `main.rs`.
 fn module(path: &Path) -> Option<String> {
@@ -68,9 +58,7 @@ fn names_after(text: &str, prefix: &str) -> Vec<String> {
 
 #[test]
 fn modules_use_lower_ranks_only() {
-    let mut files = Vec::new();
-    sources(&project().join("src"), &mut files);
-    for file in files {
+    for file in files_below(&project().join("src"), "rs") {
         let Some(own) = module(&file) else { continue };
         let text = fs::read_to_string(&file).expect("readable");
         for used in names_after(&text, "crate::") {
@@ -86,9 +74,7 @@ fn modules_use_lower_ranks_only() {
 
 #[test]
 fn libraries_stay_in_their_rooms() {
-    let mut files = Vec::new();
-    sources(&project().join("src"), &mut files);
-    for file in files {
+    for file in files_below(&project().join("src"), "rs") {
         let Some(own) = module(&file) else { continue };
         let text = fs::read_to_string(&file).expect("readable");
         for (library, rooms) in ROOMS {

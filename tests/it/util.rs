@@ -71,6 +71,20 @@ pub fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Files with an ending, in a folder and those below it.
+pub fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files_below(&path, ending));
+        } else if path.extension().is_some_and(|found| found == ending) {
+            found.push(path);
+        }
+    }
+    found
+}
+
 /// Says a line that the test harness does not swallow, as it does what passing tests print.
 fn say(line: String) {
     let _ = writeln!(std::io::stderr(), "{line}");
