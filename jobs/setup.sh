@@ -44,7 +44,7 @@ check_tools() {
 wheels() { # wheels VERB PIN-FILE ARGUMENTS...
   local verb=$1 pins=$2; shift 2
   local platforms=()
-  for glibc in 17 24 25 26 27 28; do platforms+=(--platform "manylinux_2_${glibc}_x86_64"); done
+  for glibc in $(seq 28 -1 17); do platforms+=(--platform "manylinux_2_${glibc}_x86_64"); done
   python3 -m pip "$verb" --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
     --implementation cp --python-version 3.11 --abi cp311 --abi abi3 --abi none \
     --platform manylinux2014_x86_64 "${platforms[@]}" --require-hashes -r "$pins" "$@"
