@@ -37,6 +37,7 @@ impl Runtime {
         let threads = if job.threads == 0 { available_threads() } else { job.threads };
         // A second call finds the global pool built; its size was the same machine's.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        tch::set_num_threads(threads as i32);
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("overturn-engine")

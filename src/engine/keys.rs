@@ -43,7 +43,7 @@ pub async fn check_keys(
     key: &[String],
     predicate: Option<(&str, &str)>,
 ) -> Result<KeyFaults> {
-    let plan = ScanPlan { table, predicate, columns: key, scores: None, limit: None };
+    let plan = ScanPlan { table, predicate, columns: key, scores: None };
     let budget = engine.options.memory_bytes / MEMORY_SHARE / 8;
     let passes = table.rows.div_ceil(budget.max(1)).max(1);
     let mut faults = KeyFaults::default();

@@ -38,8 +38,6 @@ pub struct ScanPlan<'a> {
     pub columns: &'a [String],
     /// The score table, the key columns to join on, and its decision column.
     pub scores: Option<(&'a Table, &'a [String], &'a str)>,
-    /// Read no more than this many rows.
-    pub limit: Option<usize>,
 }
 
 /// A planned scan.
@@ -66,10 +64,6 @@ impl Engine {
             columns.push(column(DECISION));
         }
         let frame = frame.select(columns).map_err(planning)?;
-        let frame = match plan.limit {
-            Some(limit) => frame.limit(0, Some(limit)).map_err(planning)?,
-            None => frame,
-        };
         let plan = frame.create_physical_plan().await.map_err(planning)?;
         Ok(Scan { schema: plan.schema(), plan: self.spread(plan)?, engine: self.context.clone() })
     }

@@ -27,8 +27,6 @@ pub enum Reason {
     Unseen,
     /// The model gave no answer for the row.
     Predictor,
-    /// The score table has no row with this key.
-    NoScore,
 }
 
 impl Reason {
@@ -40,7 +38,6 @@ impl Reason {
             Reason::Outside => "outside_range",
             Reason::Unseen => "unseen_category",
             Reason::Predictor => "predictor_failed",
-            Reason::NoScore => "no_score",
         }
     }
 }

@@ -69,6 +69,13 @@ impl Inputs {
             memory_bytes: runtime.memory.0,
         })?;
         let features = engine.open("features", &job.features)?;
+        tracing::info!(
+            rows = features.rows,
+            files = features.files,
+            bytes = features.bytes,
+            "opened {}",
+            features.shown
+        );
         let scores = match &job.scores {
             Some(scores) => Some(engine.open("scores", &scores.table)?),
             None => None,
@@ -111,7 +118,6 @@ impl Inputs {
             predicate: job.predicate.as_deref().map(|predicate| ("input.where", predicate)),
             columns: &self.columns,
             scores: None,
-            limit: None,
         }
     }
 
@@ -136,6 +142,10 @@ impl Inputs {
             gather_stats(&scan, &self.schema, Arc::clone(&self.feature_columns), on_rows).await?;
         let findings = Findings::new(&self.schema, &stats, shown);
         refuse(&findings, &stats, job)?;
+        for (fault, rows) in &findings.rejections {
+            tracing::warn!(rows, "will be rejected: {}", fault.problem);
+        }
+        tracing::info!(rows = stats.rows, "checked");
         Ok(self.summarise(findings, stats))
     }
 

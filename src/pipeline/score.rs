@@ -72,8 +72,8 @@ struct Tally {
 /// Whatever stops it; nothing is published then.
 pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
-    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
+    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
     let stages = Stages { job, inputs: &inputs, staging: &staging, observer };
     let result = runtime.block_on(stages.run(Arc::clone(&predictor)));
     match result {

@@ -308,13 +308,7 @@ fn statistics(table: &str, schema: &FeatureSchema, partitions: usize, batch_rows
     let columns: Vec<String> = schema.names().map(String::from).collect();
     runtime
         .block_on(async {
-            let plan = ScanPlan {
-                table: &table,
-                predicate: None,
-                columns: &columns,
-                scores: None,
-                limit: None,
-            };
+            let plan = ScanPlan { table: &table, predicate: None, columns: &columns, scores: None };
             let scan = engine.scan(plan).await?;
             let places: Vec<usize> = (0..columns.len()).collect();
             gather_stats(&scan, schema, places.into(), Arc::new(|_| {})).await
