@@ -11,8 +11,9 @@ use arrow::error::ArrowError;
 use ort::session::SessionInputValue;
 use ort::value::{Outlet, Tensor, TensorElementType, TensorRef};
 
-use super::convert::{self, Text};
+use super::convert;
 use super::inputs::{Failed, Named, shape_of};
+use super::spread::Spread;
 use crate::document::nearest;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::predictor::{Columns, RowFailure};
@@ -135,48 +136,23 @@ impl ColumnInputs {
     /// failures.
     pub(super) fn tensors<'a>(
         &'a self,
-        arrays: &'a [ArrayRef],
-        failures: &mut Vec<RowFailure>,
+        prepared: &'a mut Prepared,
+        spread: &mut Spread,
     ) -> Result<Vec<(Cow<'a, str>, SessionInputValue<'a>)>, Failed> {
-        let pairs = self.inputs.iter().zip(arrays);
+        let Prepared { arrays, failures } = prepared;
+        let pairs = self.inputs.iter().zip(&*arrays);
         pairs
             .map(|(input, array)| {
                 let tensor = match input.element {
-                    Element::Text => self.text_tensor(input, array, failures)?,
+                    Element::Text => {
+                        let texts = convert::texts(array, &self.null_text);
+                        input.text_tensor(texts, spread, failures)?
+                    }
                     _ => input.tensor(array)?,
                 };
                 Ok((Cow::from(&input.name), tensor))
             })
             .collect()
-    }
-
-    fn text_tensor<'a>(
-        &self,
-        input: &ColumnInput,
-        array: &ArrayRef,
-        failures: &mut Vec<RowFailure>,
-    ) -> Result<SessionInputValue<'a>, ort::Error> {
-        let mut texts = convert::texts(array, &self.null_text);
-        let tensor = |texts: &[&str]| {
-            let texts = Text::shared(texts);
-            Tensor::from_string_array((input.shape(texts.len()), texts.as_slice()))
-        };
-        // ONNX Runtime takes texts as C does, so a zero byte ends them. It is rare enough not to be
-        // looked for unless the tensor was refused.
-        let made = tensor(&texts).or_else(|refused| {
-            let cut: Vec<usize> =
-                (0..texts.len()).filter(|row| texts[*row].contains('\0')).collect();
-            if cut.is_empty() {
-                return Err(refused);
-            }
-            for row in cut {
-                texts[row] = "";
-                let detail = format!("`{}` has a zero byte in its text", input.name);
-                failures.push(RowFailure { row, detail });
-            }
-            tensor(&texts)
-        });
-        made.map(Into::into)
     }
 }
 
@@ -358,5 +334,30 @@ impl ColumnInput {
                 Tensor::from_array((shape, flags))?.into()
             }
         })
+    }
+
+    fn text_tensor<'a>(
+        &self,
+        mut texts: Vec<&str>,
+        spread: &mut Spread,
+        failures: &mut Vec<RowFailure>,
+    ) -> Result<SessionInputValue<'a>, ort::Error> {
+        let mut tensor = |texts: &[&str]| spread.tensor(texts, self.shape(texts.len()));
+        // ONNX Runtime takes texts as C does, so a zero byte ends them. It is rare enough not to be
+        // looked for unless the tensor was refused.
+        let made = tensor(&texts).or_else(|refused| {
+            let cut: Vec<usize> =
+                (0..texts.len()).filter(|row| texts[*row].contains('\0')).collect();
+            if cut.is_empty() {
+                return Err(refused);
+            }
+            for row in cut {
+                texts[row] = "";
+                let detail = format!("`{}` has a zero byte in its text", self.name);
+                failures.push(RowFailure { row, detail });
+            }
+            tensor(&texts)
+        });
+        made.map(Into::into)
     }
 }

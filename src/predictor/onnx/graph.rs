@@ -9,9 +9,14 @@ use std::collections::HashMap;
 use super::protobuf::{Field, Malformed, fields, write_bytes, write_integer};
 
 // Field numbers of onnx.proto.
+const MODEL_FORMAT: u64 = 1;
 const MODEL_GRAPH: u64 = 7;
+const MODEL_OPERATORS: u64 = 8;
+const OPERATORS_VERSION: u64 = 2;
 const GRAPH_NODE: u64 = 1;
+const GRAPH_NAME: u64 = 2;
 const GRAPH_INITIALIZER: u64 = 5;
+const GRAPH_INPUT: u64 = 11;
 const GRAPH_OUTPUT: u64 = 12;
 const NODE_INPUT: u64 = 1;
 const NODE_OUTPUT: u64 = 2;
@@ -36,6 +41,7 @@ const TENSOR_TYPE_ELEMENT: u64 = 1;
 const ELEMENT_FLOAT: u64 = 1;
 const ELEMENT_INT32: i64 = 6;
 const ELEMENT_INT64: i64 = 7;
+const ELEMENT_TEXT: u64 = 8;
 
 /// Attributes under which classifier nodes keep their labels.
 const LABEL_ATTRIBUTES: [&str; 3] =
@@ -232,7 +238,9 @@ impl<'a> Graph<'a> {
                 GRAPH_OUTPUT => match zipped.get(text_field(value.bytes(), VALUE_NAME)?) {
                     None => copy.extend_from_slice(raw),
                     Some(scores) if self.outputs.contains(scores) => {}
-                    Some(scores) => write_bytes(&mut copy, GRAPH_OUTPUT, &float_tensor(scores)),
+                    Some(scores) => {
+                        write_bytes(&mut copy, GRAPH_OUTPUT, &declaration(scores, ELEMENT_FLOAT));
+                    }
                 },
                 _ => copy.extend_from_slice(raw),
             }
@@ -349,10 +357,31 @@ fn text_field(message: &[u8], number: u64) -> Result<&str, Malformed> {
     Ok("")
 }
 
-/// The declaration of a float tensor of unknown shape.
-fn float_tensor(name: &str) -> Vec<u8> {
+/// A model that looks texts up by their position: `texts[i] = distinct[codes[i]]`, in the shape of the
+/// codes.
+pub(super) fn gather_texts(distinct: &str, codes: &str, texts: &str) -> Vec<u8> {
+    let (mut node, mut graph) = (Vec::new(), Vec::new());
+    write_bytes(&mut node, NODE_INPUT, distinct.as_bytes());
+    write_bytes(&mut node, NODE_INPUT, codes.as_bytes());
+    write_bytes(&mut node, NODE_OUTPUT, texts.as_bytes());
+    write_bytes(&mut node, NODE_OP_TYPE, b"Gather");
+    write_bytes(&mut graph, GRAPH_NODE, &node);
+    write_bytes(&mut graph, GRAPH_NAME, b"gather");
+    write_bytes(&mut graph, GRAPH_INPUT, &declaration(distinct, ELEMENT_TEXT));
+    write_bytes(&mut graph, GRAPH_INPUT, &declaration(codes, ELEMENT_INT64 as u64));
+    write_bytes(&mut graph, GRAPH_OUTPUT, &declaration(texts, ELEMENT_TEXT));
+    let (mut operators, mut model) = (Vec::new(), Vec::new());
+    write_integer(&mut operators, OPERATORS_VERSION, 13);
+    write_integer(&mut model, MODEL_FORMAT, 7);
+    write_bytes(&mut model, MODEL_OPERATORS, &operators);
+    write_bytes(&mut model, MODEL_GRAPH, &graph);
+    model
+}
+
+/// The declaration of a tensor of unknown shape.
+fn declaration(name: &str, element: u64) -> Vec<u8> {
     let (mut tensor, mut kind, mut value) = (Vec::new(), Vec::new(), Vec::new());
-    write_integer(&mut tensor, TENSOR_TYPE_ELEMENT, ELEMENT_FLOAT);
+    write_integer(&mut tensor, TENSOR_TYPE_ELEMENT, element);
     write_bytes(&mut kind, TYPE_TENSOR, &tensor);
     write_bytes(&mut value, VALUE_NAME, name.as_bytes());
     write_bytes(&mut value, VALUE_TYPE, &kind);
@@ -385,7 +414,9 @@ mod tests {
     fn model(nodes: &[Vec<u8>], outputs: &[&str]) -> Vec<u8> {
         let (mut graph, mut model) = (Vec::new(), Vec::new());
         nodes.iter().for_each(|node| write_bytes(&mut graph, GRAPH_NODE, node));
-        outputs.iter().for_each(|name| write_bytes(&mut graph, GRAPH_OUTPUT, &float_tensor(name)));
+        outputs.iter().for_each(|name| {
+            write_bytes(&mut graph, GRAPH_OUTPUT, &declaration(name, ELEMENT_FLOAT));
+        });
         write_integer(&mut model, 1, 10);
         write_bytes(&mut model, MODEL_GRAPH, &graph);
         model

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
-use ort::session::{Session, SessionOutputs};
+use ort::session::SessionOutputs;
 use ort::value::Outlet;
 
 use super::columns::ColumnInputs;
 use super::matrix::Matrix;
+use super::pool::Scorer;
 use crate::error::{Error, Result, Source};
 use crate::job::{OnnxInputs, OnnxJob};
 use crate::predictor::{Columns, RowFailure};
@@ -74,18 +75,18 @@ impl Inputs {
     /// outputs mean nothing.
     pub(super) fn run<'s>(
         &self,
-        session: &'s mut Session,
+        scorer: &'s mut Scorer,
         batch: &RecordBatch,
     ) -> Result<(SessionOutputs<'s>, Vec<RowFailure>), Failed> {
         match self {
             Inputs::Matrix(matrix) => {
                 let input = (Cow::from(&matrix.name), matrix.tensor(batch)?);
-                Ok((session.run(vec![input])?, Vec::new()))
+                Ok((scorer.session.run(vec![input])?, Vec::new()))
             }
             Inputs::Columns(columns) => {
                 let mut prepared = columns.prepare(batch)?;
-                let tensors = columns.tensors(&prepared.arrays, &mut prepared.failures)?;
-                let outputs = session.run(tensors)?;
+                let tensors = columns.tensors(&mut prepared, &mut scorer.spread)?;
+                let outputs = scorer.session.run(tensors)?;
                 Ok((outputs, prepared.failures))
             }
         }

@@ -1,7 +1,6 @@
 //! The model's labels as positions in its list of classes.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use ort::value::{DynValue, Outlet, TensorElementType};
 
 use super::inputs::shape_of;

@@ -15,6 +15,7 @@ mod outputs;
 mod pool;
 mod protobuf;
 mod runtime;
+mod spread;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
-use ort::session::Session;
 
 use super::{Columns, NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ use crate::job::{OnnxJob, PredictorJob};
 use graph::Graph;
 use inputs::{Inputs, Named};
 use outputs::{Model, Outputs};
-use pool::{Lease, Pool};
+use pool::{Lease, Pool, Scorer};
 
 pub use runtime::runtime_version;
 
@@ -75,7 +75,7 @@ impl OnnxPredictor {
         let pool = Pool::open(unzipped.as_deref().unwrap_or(&bytes), folder, threads)
             .map_err(|error| unloadable(&name, error))?;
         let (inputs, outputs) = {
-            let session = &pool.lease(1)[0];
+            let session = &pool.lease(1)[0].session;
             let takes = Named { name: &name, outlets: session.inputs() };
             let gives = Named { name: &name, outlets: session.outputs() };
             let outputs = Outputs::plan(Model { outputs: gives, graph: &graph }, job)?;
@@ -85,10 +85,10 @@ impl OnnxPredictor {
     }
 
     /// Scores the chunks that other workers have not taken yet; stops at the first that fails.
-    fn work(&self, mut session: Lease<'_>, chunks: &Chunks) -> Vec<(usize, Result<Scores>)> {
+    fn work(&self, mut scorer: Lease<'_>, chunks: &Chunks) -> Vec<(usize, Result<Scores>)> {
         let mut done = Vec::new();
         while let Some((index, chunk)) = chunks.next() {
-            let scores = self.score(&mut session, &chunk);
+            let scores = self.score(&mut scorer, &chunk);
             let failed = scores.is_err();
             done.push((index, scores));
             if failed {
@@ -98,9 +98,9 @@ impl OnnxPredictor {
         done
     }
 
-    fn score(&self, session: &mut Session, batch: &RecordBatch) -> Result<Scores> {
+    fn score(&self, scorer: &mut Scorer, batch: &RecordBatch) -> Result<Scores> {
         let rows = batch.num_rows();
-        let (outputs, mut failures) = self.inputs.run(session, batch).map_err(|failed| {
+        let (outputs, mut failures) = self.inputs.run(scorer, batch).map_err(|failed| {
             let problem = format!("failed to score a batch of {rows} rows");
             Error::predictor(&self.name, problem).source(failed.into_source())
         })?;

@@ -8,13 +8,23 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use ort::session::Session;
 
 use super::runtime;
+use super::spread::Spread;
 
 /// Idle sessions of one model.
 #[derive(Debug)]
 pub(super) struct Pool {
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<Scorer>>,
     returned: Condvar,
     size: usize,
+}
+
+/// What a thread needs to score.
+#[derive(Debug)]
+pub(super) struct Scorer {
+    /// The model.
+    pub(super) session: Session,
+    /// What makes its text inputs.
+    pub(super) spread: Spread,
 }
 
 /// Memory that copies of the model may take. Each session holds its own, and a forest is two to four
@@ -41,8 +51,11 @@ impl Pool {
     /// Loads the model as often as pays on that many threads.
     pub(super) fn open(model: &[u8], folder: &Path, threads: usize) -> Result<Pool, ort::Error> {
         let (size, threads) = layout(model.len(), threads);
-        let sessions = (0..size).map(|_| runtime::session(model, folder, threads));
-        let idle = Mutex::new(sessions.collect::<Result<_, _>>()?);
+        let scorers = (0..size).map(|_| {
+            let session = runtime::session(model, folder, threads)?;
+            Ok(Scorer { session, spread: Spread::open()? })
+        });
+        let idle = Mutex::new(scorers.collect::<Result<_, ort::Error>>()?);
         Ok(Pool { idle, returned: Condvar::new(), size })
     }
 
@@ -60,33 +73,33 @@ impl Pool {
             .unwrap_or_else(PoisonError::into_inner);
         let left = idle.len().saturating_sub(most.max(1));
         let taken = idle.split_off(left);
-        taken.into_iter().map(|session| Lease { pool: self, session: Some(session) }).collect()
+        taken.into_iter().map(|scorer| Lease { pool: self, scorer: Some(scorer) }).collect()
     }
 }
 
 /// A session that goes back to its pool.
 pub(super) struct Lease<'p> {
     pool: &'p Pool,
-    session: Option<Session>,
+    scorer: Option<Scorer>,
 }
 
 impl Deref for Lease<'_> {
-    type Target = Session;
-    fn deref(&self) -> &Session {
-        self.session.as_ref().expect("a lease has its session until it is dropped")
+    type Target = Scorer;
+    fn deref(&self) -> &Scorer {
+        self.scorer.as_ref().expect("a lease has its session until it is dropped")
     }
 }
 
 impl DerefMut for Lease<'_> {
-    fn deref_mut(&mut self) -> &mut Session {
-        self.session.as_mut().expect("a lease has its session until it is dropped")
+    fn deref_mut(&mut self) -> &mut Scorer {
+        self.scorer.as_mut().expect("a lease has its session until it is dropped")
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.extend(self.session.take());
+        idle.extend(self.scorer.take());
         drop(idle);
         self.pool.returned.notify_one();
     }

@@ -14,6 +14,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Ar
 use arrow::array::{RecordBatch, UInt64Array};
 use arrow::compute::{cast, concat_batches, nullif, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
+use ort::session::Session;
 use ort::value::{DynValue, Tensor};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tempfile::TempDir;
