@@ -88,8 +88,8 @@ make_libtorch_cpu() {
 }
 
 make_libtorch_cuda() {
-  say "downloading libtorch 2.13.0 with CUDA (about 3 GB, kept: about 5 GB)"
-  wheels install jobs/setup/libtorch-cuda.txt --no-cache-dir --target "$1/site"
+  say "downloading libtorch 2.13.0 with CUDA (about 3 GB, kept: about 4 GB)"
+  wheels install jobs/setup/libtorch-cuda.txt --no-cache-dir --root-user-action=ignore --target "$1/site"
   ln -s site/torch/include "$1/include"
   ln -s site/torch/lib "$1/lib"
   echo 2.13.0+cu130 >"$1/build-version"
@@ -106,7 +106,7 @@ make_onnxruntime() {
 make_python() {
   say "downloading Python packages for tests and examples (190 MB, kept: 700 MB)"
   python3 -m venv --without-pip "$1"
-  python3 -m pip --python "$1/bin/python" install --quiet --disable-pip-version-check --no-cache-dir \
+  python3 -m pip --python "$1/bin/python" install --quiet --disable-pip-version-check --root-user-action=ignore --no-cache-dir \
     --require-hashes --only-binary=:all: -r tests/requirements.txt
 }
 
