@@ -3,8 +3,9 @@
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
+use super::print::grouped;
 use crate::pipeline::{Observer, Progress};
 
 /// What a person at a terminal sees.
@@ -41,14 +42,19 @@ impl Progress for Bars {
 
 fn new_bar(name: &str, rows: Option<u64>) -> ProgressBar {
     let template = match rows {
-        Some(_) => "{msg:<20} {bar:30} {human_pos}/{human_len} rows  {per_sec}  {eta} left",
+        Some(_) => "{msg:<20} {bar:30} {human_pos}/{human_len} rows  {speed}  {eta} left",
         None => "{msg:<20} {spinner} {elapsed}",
     };
     let bar = rows.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+        bar.set_style(style.with_key("speed", speed));
     }
     bar.with_message(name.to_string())
+}
+
+/// Rows a second, whole and grouped.
+fn speed(state: &ProgressState, text: &mut dyn std::fmt::Write) {
+    let _ = write!(text, "{} rows/s", grouped(state.per_sec() as u64));
 }
 
 impl Drop for Bars {

@@ -37,7 +37,7 @@ pub use runtime::runtime_version;
 
 /// Rows that one session scores at a time. A larger batch is cut, so that idle sessions can share it.
 /// The size itself hardly matters: the test `measure` finds 241,000 to 248,000 rows a second on one
-/// thread for 1,024 to 16,384 rows at a time, and 220,000 with the conversions of this module.
+/// thread for 1,024 to 16,384 rows at a time.
 const CHUNK_ROWS: usize = 2048;
 
 /// A model in an ONNX file.
