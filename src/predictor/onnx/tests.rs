@@ -549,7 +549,8 @@ fn large_batches_and_many_callers_get_the_same_answers() {
     let model = case(folder, "pipeline", by_column());
     let predictor = model.open(&batch).expect("a model");
     assert_eq!(predictor.parallelism(), 2);
-    let rows = (0..3 * CHUNK_ROWS + 17).map(|row| (row % batch.num_rows()) as u64);
+    let rows =
+        (0..ROWS_PER_SESSION + 3 * CHUNK_ROWS + 17).map(|row| (row % batch.num_rows()) as u64);
     let rows: UInt64Array = rows.collect::<Vec<_>>().into();
     let large = take_record_batch(&batch, &rows).expect("rows");
     let small = predictor.predict(&batch).expect("scores");
