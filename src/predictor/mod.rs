@@ -47,6 +47,41 @@ pub struct Scores {
     pub failures: Vec<RowFailure>,
 }
 
+impl Scores {
+    /// The answers for no rows.
+    pub fn empty(task: &Task) -> Scores {
+        let outcome = match task {
+            Task::Regression => Outcome::Values(Vec::new()),
+            Task::Classification { probabilities, .. } => {
+                let probabilities = probabilities.then(Vec::new);
+                Outcome::Classes { labels: Vec::new(), probabilities }
+            }
+        };
+        Scores { rows: 0, outcome, failures: Vec::new() }
+    }
+
+    /// Adds the answers for the rows that follow, of the same task.
+    pub fn append(&mut self, next: Scores) {
+        let before = self.rows;
+        let moved = |failure: RowFailure| RowFailure { row: failure.row + before, ..failure };
+        self.failures.extend(next.failures.into_iter().map(moved));
+        self.rows += next.rows;
+        match (&mut self.outcome, next.outcome) {
+            (Outcome::Values(values), Outcome::Values(more)) => values.extend(more),
+            (
+                Outcome::Classes { labels, probabilities },
+                Outcome::Classes { labels: more, probabilities: further },
+            ) => {
+                labels.extend(more);
+                if let (Some(probabilities), Some(further)) = (probabilities, further) {
+                    probabilities.extend(further);
+                }
+            }
+            _ => unreachable!("all parts of a batch have the model's one task"),
+        }
+    }
+}
+
 /// Labels or values, according to the [`Task`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {

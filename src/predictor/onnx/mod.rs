@@ -141,9 +141,9 @@ impl Predictor for OnnxPredictor {
             done
         });
         done.sort_by_key(|(index, _)| *index);
-        let mut all = empty(self.task());
+        let mut all = Scores::empty(self.task());
         for (_, scores) in done {
-            append(&mut all, scores?);
+            all.append(scores?);
         }
         Ok(all)
     }
@@ -186,38 +186,6 @@ fn unloadable(model: &str, error: ort::Error) -> Error {
 
 fn panicked(model: &str) -> Error {
     Error::internal(model, "a thread that scored a batch panicked")
-}
-
-/// The answers for no rows.
-fn empty(task: &Task) -> Scores {
-    let outcome = match task {
-        Task::Classification { probabilities, .. } => {
-            Outcome::Classes { labels: Vec::new(), probabilities: probabilities.then(Vec::new) }
-        }
-        Task::Regression => Outcome::Values(Vec::new()),
-    };
-    Scores { rows: 0, outcome, failures: Vec::new() }
-}
-
-/// Adds the answers for the rows that follow.
-fn append(all: &mut Scores, part: Scores) {
-    let moved = |failure: RowFailure| RowFailure { row: failure.row + all.rows, ..failure };
-    all.failures.extend(part.failures.into_iter().map(moved));
-    all.rows += part.rows;
-    match (&mut all.outcome, part.outcome) {
-        (Outcome::Values(all), Outcome::Values(part)) => all.extend(part),
-        (
-            Outcome::Classes { labels, probabilities },
-            Outcome::Classes { labels: more, probabilities: more_probabilities },
-        ) => {
-            labels.extend(more);
-            if let (Some(all), Some(part)) = (probabilities, more_probabilities) {
-                all.extend(part);
-            }
-        }
-        // All parts come from one model and so have its task.
-        (Outcome::Values(_), _) | (Outcome::Classes { .. }, _) => {}
-    }
 }
 
 /// Takes back the answers of failed rows.

@@ -43,7 +43,7 @@ impl<A: Attempt> Rescue<'_, A> {
     /// When it is not single rows that fail.
     pub(super) fn score(&mut self, rows: usize) -> Result<Scores> {
         self.ledger.asked(rows);
-        let mut found = empty(self.task);
+        let mut found = Scores::empty(self.task);
         let Some(failure) = self.try_again(0..rows, &mut found)? else { return Ok(found) };
         if rows == 1 {
             self.reject(&failure, &mut found)?;
@@ -77,7 +77,7 @@ impl<A: Attempt> Rescue<'_, A> {
                 if let Some(last) = scores.failures.last() {
                     self.ledger.failed(scores.failures.len(), &last.detail)?;
                 }
-                append(found, scores);
+                found.append(scores);
                 Ok(None)
             }
             Err(failure) => self.ledger.noted(failure).map(Some),
@@ -122,7 +122,7 @@ impl<A: Attempt> Rescue<'_, A> {
     fn reject(&mut self, failure: &Failure, found: &mut Scores) -> Result<()> {
         let detail = failure.detail();
         self.ledger.failed(1, &detail)?;
-        append(found, unanswered(self.task, detail));
+        found.append(unanswered(self.task, detail));
         Ok(())
     }
 }
@@ -132,18 +132,6 @@ fn parts(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
     let (start, length) = (rows.start, rows.len());
     let count = length.min(PARTS);
     (0..count).map(move |part| start + part * length / count..start + (part + 1) * length / count)
-}
-
-/// Scores of no rows.
-pub(super) fn empty(task: &Task) -> Scores {
-    let outcome = match task {
-        Task::Regression => Outcome::Values(Vec::new()),
-        Task::Classification { probabilities, .. } => {
-            let probabilities = probabilities.then(Vec::new);
-            Outcome::Classes { labels: Vec::new(), probabilities }
-        }
-    };
-    Scores { rows: 0, outcome, failures: Vec::new() }
 }
 
 /// The scores of one row that has none.
@@ -156,34 +144,6 @@ fn unanswered(task: &Task, detail: String) -> Scores {
         }
     };
     Scores { rows: 1, outcome, failures: vec![RowFailure { row: 0, detail }] }
-}
-
-/// Adds the scores of the rows that follow.
-fn append(found: &mut Scores, next: Scores) {
-    if found.rows == 0 {
-        *found = next;
-        return;
-    }
-    let offset = found.rows;
-    found.failures.extend(
-        next.failures
-            .into_iter()
-            .map(|failure| RowFailure { row: failure.row + offset, ..failure }),
-    );
-    match (&mut found.outcome, next.outcome) {
-        (Outcome::Values(values), Outcome::Values(more)) => values.extend(more),
-        (
-            Outcome::Classes { labels, probabilities },
-            Outcome::Classes { labels: more, probabilities: further },
-        ) => {
-            labels.extend(more);
-            if let (Some(probabilities), Some(further)) = (probabilities, further) {
-                probabilities.extend(further);
-            }
-        }
-        _ => unreachable!("all parts of a batch are answered under one contract"),
-    }
-    found.rows += next.rows;
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
-use self::bisect::{Attempt, Rescue, empty};
+use self::bisect::{Attempt, Rescue};
 use self::failure::Failure;
 use self::ledger::Ledger;
 use self::pool::{Lent, Pool, Slot, Terms};
@@ -153,7 +153,7 @@ impl Predictor for SubprocessPredictor {
             Error::from_faults(Kind::Predictor, faults.clone())?;
         }
         if batch.num_rows() == 0 {
-            return Ok(empty(&self.task));
+            return Ok(Scores::empty(&self.task));
         }
         self.score(batch).inspect_err(|error| {
             self.given_up.get_or_init(|| error.faults().to_vec());
