@@ -87,24 +87,27 @@ pub fn from_numbers(numbers: &Float64Array, data_type: &DataType) -> Result<Arra
             Error::internal("column", format!("numbers do not fit {to}")).source(error)
         })
     };
+    let Some((low, high)) = whole_range(data_type) else { return convert(numbers, data_type) };
     let whole = match data_type {
         DataType::Date32 => DataType::Int32,
         DataType::Date64 | DataType::Timestamp(..) => DataType::Int64,
         other => other.clone(),
     };
-    let Some((low, high)) = whole_range(&whole) else { return convert(numbers, data_type) };
     let rounded: Float64Array = numbers.unary(|number| number.round_ties_even().clamp(low, high));
     let rounded = convert(&rounded, &whole)?;
     if whole == *data_type { Ok(rounded) } else { convert(&rounded, data_type) }
 }
 
-/// The values a whole-number type can hold, as far as `f64` can name them exactly.
-fn whole_range(data_type: &DataType) -> Option<(f64, f64)> {
+/// The least and greatest value of a type of whole numbers, dates or timestamps, as far as `f64` can name
+/// them exactly; none for other types.
+pub fn whole_range(data_type: &DataType) -> Option<(f64, f64)> {
     Some(match data_type {
         DataType::Int8 => (f64::from(i8::MIN), f64::from(i8::MAX)),
         DataType::Int16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
-        DataType::Int32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        DataType::Int64 => (i64::MIN as f64, (i64::MAX - 1023) as f64),
+        DataType::Int32 | DataType::Date32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        DataType::Int64 | DataType::Date64 | DataType::Timestamp(..) => {
+            (i64::MIN as f64, (i64::MAX - 1023) as f64)
+        }
         DataType::UInt8 => (0.0, f64::from(u8::MAX)),
         DataType::UInt16 => (0.0, f64::from(u16::MAX)),
         DataType::UInt32 => (0.0, f64::from(u32::MAX)),

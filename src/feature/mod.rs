@@ -1,5 +1,6 @@
 //! What a column means (`spec` as typed, `schema` as meant), what was seen in it (`stats`), whether the
-//! schema fits a table's Arrow types (`check`), and which rows can be used under its policies (`admit`).
+//! schema fits a table's Arrow types (`check`), which rows can be used under its policies (`admit`), and
+//! those rows in plain memory (`rows`).
 
 mod admit;
 mod check;
@@ -7,6 +8,7 @@ mod column;
 mod exact;
 mod findings;
 mod histogram;
+mod rows;
 mod schema;
 mod spec;
 mod stats;
@@ -15,9 +17,10 @@ pub use admit::{Admission, Admitted, Reason, Reject};
 pub use check::{Bound, RowConstraint, check_columns, missing_column, row_constraints};
 pub use column::{
     CategoryIndex, ColumnClass, NULL_CODE, UNSEEN_CODE, classify, from_numbers, from_texts,
-    numbers, type_name,
+    numbers, type_name, whole_range,
 };
 pub use findings::Findings;
+pub use rows::{Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{
     Change, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy, SchemaSpec,
