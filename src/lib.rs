@@ -24,7 +24,8 @@
 //! | 6 | [`pipeline`] | in which order do the stages run? |
 //! | 5 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
 //! | 4 | [`score`] | what becomes of a batch? (engine-free) |
-//! | 3 | [`encode`] | how does a row become numbers, and back? |
+//! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
+//! | 3 | [`encode`] | how does a row become numbers? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
 //! | 3 | [`output`] | what is written, and when does it become visible? |
 //! | 3 | [`runtime`] | which threads, which device, which random numbers? |
@@ -45,6 +46,7 @@
 //!   all faults of a file are listed at once.
 
 pub mod cli;
+pub mod constrain;
 pub mod document;
 pub mod encode;
 pub mod engine;

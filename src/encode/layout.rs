@@ -5,7 +5,8 @@
 use serde::Serialize;
 
 use crate::feature::{
-    Categorical, Feature, FeatureKind, FeatureSchema, FeatureStats, NullPolicy, Stats, UnseenPolicy,
+    Categorical, Feature, FeatureKind, FeatureSchema, FeatureStats, NULL_CODE, NullPolicy, Stats,
+    UNSEEN_CODE, UnseenPolicy,
 };
 
 /// The meaning of an encoded row.
@@ -52,7 +53,26 @@ pub struct CategoricalSlots {
     pub unseen: Option<usize>,
 }
 
+impl NumericSlots {
+    /// A number as it stands in a row. The one formula for it: who asks whether a network gave a number back
+    /// unchanged compares with this.
+    #[inline]
+    pub fn standardised(&self, number: f64) -> f32 {
+        ((number - self.mean) * (1.0 / self.std)) as f32
+    }
+}
+
 impl CategoricalSlots {
+    /// Where the one of a code goes; none for a state that the layout does not carry.
+    #[inline]
+    pub fn slot(&self, code: u32) -> Option<usize> {
+        match code {
+            NULL_CODE => self.null,
+            UNSEEN_CODE => self.unseen,
+            code => Some(self.first + code as usize),
+        }
+    }
+
     /// Places of the whole block.
     pub fn block(&self) -> std::ops::Range<usize> {
         let states = usize::from(self.null.is_some()) + usize::from(self.unseen.is_some());

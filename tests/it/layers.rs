@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 13] = [
+const RANKS: [(&str, u32); 14] = [
     ("error", 0),
     ("document", 1),
     ("feature", 2),
@@ -16,6 +16,7 @@ const RANKS: [(&str, u32); 13] = [
     ("predictor", 3),
     ("runtime", 3),
     ("synth", 3),
+    ("constrain", 4),
     ("score", 4),
     ("engine", 5),
     ("pipeline", 6),

@@ -1,0 +1,126 @@
+//! One categorical feature: what its values may become.
+
+use std::ops::Range;
+
+use super::bounds::RowBounds;
+use super::conditions::Block;
+use super::{Answer, Conditions, codes_of};
+use crate::encode::CategoricalSlots;
+use crate::feature::{Categorical, Change, NULL_CODE};
+
+/// What may become of a categorical feature.
+#[derive(Debug, Clone)]
+pub(super) struct CategoricalRule {
+    /// Index of the feature.
+    pub(super) feature: usize,
+    /// Where its mask stands in a condition.
+    place: usize,
+    slots: CategoricalSlots,
+    /// Per listed value whether a row may move to it.
+    allowed: Vec<bool>,
+    /// The same as a mask, with zeros for the states that are no values.
+    mask: Vec<f32>,
+}
+
+impl CategoricalRule {
+    /// The rule of a feature with that kind of change.
+    pub(super) fn new(
+        change: Change,
+        categorical: &Categorical,
+        slots: &CategoricalSlots,
+    ) -> CategoricalRule {
+        let may = |allowed: &bool| *allowed && change != Change::Never;
+        let allowed: Vec<bool> = categorical.allowed.iter().map(may).collect();
+        let mut mask: Vec<f32> = allowed.iter().map(|may| f32::from(u8::from(*may))).collect();
+        mask.resize(slots.block().len(), 0.0);
+        CategoricalRule { feature: 0, place: 0, slots: slots.clone(), allowed, mask }
+    }
+
+    /// The rule for the feature of that index, whose mask stands at `place` in a condition.
+    pub(super) fn at(self, feature: usize, place: usize) -> CategoricalRule {
+        CategoricalRule { feature, place, ..self }
+    }
+
+    /// Whether some row could change: there is a value to move to, and another state to come from.
+    pub(super) fn can_change(&self) -> bool {
+        let states = self.slots.values + usize::from(self.slots.unseen.is_some());
+        states > 1 && self.allowed.contains(&true)
+    }
+
+    /// Where the own state stands in a condition; none if it has no place.
+    fn own_place(&self, own: u32) -> Option<usize> {
+        Some(self.place + self.slots.slot(own)? - self.slots.first)
+    }
+
+    /// Writes the widest mask of each row of a block.
+    pub(super) fn widest(&self, own: &[u32], bounds: &RowBounds, block: &mut Block<'_>) {
+        let lists = bounds.allowed(self.feature);
+        for (row, target) in block.rows() {
+            let mask = &mut target[self.place..self.place + self.mask.len()];
+            if own[row] != NULL_CODE {
+                mask.copy_from_slice(&self.mask);
+            }
+            if let Some(lists) = lists {
+                let listed = |code| f32::from(u8::from(lists.contains(row, code)));
+                (0..self.slots.values).for_each(|code| mask[code] *= listed(code));
+            }
+            if let Some(place) = self.own_place(own[row]) {
+                target[place] = 1.0;
+            }
+        }
+    }
+
+    /// Puts the own state of every row into its mask.
+    pub(super) fn allow_own(&self, own: &[u32], conditions: &mut Conditions) {
+        for (own, row) in own.iter().zip(conditions.values.chunks_exact_mut(conditions.width)) {
+            if let Some(place) = self.own_place(*own) {
+                row[place] = 1.0;
+            }
+        }
+    }
+
+    /// Appends the codes that a network's output stands for.
+    pub(super) fn settle(&self, answer: &Answer<'_>, block: &Range<usize>, into: &mut Vec<u32>) {
+        let own = &codes_of(answer.rows, self.feature)[block.clone()];
+        if !self.allowed.contains(&true) {
+            into.extend_from_slice(own);
+            return;
+        }
+        let rows = block.clone().zip(own);
+        match answer.bounds.allowed(self.feature) {
+            None => into.extend(rows.map(|(row, own)| self.settled(answer, row, *own, |_| true))),
+            Some(lists) => into.extend(rows.map(|(row, own)| {
+                self.settled(answer, row, *own, |code| lists.contains(row, code))
+            })),
+        }
+    }
+
+    /// The most probable of what is allowed; of equally probable ones the own state, then the first. A NaN
+    /// is no probability. Logits are compared, not a masked softmax, which can be zero everywhere.
+    #[inline]
+    fn settled(
+        &self,
+        answer: &Answer<'_>,
+        row: usize,
+        own: u32,
+        listed: impl Fn(usize) -> bool,
+    ) -> u32 {
+        if own == NULL_CODE {
+            return own;
+        }
+        let output = answer.decoded.row(row);
+        let logits = &output[self.slots.first..self.slots.first + self.slots.values];
+        let mask = &answer.conditions.row(row)[self.place..self.place + self.slots.values];
+        let mut best = self.slots.slot(own).map_or(f32::NAN, |slot| output[slot]);
+        let mut chosen = own;
+        for (code, ((logit, mask), allowed)) in
+            logits.iter().zip(mask).zip(&self.allowed).enumerate()
+        {
+            let better = *logit > best || (best.is_nan() && !logit.is_nan());
+            if better && *allowed && *mask > 0.5 && listed(code) {
+                (best, chosen) = (*logit, code as u32);
+            }
+        }
+        chosen
+    }
+}

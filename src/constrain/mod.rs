@@ -1,0 +1,228 @@
+//! What a counterfactual may change. The networks are told by a condition `c` ([`Conditions`]); whatever
+//! they answer, [`Constraints::post_process`] makes rows of it that keep to the schema, to what training saw,
+//! to the table's types and to each row's own bounds; [`Constraints::violations`] checks that on its own.
+
+mod bounds;
+mod categorical;
+mod conditions;
+mod grid;
+mod numeric;
+mod violations;
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use rand::Rng;
+
+use crate::encode::{Dense, Layout, Slots};
+use crate::feature::{Cells, FeatureKind, FeatureSchema, FeatureStats, Rows, Stats};
+
+pub use bounds::RowBounds;
+use categorical::CategoricalRule;
+pub use conditions::Conditions;
+pub use numeric::NumericRange;
+use numeric::NumericRule;
+pub use violations::Violation;
+
+/// Rows treated at a time: every feature strides through them, and they stay in the second-level cache.
+const BLOCK_ROWS: usize = 1024;
+
+/// What may change: schema, what training saw, and the table's column types.
+#[derive(Debug, Clone)]
+pub struct Constraints {
+    schema: Arc<FeatureSchema>,
+    layout: Arc<Layout>,
+    width: usize,
+    numerics: Vec<NumericRule>,
+    categoricals: Vec<CategoricalRule>,
+    ranges: Vec<NumericRange>,
+    /// Per feature the least and greatest number that training saw, and the column's type.
+    columns: Vec<Column>,
+}
+
+#[derive(Debug, Clone)]
+struct Column {
+    seen: (f64, f64),
+    data_type: DataType,
+}
+
+/// Some rows with what a network made of them.
+struct Answer<'a> {
+    decoded: &'a Dense,
+    rows: &'a Rows,
+    conditions: &'a Conditions,
+    bounds: &'a RowBounds,
+}
+
+impl Constraints {
+    /// The constraints of a schema on rows like those that `stats` saw. `table` has the feature columns, in
+    /// the schema's order.
+    pub fn new(
+        schema: Arc<FeatureSchema>,
+        stats: &Stats,
+        layout: Arc<Layout>,
+        table: &Schema,
+    ) -> Constraints {
+        let columns = stats.features.iter().zip(table.fields());
+        let columns = columns
+            .map(|(seen, field)| Column {
+                seen: seen_range(seen),
+                data_type: field.data_type().clone(),
+            })
+            .collect();
+        let mut constraints = Constraints {
+            schema,
+            layout,
+            width: 0,
+            numerics: Vec::new(),
+            categoricals: Vec::new(),
+            ranges: Vec::new(),
+            columns,
+        };
+        constraints.add_numerics();
+        constraints.add_categoricals();
+        constraints
+    }
+
+    fn add_numerics(&mut self) {
+        let features = self.schema.features.iter().zip(&self.layout.slots).zip(&self.columns);
+        for (index, ((feature, slots), column)) in features.enumerate() {
+            if let (FeatureKind::Numeric(_), Slots::Numeric(slots)) = (&feature.kind, slots) {
+                let rule = NumericRule::new(feature, slots, column).at(index, self.width);
+                self.width += 2;
+                self.ranges.push(rule.standardised_range());
+                self.numerics.push(rule);
+            }
+        }
+    }
+
+    fn add_categoricals(&mut self) {
+        let features = self.schema.features.iter().zip(&self.layout.slots);
+        for (index, (feature, slots)) in features.enumerate() {
+            if let (FeatureKind::Categorical(categorical), Slots::Categorical(slots)) =
+                (&feature.kind, slots)
+            {
+                let rule = CategoricalRule::new(feature.change, categorical, slots);
+                self.categoricals.push(rule.at(index, self.width));
+                self.width += slots.block().len();
+            }
+        }
+    }
+
+    /// Numbers in a condition: a pair (−p_min, p_max) per numeric feature, then a mask as wide as its block
+    /// per categorical feature, each in the schema's order.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// What the numbers of an encoded row mean.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Per numeric feature, in the schema's order, its range in standardised units.
+    pub fn numeric_ranges(&self) -> &[NumericRange] {
+        &self.ranges
+    }
+
+    /// Names of the features that can change in some row, in the schema's order. What single rows add to the
+    /// schema is not counted.
+    pub fn changeable(&self) -> Vec<&str> {
+        let numerics = self.numerics.iter().filter(|rule| rule.can_change());
+        let categoricals = self.categoricals.iter().filter(|rule| rule.can_change());
+        let mut features: Vec<usize> = numerics.map(|rule| rule.feature).collect();
+        features.extend(categoricals.map(|rule| rule.feature));
+        features.sort_unstable();
+        features.iter().map(|feature| self.schema.features[*feature].name.as_str()).collect()
+    }
+
+    /// The widest condition of each row: schema, limits, direction and the row's own bounds. Features that
+    /// cannot change, and nulls, are held at their own value.
+    pub fn widest(&self, rows: &Rows, bounds: &RowBounds) -> Conditions {
+        let mut conditions = Conditions {
+            rows: rows.len,
+            width: self.width,
+            values: vec![0.0; rows.len * self.width],
+        };
+        for block in blocks(rows.len) {
+            let mut block = conditions.block(block);
+            for rule in &self.numerics {
+                rule.widest(numbers_of(rows, rule.feature), bounds, &mut block);
+            }
+            for rule in &self.categoricals {
+                rule.widest(codes_of(rows, rule.feature), bounds, &mut block);
+            }
+        }
+        conditions
+    }
+
+    /// A condition drawn inside the widest, as training needs them: every bound of a number is multiplied by
+    /// a draw from Beta(2, 2), every allowed category stays so with probability one half, the own state is
+    /// always allowed.
+    pub fn draw<R: Rng>(&self, widest: &Conditions, rows: &Rows, random: &mut R) -> Conditions {
+        let mut drawn = widest.clone();
+        drawn.narrow(2 * self.numerics.len(), random);
+        for rule in &self.categoricals {
+            rule.allow_own(codes_of(rows, rule.feature), &mut drawn);
+        }
+        drawn
+    }
+
+    /// The rows that a network's output stands for under these conditions. Numbers are clipped and put on
+    /// the feature's grid; of the allowed categories the most probable is taken.
+    pub fn post_process(
+        &self,
+        decoded: &Dense,
+        rows: &Rows,
+        conditions: &Conditions,
+        bounds: &RowBounds,
+    ) -> Rows {
+        let empty = |cells: &Cells| match cells {
+            Cells::Numbers(_) => Cells::Numbers(Vec::with_capacity(rows.len)),
+            Cells::Codes(_) => Cells::Codes(Vec::with_capacity(rows.len)),
+        };
+        let mut cells: Vec<Cells> = rows.cells.iter().map(empty).collect();
+        let answer = Answer { decoded, rows, conditions, bounds };
+        for block in blocks(rows.len) {
+            self.settle(&answer, &block, &mut cells);
+        }
+        Rows { len: rows.len, cells }
+    }
+
+    fn settle(&self, answer: &Answer<'_>, block: &Range<usize>, cells: &mut [Cells]) {
+        for rule in &self.numerics {
+            if let Cells::Numbers(numbers) = &mut cells[rule.feature] {
+                rule.settle(answer, block, numbers);
+            }
+        }
+        for rule in &self.categoricals {
+            if let Cells::Codes(codes) = &mut cells[rule.feature] {
+                rule.settle(answer, block, codes);
+            }
+        }
+    }
+}
+
+/// Least and greatest number seen; NaN for a categorical feature or one without numbers.
+fn seen_range(seen: &FeatureStats) -> (f64, f64) {
+    match seen {
+        FeatureStats::Numeric(seen) => (seen.min, seen.max),
+        FeatureStats::Categorical(_) => (f64::NAN, f64::NAN),
+    }
+}
+
+fn blocks(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).step_by(BLOCK_ROWS).map(move |first| first..rows.min(first + BLOCK_ROWS))
+}
+
+fn numbers_of(rows: &Rows, feature: usize) -> &[f64] {
+    rows.cells[feature].numbers().expect("rows are of the schema, whose feature is numeric")
+}
+
+fn codes_of(rows: &Rows, feature: usize) -> &[u32] {
+    rows.cells[feature].codes().expect("rows are of the schema, whose feature is categorical")
+}

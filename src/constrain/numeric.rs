@@ -1,0 +1,188 @@
+//! One numeric feature: how far it may move from a row's own number, and onto which numbers.
+
+use std::ops::Range;
+
+use super::bounds::RowBounds;
+use super::conditions::Block;
+use super::grid::{Grid, Interval, type_range};
+use super::{Answer, Column, numbers_of};
+use crate::encode::NumericSlots;
+use crate::feature::{Change, Feature, Limit};
+
+/// A numeric feature's range as tensors need it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NumericRange {
+    /// Where the standardised value stands in an encoded row.
+    pub slot: usize,
+    /// Lower end of the range, standardised.
+    pub low: f32,
+    /// Upper end of the range, standardised.
+    pub high: f32,
+}
+
+/// What may become of a numeric feature.
+#[derive(Debug, Clone)]
+pub(super) struct NumericRule {
+    /// Index of the feature.
+    pub(super) feature: usize,
+    /// Where its pair stands in a condition.
+    place: usize,
+    slots: NumericSlots,
+    range: Interval,
+    /// Length of the range; zero if nothing can change.
+    span: f64,
+    /// What a condition of one is: the span, or a little more on a grid. Conditions are rounded to single
+    /// precision, and what the rounding takes away must not cost a whole number or a step at the end.
+    unit: f64,
+    /// Farthest moves as shares of the span, at most one.
+    shares: Moves,
+    /// Farthest moves in the feature's own units; infinite without a limit.
+    moves: Moves,
+    /// Where a changed number can be at all: the range, as far as the column's type reaches.
+    hold: Interval,
+    grid: Grid,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Moves {
+    down: f64,
+    up: f64,
+}
+
+impl Moves {
+    const NONE: Moves = Moves { down: 0.0, up: 0.0 };
+
+    /// The limits of a feature, in shares or in its own units.
+    fn new(
+        change: Change,
+        limit: Option<Limit>,
+        unlimited: f64,
+        scale: impl Fn(&Limit) -> f64,
+    ) -> Moves {
+        let limit = limit.as_ref();
+        let bound = |pick: fn(&Limit) -> f64| {
+            limit.map_or(unlimited, |limit| (pick(limit) * scale(limit)).min(unlimited))
+        };
+        let down = matches!(change, Change::Any | Change::Decrease);
+        let up = matches!(change, Change::Any | Change::Increase);
+        Moves {
+            down: if down { bound(|limit| limit.down) } else { 0.0 },
+            up: if up { bound(|limit| limit.up) } else { 0.0 },
+        }
+    }
+}
+
+impl NumericRule {
+    /// The rule of a feature that is numeric.
+    pub(super) fn new(feature: &Feature, slots: &NumericSlots, column: &Column) -> NumericRule {
+        let numeric = feature.numeric().expect("asked for numeric features only");
+        let (low, high) = numeric.range.unwrap_or(column.seen);
+        // Where training saw no number there is no range, and nothing to change within.
+        let known = !Interval { low, high }.is_empty();
+        let range = if known { Interval { low, high } } else { Interval::point(slots.mean) };
+        let span = range.high - range.low;
+        let span = if span.is_finite() { span } else { 0.0 };
+        let reach = type_range(&column.data_type);
+        let (shares, moves) = if span > 0.0 {
+            let share = |limit: &Limit| if limit.share { 1.0 } else { 1.0 / span };
+            let units = |limit: &Limit| if limit.share { span } else { 1.0 };
+            (
+                Moves::new(feature.change, numeric.limit, 1.0, share),
+                Moves::new(feature.change, numeric.limit, f64::INFINITY, units),
+            )
+        } else {
+            (Moves::NONE, Moves::NONE)
+        };
+        let grid = Grid::new(numeric, &column.data_type);
+        NumericRule {
+            feature: 0,
+            place: 0,
+            slots: slots.clone(),
+            range,
+            span,
+            unit: if grid.is_dense() { span } else { span * (1.0 + f64::from(f32::EPSILON)) },
+            shares,
+            moves,
+            hold: Interval { low: range.low.max(reach.low), high: range.high.min(reach.high) },
+            grid,
+        }
+    }
+
+    /// The rule for the feature of that index, whose pair stands at `place` in a condition.
+    pub(super) fn at(self, feature: usize, place: usize) -> NumericRule {
+        NumericRule { feature, place, ..self }
+    }
+
+    /// The range in standardised units.
+    pub(super) fn standardised_range(&self) -> NumericRange {
+        NumericRange {
+            slot: self.slots.value,
+            low: self.slots.standardised(self.range.low),
+            high: self.slots.standardised(self.range.high),
+        }
+    }
+
+    /// Whether some row could change.
+    pub(super) fn can_change(&self) -> bool {
+        let farthest = self.moves.down.max(self.moves.up).min(self.span);
+        farthest > 0.0 && farthest * (1.0 + 1e-9) >= self.grid.least_move() && !self.hold.is_empty()
+    }
+
+    /// Writes the widest pair of each row of a block.
+    pub(super) fn widest(&self, own: &[f64], bounds: &RowBounds, block: &mut Block<'_>) {
+        let ends = bounds.ends(self.feature);
+        for (row, target) in block.rows() {
+            let (min, max) = ends(row);
+            let own = own[row];
+            let fixed = own.is_nan() || self.span == 0.0;
+            let Moves { down, up } = if fixed { Moves::NONE } else { self.shares };
+            let down = narrowed(down, (own - min) / self.span);
+            let up = narrowed(up, (max - own) / self.span);
+            // Zero minus zero is zero, where the negative of zero has a sign.
+            target[self.place] = (0.0 - down) as f32;
+            target[self.place + 1] = up as f32;
+        }
+    }
+
+    /// Appends the numbers that a network's output stands for.
+    pub(super) fn settle(&self, answer: &Answer<'_>, block: &Range<usize>, into: &mut Vec<f64>) {
+        let own = numbers_of(answer.rows, self.feature);
+        let ends = answer.bounds.ends(self.feature);
+        into.extend(block.clone().map(|row| {
+            let output = answer.decoded.row(row)[self.slots.value];
+            let condition = answer.conditions.row(row);
+            let pair = (condition[self.place], condition[self.place + 1]);
+            self.settled(output, own[row], self.interval(own[row], pair, ends(row)))
+        }));
+    }
+
+    /// Where a changed number can be. Ends are NaN where the row has none.
+    #[inline]
+    fn interval(&self, own: f64, pair: (f32, f32), ends: (f64, f64)) -> Interval {
+        let (down, up) = (f64::from(pair.0) * self.unit, f64::from(pair.1) * self.unit);
+        let low = self.hold.low.max(own - self.moves.down).max(own + down);
+        let high = self.hold.high.min(own + self.moves.up).min(own + up);
+        Interval { low: low.max(ends.0), high: high.min(ends.1) }
+    }
+
+    /// The allowed number that is nearest to the output: the own, which always is, or one inside.
+    #[inline]
+    fn settled(&self, output: f32, own: f64, inside: Interval) -> f64 {
+        let unchanged = output == self.slots.standardised(own);
+        if output.is_nan() || !own.is_finite() || unchanged || inside.is_empty() {
+            return own;
+        }
+        let wanted = f64::from(output) * self.slots.std + self.slots.mean;
+        let wanted = wanted.clamp(inside.low.min(own), inside.high.max(own));
+        let clipped = wanted.clamp(inside.low, inside.high);
+        let Some(nearest) = self.grid.nearest(clipped, own, inside) else { return own };
+        let stays = !inside.contains(own) && (wanted - own).abs() <= (wanted - nearest).abs();
+        // Equal numbers can differ in the sign of zero.
+        if stays || nearest == own { own } else { nearest }
+    }
+}
+
+/// A share, cut to the room that a row's own bound leaves; NaN leaves it all.
+fn narrowed(share: f64, room: f64) -> f64 {
+    if room.is_nan() { share } else { room.clamp(0.0, share) }
+}

@@ -1,0 +1,159 @@
+//! What holds for every schema, table, condition and output.
+
+use arrow::array::{Array, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use proptest::prelude::*;
+
+use super::random::{Dice, case, table};
+use super::*;
+use crate::feature::{Change, Feature, Numeric, RowWriter, numbers, whole_range};
+
+fn same(left: f64, right: f64) -> bool {
+    left == right || (left.is_nan() && right.is_nan())
+}
+
+/// Both have the same cells.
+fn assert_same(left: &Rows, right: &Rows) {
+    for (column, (left, right)) in left.cells.iter().zip(&right.cells).enumerate() {
+        match (left, right) {
+            (Cells::Numbers(left), Cells::Numbers(right)) => {
+                for (left, right) in left.iter().zip(right) {
+                    assert!(same(*left, *right), "column {column}: {left} and {right}");
+                }
+            }
+            (left, right) => assert_eq!(left.codes(), right.codes(), "column {column}"),
+        }
+    }
+}
+
+/// The key rules once more, on the written columns.
+fn assert_written(feature: &Feature, original: &ArrayRef, written: &ArrayRef) {
+    if feature.change == Change::Never {
+        assert!(Arc::ptr_eq(original, written), "`{}` may not change", feature.name);
+    }
+    assert_eq!(original.data_type(), written.data_type());
+    match &feature.kind {
+        FeatureKind::Numeric(numeric) => assert_numbers(feature, numeric, original, written),
+        FeatureKind::Categorical(categorical) => {
+            let texts = |column| cast(column, &DataType::Utf8).expect("texts");
+            let (own, new) = (texts(original), texts(written));
+            let (own, new) = (own.as_string::<i32>(), new.as_string::<i32>());
+            for (own, new) in own.iter().zip(new).filter(|(own, new)| own != new) {
+                assert!(own.is_some(), "a null stays");
+                let code = categorical.values.iter().position(|value| Some(value.as_str()) == new);
+                assert!(categorical.allowed[code.expect("a listed value")]);
+            }
+        }
+    }
+}
+
+fn assert_numbers(feature: &Feature, numeric: &Numeric, original: &ArrayRef, written: &ArrayRef) {
+    let read = |column| numbers(column).expect("numbers");
+    let (own, new) = (read(original), read(written));
+    for row in 0..own.len() {
+        assert_eq!(own.is_null(row), new.is_null(row));
+        if own.is_null(row) || same(own.value(row), new.value(row)) {
+            assert_eq!(original.slice(row, 1).to_data(), written.slice(row, 1).to_data());
+            continue;
+        }
+        let (own, new) = (own.value(row), new.value(row));
+        assert!(feature.change != Change::Increase || new > own, "{own} became {new}");
+        assert!(feature.change != Change::Decrease || new < own, "{own} became {new}");
+        if let Some((low, high)) = numeric.range {
+            assert!((low..=high).contains(&new), "{new} is outside {low} to {high}");
+        }
+        if let Some(limit) = numeric.limit.filter(|limit| !limit.share) {
+            assert!(new - own <= limit.up + 1e-9 && own - new <= limit.down + 1e-9);
+        }
+    }
+}
+
+/// Whether a second pass gives the very same number: the grid is coarser than an encoded number.
+fn is_exact(numeric: &Numeric, data_type: &DataType) -> bool {
+    let whole = whole_range(data_type).is_some() || numeric.integer == Some(true);
+    (whole || numeric.step.is_some()) && *data_type != DataType::Float16
+}
+
+/// Post-processing again what it gave before.
+fn assert_settled(case: &Case, settled: &Rows, conditions: &Conditions) {
+    let again = case.process(&case.encoder.encode_rows(settled), conditions);
+    let violations = case.constraints.violations(&again, &case.rows, &case.bounds);
+    assert_eq!(violations, [], "after the second pass");
+    for (index, feature) in case.schema.features.iter().enumerate() {
+        let (first, second) = (&settled.cells[index], &again.cells[index]);
+        let Some(numeric) = feature.numeric() else {
+            assert_eq!(first.codes(), second.codes());
+            continue;
+        };
+        let data_type = case.batch.column(index).data_type();
+        let (first, second) = (first.numbers(), second.numbers());
+        for (first, second) in first.iter().copied().flatten().zip(second.iter().copied().flatten())
+        {
+            let close = (first - second).abs() <= 1e-3 * (1.0 + first.abs());
+            let exact = same(*first, *second);
+            assert!(exact || (close && !is_exact(numeric, data_type)), "{first}, then {second}");
+        }
+    }
+}
+
+fn assert_inside(case: &Case, drawn: &Conditions, widest: &Conditions) {
+    let pairs = 2 * case.constraints.numerics.len();
+    for row in 0..drawn.rows {
+        let (drawn, widest) = (drawn.row(row), widest.row(row));
+        for place in 0..drawn.len() {
+            let (drawn, widest) = (drawn[place], widest[place]);
+            let coin = place < pairs || drawn == 0.0 || drawn == 1.0;
+            let share = drawn * widest >= 0.0 && drawn.abs() <= widest.abs() && widest.abs() <= 1.0;
+            assert!(coin && share, "{drawn} inside {widest}");
+            assert!(place >= pairs || (place % 2 == 0) == (widest <= 0.0) || widest == 0.0);
+        }
+    }
+    for rule in &case.constraints.categoricals {
+        let mut own = drawn.clone();
+        rule.allow_own(codes_of(&case.rows, rule.feature), &mut own);
+        assert_eq!(own, *drawn, "the own state is allowed");
+    }
+}
+
+fn assert_holds(case: &Case, output: &Dense, conditions: &Conditions) {
+    let settled = case.process(output, conditions);
+    let violations = case.constraints.violations(&settled, &case.rows, &case.bounds);
+    assert_eq!(violations, []);
+    let written = RowWriter::new(&case.schema).write(&settled, &case.rows, &case.batch);
+    let written = written.expect("written");
+    let read = RowReader::new(&case.schema).read(&written).expect("read again");
+    assert_same(&read, &settled);
+    let columns = case.batch.columns().iter().zip(written.columns());
+    for (feature, (original, written)) in case.schema.features.iter().zip(columns) {
+        assert_written(feature, original, written);
+    }
+    assert_settled(case, &settled, conditions);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn whatever_a_network_answers_the_constraints_hold((columns, rows, seed) in case()) {
+        let mut dice = Dice::new(seed);
+        let case = table(&columns, rows, &mut dice);
+        let widest = case.widest();
+        let drawn = case.constraints.draw(&widest, &case.rows, &mut dice.0);
+        assert_inside(&case, &drawn, &widest);
+        let output = dice.output(&case);
+        assert_holds(&case, &output, &widest);
+        assert_holds(&case, &output, &drawn);
+    }
+
+    #[test]
+    fn an_output_that_is_the_row_itself_changes_nothing((columns, rows, seed) in case()) {
+        let case = table(&columns, rows, &mut Dice::new(seed));
+        let encoded = case.encoder.encode(&case.batch).expect("encoded");
+        let settled = case.process(&encoded, &case.widest());
+        let written = RowWriter::new(&case.schema).write(&settled, &case.rows, &case.batch);
+        for (written, original) in written.expect("written").columns().iter().zip(case.batch.columns()) {
+            prop_assert!(Arc::ptr_eq(written, original));
+        }
+    }
+}

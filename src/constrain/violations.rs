@@ -1,0 +1,225 @@
+//! An independent check of counterfactuals, from the schema's words: it shares no code with the
+//! post-processing that is meant to make them hold.
+
+use std::fmt;
+
+use arrow::array::Float64Array;
+use arrow::datatypes::DataType;
+
+use super::bounds::AllowedLists;
+use super::{Column, Constraints, RowBounds, codes_of, numbers_of};
+use crate::feature::{
+    Categorical, Change, Feature, FeatureKind, NULL_CODE, Numeric, Rows, from_numbers, numbers,
+    whole_range,
+};
+
+/// One way in which a counterfactual breaks a constraint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Position of the row.
+    pub row: usize,
+    /// Name of the feature.
+    pub feature: String,
+    /// What was found, and what is allowed.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "row {}: `{}` {}", self.row, self.feature, self.what)
+    }
+}
+
+/// What a numeric feature is judged by.
+struct Judge<'a> {
+    feature: &'a Feature,
+    numeric: &'a Numeric,
+    column: &'a Column,
+}
+
+/// A changed number.
+struct Moved<'a> {
+    judge: &'a Judge<'a>,
+    own: f64,
+    new: f64,
+    /// The row's own bounds; NaN where it has none.
+    ends: (f64, f64),
+}
+
+impl Constraints {
+    /// Every way in which counterfactuals break a constraint. Leaving a cell as it is never does.
+    pub fn violations(
+        &self,
+        counterfactuals: &Rows,
+        originals: &Rows,
+        bounds: &RowBounds,
+    ) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for (index, feature) in self.schema.features.iter().enumerate() {
+            let faults = match &feature.kind {
+                FeatureKind::Numeric(numeric) => {
+                    let new = numbers_of(counterfactuals, index);
+                    let own = numbers_of(originals, index);
+                    let column = &self.columns[index];
+                    let judge = Judge { feature, numeric, column };
+                    judge.faults(new, own, bounds.ends(index))
+                }
+                FeatureKind::Categorical(categorical) => {
+                    let new = codes_of(counterfactuals, index);
+                    let own = codes_of(originals, index);
+                    let lists = bounds.allowed(index);
+                    category_faults(feature.change, categorical, (new, own), lists)
+                }
+            };
+            let name = &feature.name;
+            let violation = |(row, what)| Violation { row, feature: name.clone(), what };
+            found.extend(faults.into_iter().map(violation));
+        }
+        found
+    }
+}
+
+impl Judge<'_> {
+    fn faults(
+        &self,
+        new: &[f64],
+        own: &[f64],
+        ends: impl Fn(usize) -> (f64, f64),
+    ) -> Vec<(usize, String)> {
+        let stored = stored(new, own, &self.column.data_type);
+        let mut faults = Vec::new();
+        for row in (0..own.len()).filter(|row| differ(new[*row], own[*row])) {
+            let moved = Moved { judge: self, own: own[row], new: new[row], ends: ends(row) };
+            faults.extend(moved.fault().map(|what| (row, what)));
+            if stored.get(row).is_none_or(|stored| *stored != new[row]) {
+                faults.push((row, format!("is {}, which its column cannot hold", new[row])));
+            }
+        }
+        faults
+    }
+
+    fn range(&self) -> (f64, f64) {
+        self.numeric.range.unwrap_or(self.column.seen)
+    }
+
+    /// What two numbers of the column differ by at least; zero for fractions.
+    fn unit(&self) -> f64 {
+        let unit = match &self.column.data_type {
+            DataType::Decimal32(_, scale)
+            | DataType::Decimal64(_, scale)
+            | DataType::Decimal128(_, scale)
+            | DataType::Decimal256(_, scale) => 10f64.powi(-i32::from(*scale)),
+            other if whole_range(other).is_some() => 1.0,
+            _ => 0.0,
+        };
+        if self.numeric.integer == Some(true) { unit.max(1.0) } else { unit }
+    }
+}
+
+fn differ(new: f64, own: f64) -> bool {
+    new != own && !(new.is_nan() && own.is_nan())
+}
+
+/// What a column of the type makes of changed numbers; empty if it takes one of them not at all.
+fn stored(new: &[f64], own: &[f64], data_type: &DataType) -> Vec<f64> {
+    let changed = new.iter().zip(own).map(|(new, own)| if differ(*new, *own) { *new } else { 0.0 });
+    let changed: Float64Array =
+        changed.map(|number| (!number.is_nan()).then_some(number)).collect();
+    let stored = from_numbers(&changed, data_type).and_then(|column| numbers(&column));
+    stored.map_or(Vec::new(), |stored| {
+        stored.iter().map(|number| number.unwrap_or(f64::NAN)).collect()
+    })
+}
+
+impl Moved<'_> {
+    fn fault(&self) -> Option<String> {
+        let (own, new) = (self.own, self.new);
+        if own.is_nan() || !new.is_finite() {
+            return Some(format!("went from {own} to {new}, but a null stays and none appears"));
+        }
+        match self.judge.feature.change {
+            Change::Never => return Some(format!("went from {own} to {new}, but never changes")),
+            Change::Increase if new < own => return Some(format!("fell from {own} to {new}")),
+            Change::Decrease if new > own => return Some(format!("rose from {own} to {new}")),
+            _ => {}
+        }
+        self.outside().or_else(|| self.too_far()).or_else(|| self.off_grid())
+    }
+
+    /// What binary fractions lose, in the feature's own units.
+    fn slack(&self) -> f64 {
+        let unit = self.judge.unit();
+        let rounding = 8.0 * f64::EPSILON * (self.own.abs() + self.new.abs());
+        if unit == 0.0 { 0.0 } else { 2e-6 * unit + rounding }
+    }
+
+    fn outside(&self) -> Option<String> {
+        let new = self.new;
+        let within = |low: f64, high: f64| low - self.slack() <= new && new <= high + self.slack();
+        let (low, high) = self.judge.range();
+        if !within(low, high) {
+            return Some(format!("is {new}, outside {low} to {high}"));
+        }
+        let (min, max) = self.ends;
+        let least = if min.is_nan() { f64::NEG_INFINITY } else { min };
+        let most = if max.is_nan() { f64::INFINITY } else { max };
+        (!within(least, most)).then(|| format!("is {new}, outside the row's own {least} to {most}"))
+    }
+
+    fn too_far(&self) -> Option<String> {
+        let limit = self.judge.numeric.limit?;
+        let (low, high) = self.judge.range();
+        let unit = if limit.share { high - low } else { 1.0 };
+        let (least, most) = (self.own - limit.down * unit, self.own + limit.up * unit);
+        let fits = least - self.slack() <= self.new && self.new <= most + self.slack();
+        (!fits).then(|| format!("went from {} to {}, beyond its limit", self.own, self.new))
+    }
+
+    fn off_grid(&self) -> Option<String> {
+        let (own, new) = (self.own, self.new);
+        if let Some(step) = self.judge.numeric.step {
+            let steps = ((new - own) / step).round();
+            let precision = match self.judge.column.data_type {
+                DataType::Float16 => 1e-3,
+                DataType::Float32 => 2.4e-7,
+                _ => 1e-15,
+            };
+            let slack = 4e-9 * (step + (new - own).abs()) + precision * (own.abs() + new.abs());
+            let off = (own + steps * step - new).abs();
+            return (off > slack)
+                .then(|| format!("went from {own} to {new}, not in steps of {step}"));
+        }
+        let whole = self.judge.numeric.integer == Some(true) && new.fract() != 0.0;
+        whole.then(|| format!("is {new}, not a whole number"))
+    }
+}
+
+fn category_faults(
+    change: Change,
+    categorical: &Categorical,
+    (new, own): (&[u32], &[u32]),
+    lists: Option<&AllowedLists>,
+) -> Vec<(usize, String)> {
+    let changed = (0..own.len()).filter(|row| new[*row] != own[*row]);
+    let fault = |row: usize| {
+        let what = category_fault(change, categorical, own[row], new[row]);
+        let listed = || lists.is_none_or(|lists| lists.contains(row, new[row] as usize));
+        let what = what.or_else(|| (!listed()).then(|| "is not in the row's own list".to_string()));
+        what.map(|what| (row, what))
+    };
+    changed.filter_map(fault).collect()
+}
+
+fn category_fault(change: Change, categorical: &Categorical, own: u32, new: u32) -> Option<String> {
+    if change == Change::Never {
+        return Some(format!("went from {own} to {new}, but never changes"));
+    }
+    if own == NULL_CODE {
+        return Some("is no longer null, but a null stays".to_string());
+    }
+    let Some(value) = categorical.values.get(new as usize) else {
+        return Some("became null or unseen".to_string());
+    };
+    let allowed = categorical.allowed[new as usize];
+    (!allowed).then(|| format!("became `{value}`, which nothing may move to"))
+}
