@@ -22,6 +22,9 @@ No label may differ, so the exports must compute what the library computes, not 
 - XGBoost is 32 bits throughout.
 - Scaling is for the linear models only: it leaves the order of values as it is, so trees gain nothing from
   it, but its rounding could put a value on the other side of a threshold.
+
+generator_job.py imports this module for the same classifiers. Import it before numpy: it sets how many
+threads linear algebra gets.
 """
 
 import json
@@ -31,7 +34,8 @@ import warnings
 from pathlib import Path
 
 import duckdb
-if sys.argv[1:2] != ["compare"]:
+
+if __name__ != "__main__" or sys.argv[1:2] != ["compare"]:
     # Threads of linear algebra that wait for a busy core make training ten times as long.
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     # Comparing needs none of these, and they take seconds to load.
@@ -170,14 +174,11 @@ class Case:
 def prepare(folder, dataset, model, out):
     case = Case(Path(folder), dataset, model)
     out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
     rows = case.rows()
     train = rows["split"] == "train"
     fitted = case.fit(rows[train])
     exported = export(case, fitted)
-    (out / "model.onnx").write_bytes(exported.SerializeToString())
-    (out / "schema.toml").write_text(schema(case))
-    (out / "job.toml").write_text(job(case, [entry.name for entry in exported.graph.input]))
+    write(out, exported, schema(case), job(case, exported))
     features = rows[case.about["features"]]
     predicted = fitted.predict(features)
     margin, probabilities = surety(fitted, features)
@@ -194,6 +195,13 @@ def prepare(folder, dataset, model, out):
         "model_bytes": (out / "model.onnx").stat().st_size,
     }
     print(json.dumps(told))
+
+
+def write(out, exported, schema_text, job_text):
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "model.onnx").write_bytes(exported.SerializeToString())
+    (out / "schema.toml").write_text(schema_text)
+    (out / "job.toml").write_text(job_text)
 
 
 def surety(fitted, features):
@@ -245,12 +253,15 @@ def quoted(text):
     return json.dumps(str(text), ensure_ascii=False)
 
 
-def schema(case):
+def schema(case, whole=()):
+    """`whole` are the numerics whose counterfactual values are to be whole whatever the column's type."""
     lines = [f"# The features of {case.name}."]
     for name in case.about["features"]:
         lines += ["", "[[feature]]", f"name = {quoted(name)}"]
         if name in case.numerics:
             lines.append('kind = "numeric"')
+            if name in whole:
+                lines.append('type = "integer"')
         else:
             lines.append('kind = "categorical"')
             lines.append(f"values = [{', '.join(map(quoted, case.categories[name]))}]")
@@ -261,13 +272,13 @@ def schema(case):
     return "\n".join(lines) + "\n"
 
 
-def job(case, inputs):
-    """`inputs` are the features under the names that the exporter gave them: it puts `_` for what is no
-    letter or digit."""
-    pairs = zip(case.about["features"], inputs, strict=True)
-    rename = [f"{quoted(name)} = {quoted(given)}\n" for name, given in pairs if name != given]
+def job(case, exported, train_predicate=None):
+    """The exporter gave features names of its own: it puts `_` for what is no letter or digit."""
+    pairs = zip(case.about["features"], exported.graph.input, strict=True)
+    rename = [f"{quoted(name)} = {quoted(given.name)}\n" for name, given in pairs if name != given.name]
     rename = "\n[predictor.rename]\n" + "".join(rename) if rename else ""
     scope = f"where = {quoted(case.predicate)}\n" if case.predicate else ""
+    scope += f"train_where = {quoted(train_predicate)}\n" if train_predicate else ""
     return (
         f"[input]\nfeatures = {quoted(case.table.resolve())}\nschema = \"schema.toml\"\n"
         f"key = {quoted(KEY)}\n{scope}\n"
