@@ -1,4 +1,4 @@
-"""A job to train a counterfactual generator on, as the paper's experiments have it.
+"""A job to train a counterfactual generator against one of the paper's classifiers.
 
     generator_job.py DATA_FOLDER DATASET MODEL OUT_FOLDER
 
@@ -15,7 +15,8 @@ from pathlib import Path
 import real_data
 import pandas
 
-# The sets that keep the constraints of schema.json; in the others every feature may change.
+# The sets that keep the constraints of schema.json. In the others every feature may change, also in `bank`,
+# where the paper lets age increase only.
 CONSTRAINED = {"adult"}
 TRAIN = "split = 'train'"
 
