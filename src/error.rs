@@ -23,6 +23,8 @@ pub enum Kind {
     Input,
     /// Whoever delivers the model: it does not load, answer or answer properly.
     Predictor,
+    /// The author of the job: training came to no usable generator.
+    Training,
     /// Whoever runs the machine: the output cannot be written.
     Output,
     /// Whoever runs the machine: memory, disk or a device is lacking.
@@ -103,6 +105,11 @@ impl Error {
         Error::new(Kind::Predictor, subject, problem)
     }
 
+    /// Training came to no usable generator.
+    pub fn training(subject: impl Into<String>, problem: impl Into<String>) -> Self {
+        Error::new(Kind::Training, subject, problem)
+    }
+
     /// The output cannot be written.
     pub fn output(subject: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::new(Kind::Output, subject, problem)
@@ -154,7 +161,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::Spec | Kind::Schema | Kind::Input | Kind::Predictor => 1,
-            Kind::Output | Kind::Resources | Kind::Internal => 2,
+            Kind::Training | Kind::Output | Kind::Resources | Kind::Internal => 2,
             Kind::Interrupted(signal) => 128 + signal as u8,
         }
     }

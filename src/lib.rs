@@ -20,11 +20,15 @@
 //!
 //! | rank | module | the question it answers |
 //! |---|---|---|
-//! | 7 | [`cli`] | what was typed, and what is printed? |
-//! | 6 | [`pipeline`] | in which order do the stages run? |
-//! | 5 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
-//! | 4 | [`score`] | what becomes of a batch? (engine-free) |
+//! | 9 | [`cli`] | what was typed, and what is printed? |
+//! | 8 | [`pipeline`] | in which order do the stages run? |
+//! | 7 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
+//! | 6 | [`train`] | how is the generator learnt? (engine-free) |
+//! | 5 | [`nn`] | what is made of tensors: networks, losses, replay buffer, the generator's files? |
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
+//! | 4 | [`target`] | what did the model decide, what should it decide, and what is an answer worth? |
+//! | 4 | [`metrics`] | how far is a counterfactual from its row? |
+//! | 4 | [`score`] | what becomes of a batch? (engine-free) |
 //! | 3 | [`encode`] | how does a row become numbers? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
 //! | 3 | [`output`] | what is written, and when does it become visible? |
@@ -53,9 +57,13 @@ pub mod engine;
 pub mod error;
 pub mod feature;
 pub mod job;
+pub mod metrics;
+pub mod nn;
 pub mod output;
 pub mod pipeline;
 pub mod predictor;
 pub mod runtime;
 pub mod score;
 pub mod synth;
+pub mod target;
+pub mod train;

@@ -7,6 +7,7 @@ mod progress;
 mod schema;
 mod score;
 mod synth;
+mod train;
 mod validate;
 
 use std::path::PathBuf;
@@ -76,6 +77,7 @@ enum SummaryFormat {
 enum Command {
     Validate(validate::Validate),
     Score(score::Score),
+    Train(train::Train),
     #[command(subcommand)]
     Schema(schema::Schema),
     Synth(synth::Synth),
@@ -120,6 +122,7 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Validate(command) => command.run(&printer, &arguments.global),
         Command::Score(command) => command.run(&printer, &arguments.global),
+        Command::Train(command) => command.run(&printer, &arguments.global),
         Command::Schema(command) => command.run(&printer, &arguments.global),
         Command::Synth(command) => command.run(&printer, &arguments.global),
     };

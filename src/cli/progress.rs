@@ -23,12 +23,18 @@ pub(super) fn observer(quiet: bool) -> Observer {
 impl Progress for Bars {
     fn stage(&self, name: &str, rows: Option<u64>) {
         tracing::debug!(rows, "{name}");
-        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(done) = bar.take() {
-            done.finish_and_clear();
-        }
-        if self.shown {
-            *bar = Some(new_bar(name, rows));
+        self.replace(|| new_bar(name, rows));
+    }
+
+    fn steps(&self, name: &str, steps: u64) {
+        tracing::debug!(steps, "{name}");
+        self.replace(|| new_step_bar(name, steps));
+    }
+
+    fn state(&self, words: &str) {
+        let bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = bar.as_ref() {
+            bar.set_message(words.to_string());
         }
     }
 
@@ -38,6 +44,32 @@ impl Progress for Bars {
             bar.inc(rows);
         }
     }
+}
+
+impl Bars {
+    fn replace(&self, make: impl FnOnce() -> ProgressBar) {
+        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = bar.take() {
+            done.finish_and_clear();
+        }
+        if self.shown {
+            *bar = Some(make());
+        }
+    }
+}
+
+fn new_step_bar(name: &str, steps: u64) -> ProgressBar {
+    let template =
+        "{prefix:<20} {bar:30} {human_pos}/{human_len} steps  {steps_speed}  {eta} left  {msg}";
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.with_key("steps_speed", step_speed));
+    }
+    bar.with_prefix(name.to_string())
+}
+
+fn step_speed(state: &ProgressState, text: &mut dyn std::fmt::Write) {
+    let _ = write!(text, "{:.0} steps/s", state.per_sec());
 }
 
 fn new_bar(name: &str, rows: Option<u64>) -> ProgressBar {

@@ -2,7 +2,7 @@
 //! indicators of those that carry nulls, then a one-hot block per categorical (with a place of its own
 //! for a carried null and for a carried unseen value). Features keep the schema's order in each part.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::feature::{
     Categorical, Feature, FeatureKind, FeatureSchema, FeatureStats, NULL_CODE, NullPolicy, Stats,
@@ -10,7 +10,7 @@ use crate::feature::{
 };
 
 /// The meaning of an encoded row.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Layout {
     /// Numbers per row.
     pub width: usize,
@@ -19,7 +19,7 @@ pub struct Layout {
 }
 
 /// Where one feature stands.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Slots {
     /// A numeric feature.
     Numeric(NumericSlots),
@@ -28,7 +28,7 @@ pub enum Slots {
 }
 
 /// Where a numeric feature stands, and how it is standardised.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NumericSlots {
     /// The standardised value.
     pub value: usize,
@@ -41,7 +41,7 @@ pub struct NumericSlots {
 }
 
 /// Where a categorical feature's block stands.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CategoricalSlots {
     /// Place of the first value.
     pub first: usize,

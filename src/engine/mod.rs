@@ -4,6 +4,7 @@
 mod files;
 mod infer;
 mod keys;
+mod sample;
 mod scan;
 mod session;
 mod stats;
@@ -12,6 +13,7 @@ mod table;
 pub use files::{SourceFile, SourceFiles};
 pub use infer::{InferOptions, Inferred, infer};
 pub use keys::{KeyFaults, check_keys};
+pub use sample::{SamplePlan, gather_sample};
 pub use scan::{BatchStream, Scan, ScanPlan};
 pub use session::{Engine, EngineOptions};
 pub use stats::gather_stats;

@@ -8,6 +8,7 @@ mod column;
 mod exact;
 mod findings;
 mod histogram;
+mod json;
 mod rows;
 mod schema;
 mod spec;

@@ -1,19 +1,20 @@
 //! What a column means: kind, values, and how far a counterfactual may move it. As meant; the file as
 //! typed is in [`super::spec`].
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::json;
 use super::spec::{Change, NullPolicy, OutsidePolicy, UnseenPolicy};
 
 /// The features of a table, in the order in which the model and the encoding see them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FeatureSchema {
     /// At least one; names are unique.
     pub features: Vec<Feature>,
 }
 
 /// One feature.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Feature {
     /// The column's name.
     pub name: String,
@@ -26,7 +27,7 @@ pub struct Feature {
 }
 
 /// What kind of values a feature has.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeatureKind {
     /// Numbers, dates and times.
     Numeric(Numeric),
@@ -35,7 +36,7 @@ pub enum FeatureKind {
 }
 
 /// A numeric feature.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Numeric {
     /// Whole numbers only; `None` follows the column's type.
     pub integer: Option<bool>,
@@ -52,18 +53,20 @@ pub struct Numeric {
 }
 
 /// How far a numeric may move from the row's own value, per direction.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// Largest decrease, not negative.
+    #[serde(deserialize_with = "json::or_infinity")]
     pub down: f64,
     /// Largest increase, not negative.
+    #[serde(deserialize_with = "json::or_infinity")]
     pub up: f64,
     /// Whether the two are shares of the range (the paper's p_min and p_max) or in the feature's units.
     pub share: bool,
 }
 
 /// A categorical feature.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Categorical {
     /// All values, as text, in code order.
     pub values: Vec<String>,

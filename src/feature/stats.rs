@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::column::{CategoryIndex, NULL_CODE, UNSEEN_CODE, numbers};
 use super::exact::ExactSum;
 use super::histogram::Histogram;
+use super::json;
 use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Numeric};
 use crate::error::Result;
 
@@ -19,7 +20,7 @@ pub const QUANTILE_SHARES: [f64; 9] = [0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0
 const UNSEEN_KEPT: usize = 100;
 
 /// What was seen, one entry per feature of the schema, in its order.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Rows seen.
     pub rows: u64,
@@ -28,7 +29,7 @@ pub struct Stats {
 }
 
 /// What was seen of one feature.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeatureStats {
     /// Of a numeric one.
     Numeric(NumericStats),
@@ -37,7 +38,7 @@ pub enum FeatureStats {
 }
 
 /// What was seen of a numeric feature. Statistics are over finite values.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NumericStats {
     /// Finite values.
     pub count: u64,
@@ -48,19 +49,24 @@ pub struct NumericStats {
     /// Finite values outside the declared range.
     pub outside: u64,
     /// Least and greatest; NaN if there is none.
+    #[serde(deserialize_with = "json::or_nan")]
     pub min: f64,
     /// Greatest.
+    #[serde(deserialize_with = "json::or_nan")]
     pub max: f64,
     /// Mean.
+    #[serde(deserialize_with = "json::or_nan")]
     pub mean: f64,
     /// Population standard deviation.
+    #[serde(deserialize_with = "json::or_nan")]
     pub std: f64,
     /// Values at [`QUANTILE_SHARES`], within 0.4 %.
+    #[serde(deserialize_with = "json::each_or_nan")]
     pub quantiles: Vec<f64>,
 }
 
 /// What was seen of a categorical feature.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CategoricalStats {
     /// Rows per listed value, in code order.
     pub counts: Vec<u64>,

@@ -8,6 +8,7 @@ mod predictor;
 mod resolve;
 mod runtime;
 mod target;
+mod train;
 
 use std::path::Path;
 
@@ -26,6 +27,10 @@ pub use predictor::{
 };
 pub use runtime::{Bytes, Device, RuntimeJob, RuntimeSpec};
 pub use target::{Target, TargetSpec};
+pub use train::{
+    AutoencoderJob, AutoencoderKind, AutoencoderSpec, Balance, Method, Preset, RewardKind,
+    TargetsKind, TrainJob, TrainLimits, TrainRows, TrainSpec,
+};
 
 /// A job: which table, which model, where to.
 ///
@@ -40,6 +45,12 @@ pub struct JobSpec {
     pub predictor: PredictorSpec,
     /// What the model should decide instead.
     pub target: Option<TargetSpec>,
+    /// The autoencoder in whose latent space counterfactuals are searched.
+    #[serde(default)]
+    pub autoencoder: AutoencoderSpec,
+    /// How the generator is trained.
+    #[serde(default)]
+    pub train: TrainSpec,
     /// Where the results go.
     pub output: OutputSpec,
     /// What the machine may give. Does not change results.
@@ -56,6 +67,10 @@ pub struct Job {
     pub predictor: PredictorJob,
     /// The wanted decision; commands that need one ask for it.
     pub target: Option<Target>,
+    /// The autoencoder.
+    pub autoencoder: AutoencoderJob,
+    /// How the generator is trained.
+    pub train: TrainJob,
     /// Where to.
     pub output: OutputJob,
     /// Threads, memory, device, seed.

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    Bytes, InputJob, InputSpec, InputsSpec, Job, JobSpec, KindSpec, MatrixSpec, OnnxInputs,
-    OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, RuntimeJob,
-    RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TaskSpec,
+    AutoencoderJob, AutoencoderSpec, Bytes, InputJob, InputSpec, InputsSpec, Job, JobSpec,
+    KindSpec, MatrixSpec, Method, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
+    PredictorKind, PredictorSpec, Preset, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob,
+    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
+    TrainSpec,
 };
 use crate::document::Place;
 use crate::error::Fault;
@@ -33,12 +35,16 @@ impl<'a> Resolver<'a> {
         let input = self.input(spec.input);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
+        let autoencoder = self.autoencoder(spec.autoencoder, spec.train.preset);
+        let train = self.train(spec.train, task);
         let output = self.output(spec.output);
         let runtime = self.runtime(&spec.runtime);
         Some(Job {
             input,
             predictor: predictor?,
             target: target.flatten(),
+            autoencoder,
+            train: train?,
             output,
             runtime: runtime?,
         })
@@ -193,6 +199,105 @@ impl<'a> Resolver<'a> {
         Some(target)
     }
 
+    fn autoencoder(&mut self, spec: AutoencoderSpec, preset: Preset) -> AutoencoderJob {
+        let usual = Numbers::of_autoencoder(preset);
+        let steps = spec.steps.unwrap_or(usual.steps);
+        let batch = spec.batch.unwrap_or(usual.batch);
+        let learning_rate = spec.learning_rate.unwrap_or(usual.learning_rate);
+        let layers = spec.hidden.iter().flatten().chain(&spec.latent);
+        self.require(
+            layers.into_iter().all(|width| *width > 0),
+            "autoencoder",
+            "has a layer of width 0, expected at least 1",
+        );
+        self.at_least_one(steps, "autoencoder.steps");
+        self.at_least_one(batch, "autoencoder.batch");
+        self.rate(learning_rate, "autoencoder.learning_rate");
+        let most = spec.min_quality <= 1.0;
+        self.require(most, "autoencoder.min_quality", "is above 1, which nothing reaches");
+        AutoencoderJob {
+            kind: spec.kind,
+            hidden: spec.hidden,
+            latent: spec.latent,
+            steps,
+            batch,
+            learning_rate,
+            min_quality: spec.min_quality,
+        }
+    }
+
+    fn train(&mut self, spec: TrainSpec, task: TaskSpec) -> Option<TrainJob> {
+        for (key, count) in [
+            ("train.max_steps", spec.max_steps.unwrap_or(1)),
+            ("train.validate_every", spec.validate_every),
+            ("train.validation_rows", spec.validation_rows),
+            ("train.test_rows", spec.test_rows),
+            ("train.patience", spec.patience),
+            ("train.hidden", spec.hidden),
+            ("train.batch", spec.batch.unwrap_or(1)),
+            ("train.max_rows", spec.max_rows.unwrap_or(1)),
+        ] {
+            self.at_least_one(count, key);
+        }
+        for (key, weight) in
+            [("train.sparsity", spec.sparsity), ("train.consistency", spec.consistency)]
+        {
+            let good = weight.is_none_or(|weight| weight.is_finite() && weight >= 0.0);
+            self.require(good, key, "is negative, expected a weight of at least 0");
+        }
+        let labels_only = task == TaskSpec::Classification || spec.targets == TargetsKind::Label;
+        self.require(
+            labels_only,
+            "train.targets",
+            "asks for classes, but the task is a regression",
+        );
+        let max_time = self.seconds(spec.max_seconds, "train.max_seconds");
+        let checkpoint_every = self.seconds(spec.checkpoint_seconds, "train.checkpoint_seconds");
+        Some(TrainJob {
+            from: spec.from.as_ref().map(|path| self.existing(path, "train.from")),
+            rows: TrainRows {
+                max_rows: spec.max_rows,
+                validation_rows: spec.validation_rows,
+                test_predicate: spec.test_where.clone(),
+                test_rows: spec.test_rows,
+            },
+            method: self.method(&spec),
+            limits: TrainLimits {
+                max_steps: spec.max_steps.unwrap_or(Numbers::of_actor(spec.preset).steps),
+                max_time: max_time?,
+                validate_every: spec.validate_every,
+                patience: spec.patience,
+                checkpoint_every: checkpoint_every?,
+            },
+        })
+    }
+
+    fn method(&mut self, spec: &TrainSpec) -> Method {
+        let usual = Numbers::of_actor(spec.preset);
+        let learning_rate = spec.learning_rate.unwrap_or(usual.learning_rate);
+        self.rate(learning_rate, "train.learning_rate");
+        Method {
+            preset: spec.preset,
+            batch: spec.batch.unwrap_or(usual.batch),
+            hidden: spec.hidden,
+            learning_rate,
+            sparsity: spec.sparsity,
+            consistency: spec.consistency,
+            reward: spec.reward.or((spec.preset == Preset::Paper).then_some(RewardKind::Label)),
+            targets: spec.targets,
+            balance: spec.balance,
+        }
+    }
+
+    fn at_least_one(&mut self, count: usize, key: &str) {
+        self.require(count > 0, key, "is 0, expected at least 1");
+    }
+
+    fn rate(&mut self, rate: f64, key: &str) {
+        let problem = format!("is {rate}, expected a rate above 0 and at most 1");
+        self.require(rate > 0.0 && rate <= 1.0, key, &problem);
+    }
+
     fn output(&mut self, spec: OutputSpec) -> OutputJob {
         self.require(spec.row_group_rows > 0, "output.row_group_rows", "is 0, expected at least 1");
         OutputJob {
@@ -246,6 +351,31 @@ impl<'a> Resolver<'a> {
         let problem = format!("is `{}`, which does not exist", path.display());
         self.require(path.exists(), key, &problem);
         path
+    }
+}
+
+/// Numbers of a preset.
+struct Numbers {
+    steps: usize,
+    batch: usize,
+    learning_rate: f64,
+}
+
+impl Numbers {
+    const PAPER: Numbers = Numbers { steps: 100_000, batch: 128, learning_rate: 1e-3 };
+
+    fn of_autoencoder(preset: Preset) -> Numbers {
+        match preset {
+            Preset::Default => Numbers { steps: 6_000, batch: 256, learning_rate: 2e-3 },
+            Preset::Paper => Numbers::PAPER,
+        }
+    }
+
+    fn of_actor(preset: Preset) -> Numbers {
+        match preset {
+            Preset::Default => Numbers { steps: 6_000, batch: 256, learning_rate: 2e-3 },
+            Preset::Paper => Numbers::PAPER,
+        }
     }
 }
 

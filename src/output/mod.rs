@@ -9,6 +9,7 @@ mod writer;
 pub use manifest::{Manifest, TableEntry};
 pub use staging::Staging;
 pub use tables::{
-    MANIFEST_FILE, REJECTS, SCORES, SUCCESS_FILE, part_name, rejects_schema, score_schema,
+    GENERATOR, MANIFEST_FILE, REJECTS, REPORTS, SCORES, SUCCESS_FILE, TRAINING_REPORT, part_name,
+    rejects_schema, score_schema, training_schema,
 };
 pub use writer::{StagedFile, TableWriter, WriterOptions};

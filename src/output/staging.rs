@@ -69,6 +69,12 @@ impl Staging {
         Ok(self.folder.clone())
     }
 
+    /// Where a run that takes long may keep what another run goes on from. Not part of what is published.
+    pub fn checkpoint(&self) -> PathBuf {
+        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
+        self.folder.with_file_name(format!(".{name}.checkpoint"))
+    }
+
     /// Writes a small file into the folder, synced.
     pub fn write(&self, name: &str, content: &str) -> Result<()> {
         let path = self.folder.join(name);

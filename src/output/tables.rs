@@ -13,6 +13,13 @@ pub const SCORES: &str = "scores";
 /// Folder of the rows that were set aside.
 pub const REJECTS: &str = "rejects";
 
+/// Folder of the fitted generator.
+pub const GENERATOR: &str = "generator";
+/// Folder of the reports.
+pub const REPORTS: &str = "reports";
+/// The training curve, among the reports.
+pub const TRAINING_REPORT: &str = "training.parquet";
+
 /// Path of a table's part, by the partition that wrote it.
 pub fn part_name(table: &str, partition: usize) -> String {
     format!("{table}/part-{partition:05}.parquet")
@@ -44,5 +51,25 @@ pub fn rejects_schema(key: &[FieldRef]) -> SchemaRef {
     let mut fields = key.to_vec();
     fields.push(Arc::new(Field::new("reason", DataType::Utf8, false)));
     fields.push(Arc::new(Field::new("detail", DataType::Utf8, false)));
+    Arc::new(Schema::new(fields))
+}
+
+/// The training curve: a row per judgement on the validation rows.
+pub fn training_schema() -> SchemaRef {
+    let numbers = [
+        "seconds",
+        "reward",
+        "critic_loss",
+        "actor_loss",
+        "sparsity_loss",
+        "consistency_loss",
+        "validity",
+        "l0",
+        "l1",
+        "n_changed",
+    ];
+    let mut fields = vec![Field::new("step", DataType::Int64, false)];
+    fields.extend(numbers.map(|name| Field::new(name, DataType::Float64, false)));
+    fields.push(Field::new("best", DataType::Boolean, false));
     Arc::new(Schema::new(fields))
 }

@@ -34,6 +34,22 @@ pub struct Inputs {
     pub feature_columns: Arc<[usize]>,
 }
 
+/// Which rows of the feature table a stage works on: an SQL predicate and the job's key that it is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope<'a> {
+    /// The key, for messages.
+    pub key: &'a str,
+    /// The predicate; all rows without one.
+    pub predicate: Option<&'a str>,
+}
+
+impl<'a> Scope<'a> {
+    /// The rows that are scored and explained.
+    pub fn explained(job: &'a InputJob) -> Scope<'a> {
+        Scope { key: "input.where", predicate: job.predicate.as_deref() }
+    }
+}
+
 /// What the check found, for the summary.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckSummary {
@@ -112,10 +128,10 @@ impl Inputs {
     }
 
     /// A scan of the rows in scope, without the score table.
-    pub fn plan<'a>(&'a self, job: &'a InputJob) -> ScanPlan<'a> {
+    pub fn plan<'a>(&'a self, scope: Scope<'a>) -> ScanPlan<'a> {
         ScanPlan {
             table: &self.features,
-            predicate: job.predicate.as_deref().map(|predicate| ("input.where", predicate)),
+            predicate: scope.predicate.map(|predicate| (scope.key, predicate)),
             columns: &self.columns,
             scores: None,
         }
@@ -125,13 +141,18 @@ impl Inputs {
     ///
     /// # Errors
     /// Duplicate or null keys, an empty scope, unusable columns, too many rows to reject.
-    pub async fn check(&self, job: &InputJob, observer: &Observer) -> Result<CheckSummary> {
-        let plan = self.plan(job);
+    pub async fn check(
+        &self,
+        job: &InputJob,
+        scope: Scope<'_>,
+        observer: &Observer,
+    ) -> Result<CheckSummary> {
+        let plan = self.plan(scope);
         observer.stage("checking keys", None);
         let keys = check_keys(&self.engine, &self.features, &job.key, plan.predicate).await?;
         let shown = &self.features.shown;
         if keys.rows == 0 {
-            return Err(nothing_in_scope(&self.features, job));
+            return Err(nothing_in_scope(&self.features, scope));
         }
         Error::from_faults(Kind::Input, key_faults(shown, job, &keys))?;
         observer.stage("checking features", Some(keys.rows));
@@ -189,11 +210,11 @@ fn column_faults(
     faults
 }
 
-fn nothing_in_scope(features: &Table, job: &InputJob) -> Error {
-    match &job.predicate {
+fn nothing_in_scope(features: &Table, scope: Scope<'_>) -> Error {
+    match scope.predicate {
         Some(predicate) if features.rows > 0 => Error::input(
             &features.shown,
-            format!("none of its {} rows satisfies `input.where`: {predicate}", features.rows),
+            format!("none of its {} rows satisfies `{}`: {predicate}", features.rows, scope.key),
         ),
         _ => Error::input(&features.shown, "has no rows"),
     }

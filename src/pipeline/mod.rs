@@ -2,20 +2,25 @@
 
 mod inputs;
 mod score;
+mod train;
 mod validate;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::engine::datafusion_version;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::job::Job;
+use crate::output::{Manifest, StagedFile};
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
-pub use inputs::{CheckSummary, Inputs};
+pub use inputs::{CheckSummary, Inputs, Scope};
 pub use score::{ScoreSummary, score};
+pub use train::{TrainSummary, train};
 pub use validate::{ParitySummary, ValidateSummary, validate};
 
 /// Hears how far a stage has come. The command line shows it; tests and batch runs do not care.
@@ -24,6 +29,12 @@ pub trait Progress: Send + Sync {
     fn stage(&self, name: &str, rows: Option<u64>);
     /// So many rows more are done.
     fn advance(&self, rows: u64);
+    /// A stage of training begins, with so many steps before it.
+    fn steps(&self, name: &str, steps: u64) {
+        self.stage(name, Some(steps));
+    }
+    /// How training stands, in a few words.
+    fn state(&self, _words: &str) {}
 }
 
 /// Hears nothing.
@@ -49,6 +60,24 @@ pub fn versions() -> Result<Value> {
         "onnxruntime": onnxruntime_version()?,
         "datafusion": datafusion_version(),
     }))
+}
+
+/// What a run was and what it wrote, as JSON.
+fn manifest(
+    command: &str,
+    job: &Job,
+    files: Vec<StagedFile>,
+    summary: &impl Serialize,
+) -> Result<String> {
+    let broken = |error| Error::internal("manifest", "has no JSON").source(error);
+    let manifest = Manifest {
+        command: command.to_string(),
+        versions: versions()?,
+        job: serde_json::to_value(job).map_err(broken)?,
+        summary: serde_json::to_value(summary).map_err(broken)?,
+        tables: files.into_iter().map(Into::into).collect(),
+    };
+    serde_json::to_string_pretty(&manifest).map_err(broken)
 }
 
 /// Seconds since a moment.

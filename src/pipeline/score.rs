@@ -10,13 +10,12 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::{JoinSet, block_in_place};
 
-use super::{CheckSummary, Inputs, Observer, seconds_since, versions};
+use super::{CheckSummary, Inputs, Observer, Scope, manifest, seconds_since, versions};
 use crate::engine::BatchStream;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::output::{
-    MANIFEST_FILE, Manifest, REJECTS, SCORES, StagedFile, Staging, TableWriter, WriterOptions,
-    part_name,
+    MANIFEST_FILE, REJECTS, SCORES, StagedFile, Staging, TableWriter, WriterOptions, part_name,
 };
 use crate::predictor::{self, Predictor, Task};
 use crate::runtime::Runtime;
@@ -102,7 +101,10 @@ impl Stages<'_> {
     /// Everything up to publishing: gives the manifest and the summary.
     async fn run(&self, predictor: Arc<dyn Predictor>) -> Result<(String, ScoreSummary)> {
         let began = Instant::now();
-        let check = self.inputs.check(&self.job.input, self.observer).await?;
+        let check = self
+            .inputs
+            .check(&self.job.input, Scope::explained(&self.job.input), self.observer)
+            .await?;
         let check_seconds = seconds_since(began);
         let began = Instant::now();
         let shared = Arc::new(self.share(predictor)?);
@@ -115,7 +117,7 @@ impl Stages<'_> {
         summary.score_seconds = seconds_since(began);
         summary.rows_per_second = summary.rows_scored as f64 / summary.score_seconds.max(1e-9);
         summary.output = self.job.output.dir.display().to_string();
-        Ok((manifest(self.job, tally.files, &summary)?, summary))
+        Ok((manifest("score", self.job, tally.files, &summary)?, summary))
     }
 
     fn share(&self, predictor: Arc<dyn Predictor>) -> Result<Shared> {
@@ -132,7 +134,7 @@ impl Stages<'_> {
 }
 
 async fn score_partitions(job: &Job, inputs: &Inputs, shared: &Arc<Shared>) -> Result<Tally> {
-    let scan = inputs.engine.scan(inputs.plan(&job.input)).await?;
+    let scan = inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?;
     let mut tasks = JoinSet::new();
     for (partition, stream) in scan.streams()?.into_iter().enumerate() {
         tasks.spawn(Partition::new(Arc::clone(shared), partition).run(stream));
@@ -298,16 +300,4 @@ fn complete(shared: &Shared, files: &mut Vec<StagedFile>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn manifest(job: &Job, files: Vec<StagedFile>, summary: &ScoreSummary) -> Result<String> {
-    let broken = |error| Error::internal("manifest", "has no JSON").source(error);
-    let manifest = Manifest {
-        command: "score".to_string(),
-        versions: versions()?,
-        job: serde_json::to_value(job).map_err(broken)?,
-        summary: serde_json::to_value(summary).map_err(broken)?,
-        tables: files.into_iter().map(Into::into).collect(),
-    };
-    serde_json::to_string_pretty(&manifest).map_err(broken)
 }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
-use super::{CheckSummary, Inputs, Observer};
+use super::{CheckSummary, Inputs, Observer, Scope};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, numbers};
@@ -54,7 +54,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
     let result = runtime.block_on(async {
-        let check = inputs.check(&job.input, observer).await?;
+        let check = inputs.check(&job.input, Scope::explained(&job.input), observer).await?;
         let parity = match (&job.input.scores, &inputs.scores) {
             (Some(scores), Some(_)) => {
                 observer.stage("comparing scores", Some(check.rows_in_scope));
@@ -74,7 +74,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     result
 }
 
-fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {
+pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {
     let Some(target) = &job.target else { return Ok(()) };
     match (target, task) {
         (Target::Class(class), Task::Classification { classes, .. })
@@ -114,7 +114,10 @@ async fn compare(
 ) -> Result<ParitySummary> {
     let table =
         inputs.scores.as_ref().map(|table| (table, &job.input.key[..], scores.decision.as_str()));
-    let scan = inputs.engine.scan(ScanPlan { scores: table, ..inputs.plan(&job.input) }).await?;
+    let scan = inputs
+        .engine
+        .scan(ScanPlan { scores: table, ..inputs.plan(Scope::explained(&job.input)) })
+        .await?;
     let admission = Admission::new(&inputs.schema);
     let mut parity = ParitySummary::default();
     let mut stream = scan.stream()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 14] = [
+const RANKS: [(&str, u32); 18] = [
     ("error", 0),
     ("document", 1),
     ("feature", 2),
@@ -17,17 +17,21 @@ const RANKS: [(&str, u32); 14] = [
     ("runtime", 3),
     ("synth", 3),
     ("constrain", 4),
+    ("metrics", 4),
     ("score", 4),
-    ("engine", 5),
-    ("pipeline", 6),
-    ("cli", 7),
+    ("target", 4),
+    ("nn", 5),
+    ("train", 6),
+    ("engine", 7),
+    ("pipeline", 8),
+    ("cli", 9),
 ];
 
 /// Library → the modules that may name it.
 const ROOMS: [(&str, &[&str]); 5] = [
     ("datafusion", &["engine"]),
     ("ort", &["predictor"]),
-    ("tch", &["runtime"]),
+    ("tch", &["runtime", "nn", "train"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
 ];

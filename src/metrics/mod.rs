@@ -1,0 +1,49 @@
+//! How far a counterfactual is from its row, in the paper's measures.
+
+use crate::encode::{Layout, Slots};
+use crate::feature::{Cells, Rows};
+
+/// Distances of some rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distances {
+    /// Changed categorical features ÷ categorical features.
+    pub l0: Vec<f64>,
+    /// Mean |Δ| over standardised numeric features.
+    pub l1: Vec<f64>,
+    /// Changed features.
+    pub changed: Vec<u32>,
+}
+
+/// Distances between counterfactuals and the rows they were made from.
+pub fn distances(counterfactuals: &Rows, originals: &Rows, layout: &Layout) -> Distances {
+    let rows = originals.len;
+    let mut found = Distances { l0: vec![0.0; rows], l1: vec![0.0; rows], changed: vec![0; rows] };
+    let numerics = layout.slots.iter().filter(|slots| matches!(slots, Slots::Numeric(_))).count();
+    let categoricals = layout.slots.len() - numerics;
+    let cells = counterfactuals.cells.iter().zip(&originals.cells).zip(&layout.slots);
+    for cells in cells {
+        match cells {
+            ((Cells::Numbers(new), Cells::Numbers(own)), Slots::Numeric(slots)) => {
+                let scale = 1.0 / (slots.std * numerics as f64);
+                for (row, (new, own)) in new.iter().zip(own).enumerate() {
+                    let moved = (new - own).abs();
+                    // A null has nothing to move from or to.
+                    if moved > 0.0 {
+                        found.l1[row] += moved * scale;
+                        found.changed[row] += 1;
+                    }
+                }
+            }
+            ((Cells::Codes(new), Cells::Codes(own)), _) => {
+                for (row, (new, own)) in new.iter().zip(own).enumerate() {
+                    if new != own {
+                        found.l0[row] += 1.0 / categoricals as f64;
+                        found.changed[row] += 1;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}

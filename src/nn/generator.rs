@@ -1,0 +1,114 @@
+//! The counterfactual generator: autoencoder and actor, from encoded rows and wishes to decoded
+//! counterfactuals, before any constraint is applied.
+
+use serde::{Deserialize, Serialize};
+use tch::{Tensor, no_grad};
+
+use super::autoencoder::Autoencoder;
+use super::network::{Ending, Network, Shape};
+use super::places::Places;
+
+/// Keeps the inverse of tanh finite where a latent is at its end.
+const NEARLY_ONE: f64 = 1.0 - 1e-4;
+
+/// How the networks work together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// As in the paper: the actor gives the counterfactual's latent, the decoder its features, and the
+    /// critic judges the latent.
+    Paper,
+    /// The actor gives how far the latent moves, the decoder how far numerics move: an actor that does
+    /// nothing leaves every numeric exactly as it was, however badly the autoencoder reconstructs. The
+    /// critic is also shown the post-processed row, which is what the model will see.
+    Relative,
+}
+
+/// Shape of an actor and its critic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActorShape {
+    /// Width of z.
+    pub latent: i64,
+    /// Widths of y_M, y_T and c together.
+    pub wishes: i64,
+    /// Width of both hidden layers.
+    pub hidden: i64,
+    /// How the networks work together.
+    pub form: Form,
+}
+
+/// enc, dec and μ.
+#[derive(Debug)]
+pub struct Generator {
+    /// enc and dec.
+    pub autoencoder: Autoencoder,
+    /// μ.
+    pub actor: Network,
+    /// Where features stand.
+    pub places: Places,
+    /// How they work together.
+    pub form: Form,
+}
+
+impl ActorShape {
+    /// The actor's network. The latent is squashed by tanh: by the network, or by [`Generator::act`] after
+    /// it was moved.
+    pub fn actor(self) -> Shape {
+        let widths = vec![self.latent + self.wishes, self.hidden, self.hidden, self.latent];
+        let ending = match self.form {
+            Form::Paper => Ending::Tanh,
+            Form::Relative => Ending::Linear,
+        };
+        Shape { widths, norm: true, ending }
+    }
+
+    /// The critic's network, for encoded rows of this width.
+    pub fn critic(self, row: usize) -> Shape {
+        let seen = match self.form {
+            Form::Paper => 0,
+            Form::Relative => row as i64,
+        };
+        let widths = vec![2 * self.latent + self.wishes + seen, self.hidden, self.hidden, 1];
+        Shape { widths, norm: true, ending: Ending::Linear }
+    }
+}
+
+impl Generator {
+    /// z_cf = μ(s), where s begins with z.
+    pub fn act(&self, state: &Tensor) -> Tensor {
+        let moved = self.actor.forward(state);
+        match self.form {
+            Form::Paper => moved,
+            Form::Relative => {
+                let z = state.narrow(1, 0, self.autoencoder.latent());
+                (z.clamp(-NEARLY_ONE, NEARLY_ONE).atanh() + moved).tanh()
+            }
+        }
+    }
+
+    /// dec(z_cf) for rows that lost `offset` (see [`Generator::offset`]).
+    pub fn decode(&self, latent: &Tensor, offset: &Tensor) -> Tensor {
+        let decoded = self.autoencoder.decode(latent);
+        if self.form == Form::Paper || self.places.numerics == 0 {
+            return decoded;
+        }
+        let numerics = self.places.numerics_of(&decoded) + offset;
+        let rest = decoded.size()[1] - self.places.numerics;
+        Tensor::cat(&[numerics, decoded.narrow(1, self.places.numerics, rest)], 1)
+    }
+
+    /// What the autoencoder loses of the numerics of rows: x − dec(enc(x)).
+    pub fn offset(&self, rows: &Tensor, latent: &Tensor) -> Tensor {
+        let decoded = self.autoencoder.decode(latent);
+        self.places.numerics_of(rows) - self.places.numerics_of(&decoded)
+    }
+
+    /// Decoded counterfactuals of encoded rows; `decisions` is y_M, `wishes` y_T and c side by side.
+    pub fn generate(&self, rows: &Tensor, decisions: &Tensor, wishes: &Tensor) -> Tensor {
+        no_grad(|| {
+            let z = self.autoencoder.encode(rows);
+            let latent = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
+            self.decode(&latent, &self.offset(rows, &z))
+        })
+    }
+}

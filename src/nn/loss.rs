@@ -1,0 +1,80 @@
+//! The losses of the paper, each a mean over the batch and over features (not a sum), as λ = 0.5 refers
+//! to means.
+
+use tch::{Kind, Reduction, Tensor};
+
+use super::places::Places;
+
+/// Squared error averaged over numerics + cross-entropy averaged over categoricals.
+pub fn reconstruction_loss(decoded: &Tensor, rows: &Tensor, places: &Places) -> Tensor {
+    let mut loss = Tensor::zeros([], (Kind::Float, rows.device()));
+    if places.numerics > 0 {
+        let (found, own) = (places.numerics_of(decoded), places.numerics_of(rows));
+        loss += found.mse_loss(&own, Reduction::Mean);
+    }
+    if places.blocks > 0 {
+        let logarithms = places.logits(decoded).log_softmax(-1, Kind::Float);
+        let own = places.one_hots(rows);
+        loss -= (logarithms * own).sum_dim_intlist(-1, false, Kind::Float).mean(Kind::Float);
+    }
+    loss
+}
+
+/// L_sparsity, in its two parts.
+#[derive(Debug)]
+pub struct Sparsity {
+    /// Mean |x_cf − x| over standardised numerics.
+    pub numeric: Tensor,
+    /// Share of categoricals that change. Its gradient is that of a straight-through estimate: where the
+    /// most probable value is not the row's own, towards the own value's probability; else none.
+    pub categorical: Tensor,
+}
+
+/// L_1 over numerics and relaxed L_0 over categoricals, on the decoder's output before post-processing.
+pub fn sparsity_loss(decoded: &Tensor, rows: &Tensor, places: &Places) -> Sparsity {
+    let none = || Tensor::zeros([], (Kind::Float, rows.device()));
+    let numeric = if places.numerics > 0 {
+        places.numerics_of(decoded).l1_loss(&places.numerics_of(rows), Reduction::Mean)
+    } else {
+        none()
+    };
+    let categorical = if places.blocks > 0 { changed_share(decoded, rows, places) } else { none() };
+    Sparsity { numeric, categorical }
+}
+
+/// The same on post-processed rows, whose gradient passes the post-processing: what a constraint undoes
+/// costs nothing, and a category that is kept is kept surely.
+pub fn output_sparsity(seen: &Tensor, rows: &Tensor, places: &Places) -> Sparsity {
+    let none = || Tensor::zeros([], (Kind::Float, rows.device()));
+    let numeric = if places.numerics > 0 {
+        places.numerics_of(seen).l1_loss(&places.numerics_of(rows), Reduction::Mean)
+    } else {
+        none()
+    };
+    let categorical = if places.blocks > 0 {
+        let kept = places.blocks_of(seen) * places.blocks_of(rows);
+        let kept = kept.sum_dim_intlist(1, false, Kind::Float).mean(Kind::Float);
+        -kept / places.blocks as f64 + 1.0
+    } else {
+        none()
+    };
+    Sparsity { numeric, categorical }
+}
+
+fn changed_share(decoded: &Tensor, rows: &Tensor, places: &Places) -> Tensor {
+    let (logits, own) = (places.logits(decoded), places.one_hots(rows));
+    let changed = logits.detach().argmax(-1, false).ne_tensor(&own.argmax(-1, false));
+    let own_share = (logits.softmax(-1, Kind::Float) * own).sum_dim_intlist(-1, false, Kind::Float);
+    let straight_through = own_share.detach() - own_share + 1.0;
+    (changed.to_kind(Kind::Float) * straight_through).mean(Kind::Float)
+}
+
+/// L_consist: z_cf against the latent of its own post-processed decoding, which counts as a constant.
+pub fn consistency_loss(latent: &Tensor, encoded_again: &Tensor) -> Tensor {
+    latent.mse_loss(&encoded_again.detach(), Reduction::Mean)
+}
+
+/// The critic's regression on the reward.
+pub fn critic_loss(values: &Tensor, rewards: &Tensor) -> Tensor {
+    values.mse_loss(rewards, Reduction::Mean)
+}

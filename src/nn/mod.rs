@@ -1,0 +1,26 @@
+//! Everything made of tensors: networks and their optimiser, the losses, the replay buffer, and the
+//! fitted generator as a file. Knows slots and places of an encoded row, never a column's name.
+
+mod adam;
+mod artefact;
+mod autoencoder;
+mod bridge;
+mod generator;
+mod loss;
+mod network;
+mod places;
+mod replay;
+
+pub use adam::Adam;
+pub use artefact::{Artefact, Description, GENERATOR_FILE, Origin, WEIGHTS_FILE, load, save};
+pub(crate) use artefact::{read_tensors, tensor, write_tensors};
+pub use autoencoder::Autoencoder;
+pub(crate) use bridge::to_numbers;
+pub use bridge::{to_dense, to_tensor};
+pub use generator::{ActorShape, Form, Generator};
+pub use loss::{
+    Sparsity, consistency_loss, critic_loss, output_sparsity, reconstruction_loss, sparsity_loss,
+};
+pub use network::{Ending, Network, Shape};
+pub use places::Places;
+pub use replay::{Experiences, Replay, ReplayShape};

@@ -1,0 +1,175 @@
+//! Rows to train, validate and test on: read, admitted, scored.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::take_record_batch;
+use rayon::prelude::*;
+use tokio::task::block_in_place;
+
+use super::super::{CheckSummary, Inputs, Observer, Scope};
+use super::FEW_ROWS;
+use crate::constrain::RowBounds;
+use crate::engine::{SamplePlan, ScanPlan, check_keys, gather_sample};
+use crate::error::{Error, Result};
+use crate::feature::{Admission, FeatureKind, RowReader, Stats};
+use crate::job::Job;
+use crate::predictor::{Predictor, Scores, Task};
+use crate::runtime::Runtime;
+use crate::train::Sample;
+
+/// Bytes that a cell takes in the table's own types, roughly, beside the eight of a plain cell.
+const CELL_BYTES: usize = 16;
+/// Share of the memory limit that training rows may take.
+const MEMORY_SHARE: u64 = 2;
+
+/// Where rows come from.
+pub(super) struct Source<'a> {
+    pub(super) job: &'a Job,
+    pub(super) inputs: &'a Inputs,
+    pub(super) runtime: &'a Runtime,
+    pub(super) observer: &'a Observer,
+}
+
+/// Rows in memory.
+pub(super) struct Loaded {
+    pub(super) check: CheckSummary,
+    /// To train on, then to validate on.
+    pub(super) sample: Sample,
+    /// How many of them are trained on.
+    pub(super) train: usize,
+    pub(super) test: Option<Sample>,
+    pub(super) rejected: usize,
+    pub(super) remarks: Vec<String>,
+    pub(super) task: Task,
+}
+
+impl Source<'_> {
+    pub(super) async fn load(&self, predictor: &Arc<dyn Predictor>) -> Result<Loaded> {
+        let (job, rows) = (self.job, &self.job.train.rows);
+        let test = rows.test_predicate.as_deref();
+        // Rows to be tested on are never trained on.
+        let predicate = match (job.input.train_predicate.as_deref(), test) {
+            (Some(train), Some(test)) => Some(format!("({train}) AND ({test}) IS NOT TRUE")),
+            (None, Some(test)) => Some(format!("({test}) IS NOT TRUE")),
+            (train, None) => train.map(str::to_string),
+        };
+        let scope = Scope { key: "input.train_where", predicate: predicate.as_deref() };
+        let check = self.inputs.check(&job.input, scope, self.observer).await?;
+        let mut remarks = Vec::new();
+        let most = self.most(&check.stats);
+        if check.rows_in_scope > most as u64 {
+            let text = format!(
+                "trained on a sample of {most} of {} rows, by key (`train.max_rows`, `runtime.memory`)",
+                check.rows_in_scope
+            );
+            tracing::info!("{text}");
+            remarks.push(text);
+        }
+        let batch = self.gather(scope, most, check.rows_in_scope).await?;
+        let read = batch.num_rows();
+        let sample = block_in_place(|| self.sample(&batch, predictor.as_ref(), "scoring rows"))?;
+        let usable = sample.rows.len;
+        if usable == 0 {
+            let problem = format!("none of {read} training rows can be used");
+            return Err(Error::input(&self.inputs.features.shown, problem)
+                .hint("`overturn validate` says why rows are rejected"));
+        }
+        let aside = if usable < FEW_ROWS { 0 } else { rows.validation_rows.min(usable / 5) };
+        if aside == 0 {
+            remarks.push(format!(
+                "{usable} rows are too few to set some aside: validated on the same"
+            ));
+        }
+        let test = match test {
+            Some(predicate) => Some(self.test(predicate, predictor.as_ref()).await?),
+            None => None,
+        };
+        let (train, rejected) = (usable - aside, read - usable);
+        let task = predictor.task().clone();
+        Ok(Loaded { check, sample, train, test, rejected, remarks, task })
+    }
+
+    /// Rows that the job or the memory limit allows.
+    fn most(&self, stats: &Stats) -> usize {
+        let features = &self.inputs.schema.features;
+        let width: usize = features
+            .iter()
+            .map(|feature| match &feature.kind {
+                FeatureKind::Numeric(_) => 2,
+                FeatureKind::Categorical(categorical) => categorical.values.len() + 2,
+            })
+            .sum();
+        // Encoded twice (in plain memory and as a tensor), and the cells themselves.
+        let row = 2 * 4 * width + features.len() * (8 + CELL_BYTES);
+        let fit = (self.job.runtime.memory.0 / MEMORY_SHARE) as usize / row.max(1);
+        let most = self.job.train.rows.max_rows.unwrap_or(usize::MAX).min(fit).max(1);
+        most.min(stats.rows as usize)
+    }
+
+    async fn test(&self, predicate: &str, predictor: &dyn Predictor) -> Result<Sample> {
+        let scope = Scope { key: "train.test_where", predicate: Some(predicate) };
+        let (inputs, key) = (self.inputs, &self.job.input.key);
+        let plan = inputs.plan(scope);
+        let keys = check_keys(&inputs.engine, &inputs.features, key, plan.predicate).await?;
+        if keys.rows == 0 {
+            let problem = format!("is `{predicate}`, which no row of the table satisfies");
+            return Err(Error::spec("train.test_where", problem));
+        }
+        let batch = self.gather(scope, self.job.train.rows.test_rows, keys.rows).await?;
+        block_in_place(|| self.sample(&batch, predictor, "scoring test rows"))
+    }
+
+    async fn gather(&self, scope: Scope<'_>, most: usize, rows: u64) -> Result<RecordBatch> {
+        let inputs = self.inputs;
+        let mut columns = inputs.columns.clone();
+        columns.extend(inputs.constraints.iter().map(|constraint| constraint.column.clone()));
+        let plan = ScanPlan { columns: &columns, ..inputs.plan(scope) };
+        let scan = inputs.engine.scan(plan).await?;
+        let seed = self.runtime.streams().seed_of("sample");
+        let plan = SamplePlan { key: Arc::clone(&inputs.key), seed, rows, most };
+        self.observer.stage("reading rows", Some(rows));
+        let progress = Arc::clone(self.observer);
+        gather_sample(&scan, &plan, Arc::new(move |rows| progress.advance(rows))).await
+    }
+
+    fn sample(
+        &self,
+        batch: &RecordBatch,
+        predictor: &dyn Predictor,
+        stage: &str,
+    ) -> Result<Sample> {
+        let inputs = self.inputs;
+        let lost = |error| Error::internal("training", "a column is lost").source(error);
+        let features = batch.project(&inputs.feature_columns).map_err(lost)?;
+        let admitted = Admission::new(&inputs.schema).admit(&features)?;
+        let all = match &admitted.rows {
+            Some(rows) => take_record_batch(batch, rows).map_err(lost)?,
+            None => batch.clone(),
+        };
+        let originals = admitted.features;
+        self.observer.stage(stage, Some(originals.num_rows() as u64));
+        Ok(Sample {
+            rows: RowReader::new(&inputs.schema).read(&originals)?,
+            bounds: RowBounds::read(&inputs.schema, &inputs.constraints, &all)?,
+            scores: self.scores(&originals, predictor)?,
+            originals,
+        })
+    }
+
+    /// y_M of all rows, in parts as large as usual batches.
+    fn scores(&self, rows: &RecordBatch, predictor: &dyn Predictor) -> Result<Scores> {
+        let (count, part) = (rows.num_rows(), self.job.input.batch_rows);
+        let starts: Vec<usize> = (0..count).step_by(part).collect();
+        let score = |start: &usize| {
+            let part = rows.slice(*start, part.min(count - start));
+            let scores = predictor.predict(&part)?;
+            self.observer.advance(part.num_rows() as u64);
+            Ok(scores)
+        };
+        let parts: Vec<Scores> = starts.par_iter().map(score).collect::<Result<_>>()?;
+        let mut scores = Scores::empty(predictor.task());
+        parts.into_iter().for_each(|part| scores.append(part));
+        Ok(scores)
+    }
+}

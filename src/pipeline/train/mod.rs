@@ -1,0 +1,306 @@
+//! `overturn train`: rows into memory, the model's answers about them, the generator, the artefact.
+
+mod load;
+mod origin;
+mod publish;
+mod warm;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::validate::check_target;
+use super::{CheckSummary, Inputs, Observer, seconds_since};
+use crate::constrain::Constraints;
+use crate::encode::Encoder;
+use crate::error::{Error, Kind, Result};
+use crate::feature::Stats;
+use crate::job::Job;
+use crate::nn::{Artefact, Description};
+use crate::output::Staging;
+use crate::predictor::{self, Outcome, Predictor, Task};
+use crate::runtime::Runtime;
+use crate::train::{
+    AutoencoderFigures, Checkpoints, Event, Fitted, Lesson, Point, Quality, Setup, fit, judge_on,
+};
+
+use load::Loaded;
+
+/// Rows up to here are all trained on and all validated on: setting some aside would leave too few of both.
+const FEW_ROWS: usize = 50;
+
+/// What a training run did.
+#[derive(Debug, Clone, Serialize)]
+pub struct TrainSummary {
+    /// Rows of the feature table.
+    pub rows_read: u64,
+    /// Rows that `input.train_where` selects.
+    pub rows_in_scope: u64,
+    /// Rows trained on.
+    pub rows_trained: usize,
+    /// Rows that cannot be used.
+    pub rows_rejected: usize,
+    /// Steps of actor and critic.
+    pub steps: usize,
+    /// Steps a second.
+    pub steps_per_second: f64,
+    /// Seconds for checks, reading and scoring the rows.
+    pub load_seconds: f64,
+    /// Seconds for the autoencoder, the actor and the critic.
+    pub train_seconds: f64,
+    /// The autoencoder's figures.
+    pub autoencoder: AutoencoderFigures,
+    /// The generator on rows kept aside during training.
+    pub validation: Quality,
+    /// The generator on the rows of `train.test_where`.
+    pub test: Option<Quality>,
+    /// Where the generator is.
+    pub output: String,
+    /// What is odd, but usable.
+    pub remarks: Vec<String>,
+}
+
+/// Trains the generator of a job and publishes it.
+///
+/// # Errors
+/// Whatever stops it; nothing is published then, and a checkpoint is left where there is something to go
+/// on from.
+pub fn train(
+    job: &Job,
+    resume: bool,
+    runtime: &Runtime,
+    observer: &Observer,
+) -> Result<TrainSummary> {
+    let began = Instant::now();
+    let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
+    check_target(job, &inputs, predictor.task())?;
+    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
+    let source = load::Source { job, inputs: &inputs, runtime, observer };
+    let result = runtime.block_on(source.load(&predictor));
+    let loaded = result.inspect_err(|_| predictor.stop())?;
+    let from = warm::start(job, &inputs, &loaded, runtime)?;
+    let stats = from.as_ref().map_or(&loaded.check.stats, |from| &from.description.stats).clone();
+    let fixed = Fixed::new(&inputs, &stats);
+    refuse(&inputs, &fixed, &loaded, predictor.task())?;
+    let origin = origin::of(job, &fixed, &loaded.sample, runtime)?;
+    let checkpoints = Checkpoints::new(staging.checkpoint(), origin::fingerprint(job, &origin)?);
+    if !resume {
+        checkpoints.clear();
+    }
+    let teacher =
+        Teacher { job, inputs: &inputs, fixed: &fixed, predictor, checkpoints: &checkpoints };
+    let load_seconds = seconds_since(began);
+    let began = Instant::now();
+    let (fitted, test) = teacher.teach(&loaded, from, resume, runtime, observer)?;
+    let mut summary = summarise(&loaded, &fitted, test);
+    summary.load_seconds = load_seconds;
+    summary.train_seconds = seconds_since(began);
+    summary.output = job.output.dir.display().to_string();
+    let Fitted { generator, critic, curve, .. } = fitted;
+    let description =
+        describe(job, &inputs, &stats, (fitted.shape, fitted.codec), &summary, origin)?;
+    let artefact = Artefact { description, generator, critic };
+    publish::publish(job, staging, &artefact, &curve, &summary)?;
+    checkpoints.clear();
+    Ok(summary)
+}
+
+/// What follows from schema and statistics.
+struct Fixed {
+    encoder: Encoder,
+    constraints: Arc<Constraints>,
+}
+
+impl Fixed {
+    fn new(inputs: &Inputs, stats: &Stats) -> Fixed {
+        let encoder = Encoder::new(Arc::clone(&inputs.schema), stats);
+        let columns = inputs.predictor_columns().schema;
+        let layout = Arc::clone(encoder.layout());
+        let constraints = Constraints::new(Arc::clone(&inputs.schema), stats, layout, &columns);
+        Fixed { encoder, constraints: Arc::new(constraints) }
+    }
+}
+
+/// Runs the training on a thread of its own.
+struct Teacher<'a> {
+    job: &'a Job,
+    inputs: &'a Inputs,
+    fixed: &'a Fixed,
+    predictor: Arc<dyn Predictor>,
+    checkpoints: &'a Checkpoints,
+}
+
+impl Teacher<'_> {
+    fn teach(
+        &self,
+        loaded: &Loaded,
+        from: Option<Artefact>,
+        resume: bool,
+        runtime: &Runtime,
+        observer: &Observer,
+    ) -> Result<(Fitted, Option<Quality>)> {
+        let stop = AtomicI32::new(0);
+        let listener = |event: Event| tell(observer, event);
+        let setup = self.setup(runtime, &stop, &listener);
+        let (sample, train) = (&loaded.sample, loaded.train);
+        let lesson = Lesson { sample, train, from, resume };
+        let test = loaded.test.as_ref();
+        let work = move |done: tokio::sync::oneshot::Sender<()>| {
+            let fitted = fit(&setup, lesson)?;
+            let test = test.map(|test| judge_on(&setup, &fitted, test)).transpose()?;
+            drop(done);
+            Ok((fitted, test))
+        };
+        runtime.for_training();
+        std::thread::scope(|scope| {
+            let (done, ended) = tokio::sync::oneshot::channel();
+            let spawned = std::thread::Builder::new().name("training".to_string());
+            let thread = spawned
+                .spawn_scoped(scope, move || work(done))
+                .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;
+            // Waits for the thread to end, or for a signal.
+            let waited = runtime.block_on(async { ended.await.map_or_else(|_| Ok(()), Ok) });
+            if let Err(Kind::Interrupted(signal)) = waited.as_ref().map_err(Error::kind) {
+                stop.store(signal, Ordering::Relaxed);
+                self.predictor.stop();
+            }
+            let result = thread.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+            // The thread's own word on why it ended may be that its model was stopped.
+            waited.and(result)
+        })
+    }
+
+    fn setup<'s>(
+        &'s self,
+        runtime: &Runtime,
+        stop: &'s AtomicI32,
+        listener: &'s (dyn Fn(Event) + Sync),
+    ) -> Setup<'s> {
+        Setup {
+            train: &self.job.train,
+            autoencoder: &self.job.autoencoder,
+            target: self.job.target.as_ref(),
+            schema: Arc::clone(&self.inputs.schema),
+            encoder: self.fixed.encoder.clone(),
+            constraints: Arc::clone(&self.fixed.constraints),
+            predictor: Arc::clone(&self.predictor),
+            device: runtime.device,
+            streams: runtime.streams(),
+            stop,
+            checkpoints: Some(self.checkpoints),
+            listener,
+        }
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Error::internal("training", text.unwrap_or("ended without a word").to_string())
+}
+
+fn tell(observer: &Observer, event: Event) {
+    match event {
+        Event::Stage(name, steps) => observer.steps(name, steps),
+        Event::Steps(steps) => observer.advance(steps),
+        Event::Point(point) => {
+            let Point { step, reward, critic_loss, actor_loss, quality, .. } = point;
+            let Quality { validity, l0, l1, .. } = quality;
+            observer.state(&format!(
+                "validity {:.1} %  L0 {l0:.3}  L1 {l1:.3}  reward {reward:.3}  losses \
+                 {critic_loss:.4} {actor_loss:.3}",
+                100.0 * validity
+            ));
+            tracing::debug!(step, reward, validity, l0, l1, critic_loss, actor_loss, "judged");
+        }
+    }
+}
+
+/// What makes training pointless.
+fn refuse(inputs: &Inputs, fixed: &Fixed, loaded: &Loaded, task: &Task) -> Result<()> {
+    if fixed.constraints.changeable().is_empty() {
+        return Err(Error::schema(
+            "feature schema",
+            "lets no feature change: there is nothing to learn",
+        )
+        .hint("give some feature `change = \"any\"`, a range, or further `allowed` values"));
+    }
+    let scores = &loaded.sample.scores;
+    if let (Task::Classification { classes, .. }, Outcome::Classes { labels, .. }) =
+        (task, &scores.outcome)
+    {
+        let mut predicted = labels.iter().filter(|label| (**label as usize) < classes.len());
+        let first = predicted.next().map_or("nothing", |label| &classes[*label as usize]);
+        let same = predicted.all(|label| classes[*label as usize] == first);
+        if same {
+            let problem = format!(
+                "decides `{first}` for all {} training rows, expected two decisions",
+                scores.rows
+            );
+            return Err(Error::predictor("predictor", problem).hint(format!(
+                "check the model, and the rows that `input.train_where` selects from {}",
+                inputs.features.shown
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn summarise(loaded: &Loaded, fitted: &Fitted, test: Option<Quality>) -> TrainSummary {
+    let CheckSummary { rows, rows_in_scope, remarks, .. } = &loaded.check;
+    let mut remarks = remarks.clone();
+    remarks.extend(loaded.remarks.clone());
+    if !fitted.autoencoder.used && fitted.autoencoder.steps > 0 {
+        remarks.push(format!(
+            "the autoencoder reconstructs too badly (quality {:.3}): trained without it",
+            fitted.autoencoder.quality
+        ));
+    }
+    let seconds = fitted.curve.last().map_or(0.0, |point| point.seconds);
+    TrainSummary {
+        rows_read: *rows,
+        rows_in_scope: *rows_in_scope,
+        rows_trained: loaded.train,
+        rows_rejected: loaded.rejected,
+        steps: fitted.steps,
+        steps_per_second: fitted.steps as f64 / seconds.max(1e-9),
+        load_seconds: 0.0,
+        train_seconds: 0.0,
+        autoencoder: fitted.autoencoder.clone(),
+        validation: fitted.validation.clone(),
+        test,
+        output: String::new(),
+        remarks,
+    }
+}
+
+fn describe(
+    job: &Job,
+    inputs: &Inputs,
+    stats: &Stats,
+    (actor, targets): (crate::nn::ActorShape, crate::target::TargetCodec),
+    summary: &TrainSummary,
+    origin: crate::nn::Origin,
+) -> Result<Description> {
+    let figures = serde_json::to_value(summary)
+        .map_err(|error| Error::internal("generator", "has no JSON").source(error))?;
+    let columns = inputs.predictor_columns().schema;
+    let types = columns.fields().iter().map(|field| field.data_type().to_string());
+    let encoder = Encoder::new(Arc::clone(&inputs.schema), stats);
+    Ok(Description {
+        format: Description::format(),
+        schema: inputs.schema.as_ref().clone(),
+        column_types: types.collect(),
+        stats: stats.clone(),
+        layout: encoder.layout().as_ref().clone(),
+        targets,
+        autoencoder: summary.autoencoder.used.then(|| summary.autoencoder.hidden.clone()),
+        actor,
+        method: job.train.method.clone(),
+        figures,
+        origin,
+    })
+}

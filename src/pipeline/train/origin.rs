@@ -1,0 +1,86 @@
+//! Where a generator comes from, and what a checkpoint must have in common with the run that goes on
+//! from it.
+
+use std::fs;
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::super::versions;
+use super::Fixed;
+use crate::error::{Error, Result};
+use crate::job::{Job, PredictorJob, PredictorKind};
+use crate::nn::Origin;
+use crate::predictor::Outcome;
+use crate::runtime::Runtime;
+use crate::train::{Fingerprint, Sample};
+
+/// Rows hashed at a time.
+const HASHED_ROWS: usize = 4096;
+
+pub(super) fn of(job: &Job, fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Origin> {
+    Ok(Origin {
+        model: model(&job.predictor)?,
+        training_rows: rows(fixed, sample),
+        weights: String::new(),
+        seed: runtime.streams().seed(),
+        versions: versions()?,
+    })
+}
+
+/// SHA-256 of the model's file, or of the command that runs it.
+fn model(job: &PredictorJob) -> Result<String> {
+    let content = match &job.kind {
+        PredictorKind::Onnx(model) => fs::read(&model.model).map_err(|error| {
+            Error::predictor(model.model.display().to_string(), format!("cannot be read: {error}"))
+        })?,
+        PredictorKind::Subprocess(program) => program.command.join("\0").into_bytes(),
+    };
+    Ok(hex(&Sha256::digest(&content)))
+}
+
+/// Hash of the encoded rows and of the model's decisions about them.
+fn rows(fixed: &Fixed, sample: &Sample) -> String {
+    let mut hash = Xxh3::new();
+    for start in (0..sample.rows.len).step_by(HASHED_ROWS) {
+        let end = sample.rows.len.min(start + HASHED_ROWS);
+        let dense = fixed.encoder.encode_rows(&sample.rows.slice(start..end));
+        dense.values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
+    }
+    match &sample.scores.outcome {
+        Outcome::Classes { labels, .. } => {
+            labels.iter().for_each(|label| hash.update(&label.to_le_bytes()));
+        }
+        Outcome::Values(values) => {
+            values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
+        }
+    }
+    format!("{:032x}", hash.digest128())
+}
+
+/// What must not change between a checkpoint and the run that goes on from it.
+pub(super) fn fingerprint(job: &Job, origin: &Origin) -> Result<Fingerprint> {
+    let settings = json!({
+        "target": job.target,
+        "autoencoder": job.autoencoder,
+        "method": job.train.method,
+        "max_steps": job.train.limits.max_steps,
+        "validate_every": job.train.limits.validate_every,
+        "from": job.train.from,
+    });
+    let schema = fs::read(&job.input.schema).map_err(|error| {
+        Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
+    })?;
+    Ok(Fingerprint::from([
+        ("model".to_string(), origin.model.clone()),
+        ("training table".to_string(), origin.training_rows.clone()),
+        ("seed".to_string(), origin.seed.to_string()),
+        ("feature schema".to_string(), hex(&Sha256::digest(&schema))),
+        ("setting of `[target]`, `[autoencoder]` or `[train]`".to_string(), settings.to_string()),
+    ]))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

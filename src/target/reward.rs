@@ -1,0 +1,166 @@
+//! R: what an answer is worth, and whether it is what was wanted.
+
+use super::{TargetCodec, Wishes};
+use crate::job::RewardKind;
+use crate::predictor::{Outcome, Scores};
+
+/// How much of a class's reward is for coming near. More makes the critic's work easier, but the edge
+/// between valid and not worth less, and validity falls.
+const NEAR_SHARE_OF_CLASSES: f32 = 0.2;
+/// The same for a value's range, which is harder to hit than a class.
+const NEAR_SHARE_OF_RANGES: f32 = 0.5;
+
+/// Values an answer.
+#[derive(Debug, Clone)]
+pub struct Rewarder {
+    /// How much of the reward is for coming near; the rest is for being valid.
+    near_share: f32,
+    /// For regressions, the scale on which being off is measured.
+    scale: f64,
+}
+
+impl Rewarder {
+    /// R of every row, from 0 to 1.
+    pub fn rewards(&self, scores: &Scores, wishes: &Wishes) -> Vec<f32> {
+        let valid = is_valid(scores, wishes);
+        let valid = valid.iter().map(|valid| if *valid { 1.0 } else { 0.0 });
+        let share = self.near_share;
+        match nearness(scores, wishes, self.scale).filter(|_| share > 0.0) {
+            Some(near) => {
+                let pairs = valid.zip(near);
+                pairs.map(|(valid, near)| (1.0 - share) * valid + share * near).collect()
+            }
+            None => valid.collect(),
+        }
+    }
+
+    /// The rewarder of a codec: how far off a regression is counts in its standard deviations.
+    pub fn new(kind: RewardKind, codec: &TargetCodec) -> Rewarder {
+        let (near_share, scale) = match codec {
+            TargetCodec::Classes { .. } => (NEAR_SHARE_OF_CLASSES, 1.0),
+            TargetCodec::Range { std, .. } => (NEAR_SHARE_OF_RANGES, *std),
+        };
+        let near_share = if kind == RewardKind::Label { 0.0 } else { near_share };
+        Rewarder { near_share, scale }
+    }
+}
+
+/// Whether each answer is what was wanted. A row without an answer is not.
+pub fn is_valid(scores: &Scores, wishes: &Wishes) -> Vec<bool> {
+    match (&scores.outcome, wishes) {
+        (
+            Outcome::Classes { labels, probabilities },
+            Wishes::Classes { classes, probabilities: least },
+        ) => {
+            let width = probabilities.as_ref().map_or(0, |all| all.len() / labels.len().max(1));
+            let share = |row: usize, class: u32| {
+                probabilities.as_ref().map_or(1.0, |all| all[row * width + class as usize])
+            };
+            let rows = labels.iter().zip(classes).zip(least).enumerate();
+            rows.map(|(row, ((label, class), least))| {
+                label == class && (*least <= 0.0 || share(row, *class) >= f64::from(*least))
+            })
+            .collect()
+        }
+        (Outcome::Classes { labels, .. }, Wishes::Distributions { classes, .. }) => {
+            labels.iter().zip(classes).map(|(label, class)| label == class).collect()
+        }
+        (Outcome::Values(values), Wishes::Ranges { low, high }) => values
+            .iter()
+            .zip(low.iter().zip(high))
+            .map(|(value, (low, high))| (*low..=*high).contains(value))
+            .collect(),
+        _ => vec![false; scores.rows],
+    }
+}
+
+/// How near an answer came, 1 where it is what was wanted: the wanted class's probability against the
+/// most probable one's, the overlap of two distributions, the closeness of a value to its range. None
+/// where the model gives labels only.
+fn nearness(scores: &Scores, wishes: &Wishes, scale: f64) -> Option<Vec<f32>> {
+    match (&scores.outcome, wishes) {
+        (Outcome::Classes { probabilities: Some(all), .. }, Wishes::Classes { classes, .. }) => {
+            let rows = all.chunks_exact(all.len() / classes.len().max(1)).zip(classes);
+            Some(rows.map(|(row, class)| ratio(row, *class as usize)).collect())
+        }
+        (
+            Outcome::Classes { probabilities: Some(all), .. },
+            Wishes::Distributions { values, classes },
+        ) => {
+            let width = values.len() / classes.len().max(1);
+            let rows = all.chunks_exact(width).zip(values.chunks_exact(width));
+            Some(rows.map(|(found, wanted)| overlap(found, wanted)).collect())
+        }
+        (Outcome::Values(values), Wishes::Ranges { low, high }) => {
+            let rows = values.iter().zip(low.iter().zip(high));
+            Some(rows.map(|(value, (low, high))| closeness(*value, *low, *high, scale)).collect())
+        }
+        _ => None,
+    }
+}
+
+fn ratio(row: &[f64], class: usize) -> f32 {
+    let most = row.iter().copied().fold(0.0, f64::max);
+    let share = row[class] / most;
+    if share.is_finite() { share.clamp(0.0, 1.0) as f32 } else { 0.0 }
+}
+
+fn overlap(found: &[f64], wanted: &[f32]) -> f32 {
+    let pairs = found.iter().zip(wanted);
+    let common: f64 = pairs.map(|(found, wanted)| found.min(f64::from(*wanted))).sum();
+    if common.is_finite() { common.clamp(0.0, 1.0) as f32 } else { 0.0 }
+}
+
+fn closeness(value: f64, low: f64, high: f64, scale: f64) -> f32 {
+    let off = (low - value).max(value - high).max(0.0) / scale;
+    if off.is_finite() { (-off).exp() as f32 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predictor::{NO_CLASS, RowFailure};
+
+    fn answers() -> Scores {
+        Scores {
+            rows: 3,
+            outcome: Outcome::Classes {
+                labels: vec![0, 1, NO_CLASS],
+                probabilities: Some(vec![0.6, 0.4, 0.1, 0.9, f64::NAN, f64::NAN]),
+            },
+            failures: vec![RowFailure { row: 2, detail: String::new() }],
+        }
+    }
+
+    #[test]
+    fn labels_are_worth_one_or_nothing_and_probabilities_what_they_come_near() {
+        let wishes = Wishes::Classes { classes: vec![1, 1, 1], probabilities: vec![0.0; 3] };
+        let label = Rewarder { near_share: 0.0, scale: 1.0 };
+        assert_eq!(label.rewards(&answers(), &wishes), [0.0, 1.0, 0.0]);
+        let near = Rewarder { near_share: 0.5, scale: 1.0 };
+        let rewards = near.rewards(&answers(), &wishes);
+        assert!((rewards[0] - 0.5 * 0.4 / 0.6).abs() < 1e-6, "{rewards:?}");
+        assert_eq!(rewards[1..], [1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_demanded_probability_must_be_reached() {
+        let wishes = Wishes::Classes { classes: vec![0, 1, 0], probabilities: vec![0.7, 0.7, 0.0] };
+        assert_eq!(is_valid(&answers(), &wishes), [false, true, false]);
+    }
+
+    #[test]
+    fn values_are_valid_inside_their_range_and_worth_their_closeness() {
+        let scores = Scores {
+            rows: 3,
+            outcome: Outcome::Values(vec![1.0, 3.0, f64::NAN]),
+            failures: Vec::new(),
+        };
+        let wishes = Wishes::Ranges { low: vec![0.0; 3], high: vec![2.0; 3] };
+        assert_eq!(is_valid(&scores, &wishes), [true, false, false]);
+        let near = Rewarder { near_share: 0.5, scale: 2.0 };
+        let rewards = near.rewards(&scores, &wishes);
+        assert!((rewards[1] - 0.5 * (-0.5f32).exp()).abs() < 1e-6, "{rewards:?}");
+        assert_eq!((rewards[0], rewards[2]), (1.0, 0.0));
+    }
+}

@@ -1,0 +1,131 @@
+//! What a killed training goes on from: networks, optimisers, replay buffer and curve, in one tensor file
+//! and one JSON file that names it. The JSON file is renamed into place last, so that a checkpoint is the
+//! old one or the new one, never half of each.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use super::{AutoencoderFigures, Point};
+use crate::error::{Error, Result};
+use crate::nn::{read_tensors, tensor, write_tensors};
+
+const STATE_FILE: &str = "checkpoint.json";
+
+/// What must be the same for a checkpoint to be gone on from, by name: a hash or a value each.
+pub type Fingerprint = BTreeMap<String, String>;
+
+/// The place of a run's checkpoint.
+#[derive(Debug, Clone)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    fingerprint: Fingerprint,
+}
+
+/// What a checkpoint holds beside tensors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) fingerprint: Fingerprint,
+    /// The tensors' file.
+    pub(super) tensors: String,
+    pub(super) step: usize,
+    /// Steps that the actor's and the critic's optimiser have taken.
+    pub(super) adam_steps: [i64; 2],
+    pub(super) replay_next: i64,
+    pub(super) rate_factor: f64,
+    pub(super) seconds: f64,
+    /// Judgements since the best.
+    pub(super) since: usize,
+    pub(super) rollbacks: u32,
+    pub(super) best_score: Option<f64>,
+    pub(super) autoencoder: AutoencoderFigures,
+    pub(super) curve: Vec<Point>,
+}
+
+/// A checkpoint that was read.
+pub(super) struct Saved {
+    pub(super) state: State,
+    tensors: Vec<(String, Tensor)>,
+    path: PathBuf,
+}
+
+impl Saved {
+    pub(super) fn tensor(&self, name: &str) -> Result<&Tensor> {
+        tensor(&self.tensors, name, &self.path)
+    }
+}
+
+impl Checkpoints {
+    /// Checkpoints in this folder, which need not be there yet.
+    pub fn new(folder: PathBuf, fingerprint: Fingerprint) -> Checkpoints {
+        Checkpoints { folder, fingerprint }
+    }
+
+    pub(super) fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// Replaces the checkpoint.
+    pub(super) fn save(&self, mut state: State, tensors: &[(&str, Tensor)]) -> Result<()> {
+        state.tensors = format!("step-{}.safetensors", state.step);
+        let cannot = |path: &Path, error: std::io::Error| {
+            Error::output(path.display().to_string(), format!("cannot be written: {error}"))
+                .hint("check the free space and the permissions of the folder of `output.dir`")
+        };
+        fs::create_dir_all(&self.folder).map_err(|error| cannot(&self.folder, error))?;
+        write_tensors(&self.folder.join(&state.tensors), tensors)?;
+        let json = serde_json::to_string(&state)
+            .map_err(|error| Error::internal("checkpoint", "has no JSON").source(error))?;
+        let (new, place) = (self.folder.join(".new"), self.folder.join(STATE_FILE));
+        let written = fs::write(&new, json)
+            .and_then(|()| File::open(&new)?.sync_all())
+            .and_then(|()| fs::rename(&new, &place));
+        written.map_err(|error| cannot(&place, error))?;
+        self.remove_all_but(&state.tensors);
+        Ok(())
+    }
+
+    fn remove_all_but(&self, kept: &str) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name != kept && name != STATE_FILE {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// The checkpoint, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or belongs to another job, model or table.
+    pub(super) fn load(&self) -> Result<Option<Saved>> {
+        let path = self.folder.join(STATE_FILE);
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+        let shown = path.display().to_string();
+        let state: State = serde_json::from_str(&text).map_err(|error| {
+            Error::input(&shown, format!("is not a checkpoint: {error}"))
+                .hint("train without `--resume`")
+        })?;
+        let differing: Vec<&str> = self
+            .fingerprint
+            .iter()
+            .filter(|(name, value)| state.fingerprint.get(*name) != Some(value))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if !differing.is_empty() {
+            let problem = format!("was made with a different {}", differing.join(", "));
+            return Err(Error::input(shown, problem)
+                .hint("train without `--resume`, or go back to what it was made with"));
+        }
+        let path = self.folder.join(&state.tensors);
+        Ok(Some(Saved { tensors: read_tensors(&path)?, path, state }))
+    }
+
+    /// Removes it.
+    pub fn clear(&self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

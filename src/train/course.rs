@@ -1,0 +1,284 @@
+//! The course of a training: judges it now and then, keeps the best weights, saves checkpoints, goes back
+//! when it diverges, and says when it is over.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tch::Tensor;
+
+use super::cfrl::{Learner, Losses};
+use super::checkpoint::{Saved, State};
+use super::judge::Judge;
+use super::validate::{Bridges, Quality, Validation};
+use super::{AutoencoderFigures, Event, Point, Setup};
+use crate::error::{Error, Result};
+use crate::job::{Balance, TrainLimits};
+use crate::nn::Autoencoder;
+
+/// A training has collapsed when validity stays below this share of the best …
+const COLLAPSE_SHARE: f64 = 0.5;
+/// … that was at least this …
+const COLLAPSE_FROM: f64 = 0.2;
+/// … for so many judgements.
+const COLLAPSE_AFTER: usize = 4;
+/// How much more slowly a training learns after it was rolled back.
+const SLOWER: f64 = 0.3;
+/// Least weight of a target that never fails, when targets are balanced.
+const LEAST_WEIGHT: f64 = 0.1;
+
+/// How far a training has come.
+pub(super) struct Course<'a> {
+    setup: &'a Setup<'a>,
+    pub(super) validation: &'a Validation,
+    pub(super) judge: &'a Judge,
+    pub(super) bridges: &'a Bridges<'a>,
+    autoencoder: AutoencoderFigures,
+    pub(super) curve: Vec<Point>,
+    /// Score and weights of the best actor.
+    best: Option<(f64, Tensor)>,
+    /// Networks and optimisers at that time.
+    good: Option<Good>,
+    since: usize,
+    poor: usize,
+    rollbacks: u32,
+    began: Instant,
+    before: Duration,
+    saved: Instant,
+}
+
+/// A state to go back to.
+struct Good {
+    actor: Tensor,
+    critic: Tensor,
+    moments: [Tensor; 2],
+    steps: [i64; 2],
+}
+
+impl<'a> Course<'a> {
+    pub(super) fn new(
+        setup: &'a Setup<'a>,
+        validation: &'a Validation,
+        judge: &'a Judge,
+        bridges: &'a Bridges<'a>,
+        autoencoder: AutoencoderFigures,
+    ) -> Course<'a> {
+        Course {
+            setup,
+            validation,
+            judge,
+            bridges,
+            autoencoder,
+            curve: Vec::new(),
+            best: None,
+            good: None,
+            since: 0,
+            poor: 0,
+            rollbacks: 0,
+            began: Instant::now(),
+            before: Duration::ZERO,
+            saved: Instant::now(),
+        }
+    }
+
+    fn limits(&self) -> &TrainLimits {
+        &self.setup.train.limits
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.before + self.began.elapsed()
+    }
+
+    /// Called after every step; whether it was the last.
+    pub(super) fn after_step(
+        &mut self,
+        learner: &mut Learner<'_>,
+        losses: Option<&Losses>,
+    ) -> Result<bool> {
+        let limits = self.limits();
+        let out_of_time = self.elapsed() >= limits.max_time;
+        let ends = learner.step >= limits.max_steps || out_of_time;
+        let every = limits.validate_every;
+        if let Some(losses) = losses
+            && (ends || learner.step.is_multiple_of(every))
+        {
+            self.judge(learner, losses)?;
+            (self.setup.listener)(Event::Steps((learner.step - 1) as u64 % every as u64 + 1));
+        }
+        let signal = self.setup.stop.load(Ordering::Relaxed);
+        if signal != 0 {
+            self.save(learner)?;
+            return Err(Error::interrupted(signal));
+        }
+        let ends = ends || self.since >= self.limits().patience;
+        if !ends && self.saved.elapsed() >= self.limits().checkpoint_every {
+            self.save_or_warn(learner);
+        }
+        Ok(ends)
+    }
+
+    fn judge(&mut self, learner: &mut Learner<'_>, losses: &Losses) -> Result<()> {
+        let quality = self.validation.quality(&learner.generator, self.judge, self.bridges)?;
+        let value = |tensor: &Tensor| tensor.double_value(&[]);
+        let best = self.best.as_ref().is_none_or(|(score, _)| quality.score() > *score);
+        let point = Point {
+            step: learner.step as u64,
+            seconds: self.elapsed().as_secs_f64(),
+            reward: learner.mean_reward(),
+            critic_loss: value(&losses.critic),
+            actor_loss: value(&losses.actor),
+            sparsity_loss: value(&losses.sparsity),
+            consistency_loss: value(&losses.consistency),
+            quality,
+            best,
+        };
+        if let Some(reason) = self.diverged(learner, &point) {
+            return self.roll_back(learner, &reason);
+        }
+        if best {
+            self.keep(learner, point.quality.score());
+        } else {
+            self.since += 1;
+        }
+        self.balance(learner, &point.quality);
+        (self.setup.listener)(Event::Point(point.clone()));
+        self.curve.push(point);
+        Ok(())
+    }
+
+    fn keep(&mut self, learner: &Learner<'_>, score: f64) {
+        self.since = 0;
+        self.best = Some((score, learner.generator.actor.flat().copy()));
+        self.good = Some(Good {
+            actor: learner.generator.actor.flat().copy(),
+            critic: learner.critic.flat().copy(),
+            moments: [&learner.adams.actor, &learner.adams.critic].map(|adam| adam.moments.copy()),
+            steps: [learner.adams.actor.steps, learner.adams.critic.steps],
+        });
+    }
+
+    fn balance(&self, learner: &mut Learner<'_>, quality: &Quality) {
+        if self.setup.train.method.balance == Balance::Targets {
+            let failing = |class: u32| {
+                let found = quality.by_class.iter().find(|entry| entry.class == class);
+                found.map_or(1.0, |entry| 1.0 - entry.validity).max(LEAST_WEIGHT)
+            };
+            learner.sampler.weigh(failing);
+        }
+    }
+
+    fn diverged(&mut self, learner: &Learner<'_>, point: &Point) -> Option<String> {
+        let finite = point.critic_loss.is_finite() && point.actor_loss.is_finite();
+        if !finite || !learner.generator.actor.is_finite() || !learner.critic.is_finite() {
+            return Some("losses or weights are no numbers any more".to_string());
+        }
+        let best = self.curve.iter().map(|point| point.quality.validity).fold(0.0, f64::max);
+        let now = point.quality.validity;
+        self.poor =
+            if best >= COLLAPSE_FROM && now < COLLAPSE_SHARE * best { self.poor + 1 } else { 0 };
+        (self.poor >= COLLAPSE_AFTER)
+            .then(|| format!("validity has collapsed from {best:.3} to {now:.3}"))
+    }
+
+    fn roll_back(&mut self, learner: &mut Learner<'_>, reason: &str) -> Result<()> {
+        let step = learner.step;
+        let Some(good) = self.good.as_ref().filter(|_| self.rollbacks == 0) else {
+            let problem = format!("diverged at step {step}: {reason}");
+            return Err(Error::training("training", problem).hint(
+                "lower `train.learning_rate`, or check that the model's answers depend on the features",
+            ));
+        };
+        tracing::warn!(step, "training diverged ({reason}); going back, and on more slowly");
+        learner.generator.actor.set(&good.actor);
+        learner.critic.set(&good.critic);
+        let adams = [&mut learner.adams.actor, &mut learner.adams.critic];
+        for ((adam, moments), steps) in adams.into_iter().zip(&good.moments).zip(good.steps) {
+            (adam.moments, adam.steps) = (moments.copy(), steps);
+        }
+        // It may hold what a broken actor did.
+        learner.replay.clear();
+        learner.rate_factor *= SLOWER;
+        self.rollbacks += 1;
+        (self.poor, self.since) = (0, 0);
+        Ok(())
+    }
+
+    /// A checkpoint that cannot be written does not end a training that may still come to its end; the
+    /// one before it stays.
+    pub(super) fn save_or_warn(&mut self, learner: &Learner<'_>) {
+        if let Err(error) = self.save(learner) {
+            tracing::warn!("no checkpoint at step {}: {error}", learner.step);
+        }
+        self.saved = Instant::now();
+    }
+
+    fn save(&self, learner: &Learner<'_>) -> Result<()> {
+        let Some(checkpoints) = self.setup.checkpoints else { return Ok(()) };
+        let [rows, records] = learner.replay.state();
+        let mut tensors = vec![
+            ("actor", learner.generator.actor.flat().shallow_clone()),
+            ("critic", learner.critic.flat().shallow_clone()),
+            ("actor_moments", learner.adams.actor.moments.shallow_clone()),
+            ("critic_moments", learner.adams.critic.moments.shallow_clone()),
+            ("replay_rows", rows),
+            ("replay_records", records),
+        ];
+        if let Some((_, best)) = &self.best {
+            tensors.push(("best", best.shallow_clone()));
+        }
+        if let Autoencoder::Trained { encoder, decoder } = &learner.generator.autoencoder {
+            tensors.push(("encoder", encoder.flat().shallow_clone()));
+            tensors.push(("decoder", decoder.flat().shallow_clone()));
+        }
+        let state = State {
+            fingerprint: checkpoints.fingerprint().clone(),
+            tensors: String::new(),
+            step: learner.step,
+            adam_steps: [learner.adams.actor.steps, learner.adams.critic.steps],
+            replay_next: learner.replay.next(),
+            rate_factor: learner.rate_factor,
+            seconds: self.elapsed().as_secs_f64(),
+            since: self.since,
+            rollbacks: self.rollbacks,
+            best_score: self.best.as_ref().map(|(score, _)| *score),
+            autoencoder: self.autoencoder.clone(),
+            curve: self.curve.clone(),
+        };
+        checkpoints.save(state, &tensors)
+    }
+
+    /// Goes on from a checkpoint.
+    pub(super) fn resume(&mut self, learner: &mut Learner<'_>, saved: &Saved) -> Result<()> {
+        let state = &saved.state;
+        learner.generator.actor.set(saved.tensor("actor")?);
+        learner.critic.set(saved.tensor("critic")?);
+        let device = self.setup.device;
+        learner.adams.actor.moments = saved.tensor("actor_moments")?.to_device(device);
+        learner.adams.critic.moments = saved.tensor("critic_moments")?.to_device(device);
+        [learner.adams.actor.steps, learner.adams.critic.steps] = state.adam_steps;
+        let (rows, records) = (saved.tensor("replay_rows")?, saved.tensor("replay_records")?);
+        learner.replay.restore(rows, records, state.replay_next);
+        learner.rate_factor = state.rate_factor;
+        learner.skip_to(state.step);
+        if let Some(score) = state.best_score {
+            self.best = Some((score, saved.tensor("best")?.to_device(device)));
+        }
+        if let Some(last) = state.curve.last() {
+            self.balance(learner, &last.quality);
+        }
+        self.curve.clone_from(&state.curve);
+        (self.since, self.rollbacks) = (state.since, state.rollbacks);
+        self.before = Duration::from_secs_f64(state.seconds);
+        tracing::info!(step = state.step, "going on from a checkpoint");
+        (self.setup.listener)(Event::Steps(state.step as u64));
+        Ok(())
+    }
+
+    /// Gives the learner's actor the best weights there were.
+    pub(super) fn settle(&self, learner: &mut Learner<'_>) {
+        if let Some((_, best)) = &self.best {
+            learner.generator.actor.set(best);
+        }
+        learner.generator.actor.trainable(false);
+        learner.critic.trainable(false);
+    }
+}

@@ -1,0 +1,48 @@
+//! From a decoded counterfactual to the model's answer: post-processed, in the table's types, scored.
+
+use std::sync::Arc;
+
+use super::sample::Picked;
+use crate::constrain::{Conditions, Constraints};
+use crate::encode::Dense;
+use crate::error::Result;
+use crate::feature::{FeatureSchema, RowWriter, Rows};
+use crate::predictor::{Predictor, Scores};
+
+/// Asks the model about counterfactuals.
+pub struct Judge {
+    constraints: Arc<Constraints>,
+    writer: RowWriter,
+    predictor: Arc<dyn Predictor>,
+}
+
+/// Counterfactuals as the model saw them, and what it said.
+pub struct Judged {
+    /// Post-processed rows.
+    pub rows: Rows,
+    /// The model's answers.
+    pub scores: Scores,
+}
+
+impl Judge {
+    /// A judge for this model.
+    pub fn new(
+        schema: &Arc<FeatureSchema>,
+        constraints: Arc<Constraints>,
+        predictor: Arc<dyn Predictor>,
+    ) -> Judge {
+        Judge { constraints, writer: RowWriter::new(schema), predictor }
+    }
+
+    /// M(pp(decoded, c)).
+    pub fn judge(
+        &self,
+        decoded: &Dense,
+        picked: &Picked,
+        conditions: &Conditions,
+    ) -> Result<Judged> {
+        let rows = self.constraints.post_process(decoded, &picked.rows, conditions, &picked.bounds);
+        let batch = self.writer.write(&rows, &picked.rows, &picked.originals)?;
+        Ok(Judged { rows, scores: self.predictor.predict(&batch)? })
+    }
+}

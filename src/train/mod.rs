@@ -1,0 +1,286 @@
+//! Fits the generator: the autoencoder, then the actor and the critic against the model. Engine-free: it
+//! gets rows in memory and gives back networks, figures and a training curve.
+
+mod autoencoder;
+mod cfrl;
+mod checkpoint;
+mod course;
+mod judge;
+mod sample;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tch::{Device, Tensor};
+
+use crate::constrain::Constraints;
+use crate::encode::Encoder;
+use crate::error::{Error, Kind, Result};
+use crate::feature::FeatureSchema;
+use crate::job::{AutoencoderJob, RewardKind, Target, TrainJob};
+use crate::nn::{ActorShape, Artefact, Autoencoder, Generator, Network, Places, to_tensor};
+use crate::predictor::Predictor;
+use crate::runtime::Streams;
+use crate::target::{Rewarder, TargetCodec, TargetSampler};
+
+pub use autoencoder::AutoencoderFigures;
+pub use checkpoint::{Checkpoints, Fingerprint};
+pub use judge::Judge;
+pub use sample::Sample;
+pub use validate::{ClassQuality, Quality};
+
+use cfrl::Learner;
+use course::Course;
+use validate::{Bridges, Validation};
+
+/// What training needs to know and to use.
+pub struct Setup<'a> {
+    /// How the generator is trained.
+    pub train: &'a TrainJob,
+    /// The autoencoder.
+    pub autoencoder: &'a AutoencoderJob,
+    /// The job's target, if it has one.
+    pub target: Option<&'a Target>,
+    /// What columns mean.
+    pub schema: Arc<FeatureSchema>,
+    /// Rows to numbers.
+    pub encoder: Encoder,
+    /// What may change.
+    pub constraints: Arc<Constraints>,
+    /// The model.
+    pub predictor: Arc<dyn Predictor>,
+    /// Where tensors live.
+    pub device: Device,
+    /// Random streams.
+    pub streams: Streams,
+    /// The signal that asks training to end; 0 for none.
+    pub stop: &'a AtomicI32,
+    /// Where checkpoints go.
+    pub checkpoints: Option<&'a Checkpoints>,
+    /// Hears how it goes.
+    pub listener: &'a (dyn Fn(Event) + Sync),
+}
+
+/// What happens during training.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A stage of so many steps begins.
+    Stage(&'static str, u64),
+    /// So many steps more are done.
+    Steps(u64),
+    /// The generator was judged.
+    Point(Point),
+}
+
+/// A point of the training curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Steps done.
+    pub step: u64,
+    /// Seconds since the actor's first step.
+    pub seconds: f64,
+    /// Mean reward since the last point.
+    pub reward: f64,
+    /// The critic's loss.
+    pub critic_loss: f64,
+    /// The actor's whole loss.
+    pub actor_loss: f64,
+    /// L_1 and L_0 parts of its sparsity.
+    pub sparsity_loss: f64,
+    /// Its consistency.
+    pub consistency_loss: f64,
+    /// On the validation rows.
+    pub quality: Quality,
+    /// Whether it is the best so far.
+    pub best: bool,
+}
+
+/// What is to be learnt, in numbers.
+struct Problem<'a> {
+    sample: &'a Sample,
+    /// Rows to train on; those after them are for validation.
+    train: usize,
+    encoded: Tensor,
+    codec: TargetCodec,
+    sampler: TargetSampler,
+    rewarder: Rewarder,
+    /// Whether an earlier generator is gone on from.
+    warm: bool,
+}
+
+/// What learning starts from.
+struct Start {
+    autoencoder: Autoencoder,
+    places: Places,
+    /// An earlier generator's actor and critic.
+    networks: Option<(Network, Network)>,
+}
+
+/// A generator, and how it came about.
+#[derive(Debug)]
+pub struct Fitted {
+    /// enc, dec and μ.
+    pub generator: Generator,
+    /// Q.
+    pub critic: Network,
+    /// Shape of actor and critic.
+    pub shape: ActorShape,
+    /// Decisions and wishes as numbers.
+    pub codec: TargetCodec,
+    /// The autoencoder's figures.
+    pub autoencoder: AutoencoderFigures,
+    /// The training curve.
+    pub curve: Vec<Point>,
+    /// Steps of actor and critic.
+    pub steps: usize,
+    /// On the validation rows.
+    pub validation: Quality,
+}
+
+/// Which rows to train on and what to start from.
+pub struct Lesson<'a> {
+    /// Rows, those for validation last.
+    pub sample: &'a Sample,
+    /// How many are trained on; if all, validation is on the same.
+    pub train: usize,
+    /// An earlier generator to go on from.
+    pub from: Option<Artefact>,
+    /// Whether to go on from a checkpoint, if there is one.
+    pub resume: bool,
+}
+
+/// Fits a generator.
+///
+/// # Errors
+/// When there is nothing to learn, the model fails, or learning diverges or comes to nothing.
+pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
+    let Lesson { sample, train, from, resume } = lesson;
+    let problem = Problem::new(setup, sample, train, from.is_some())?;
+    let saved = match setup.checkpoints.filter(|_| resume) {
+        Some(checkpoints) => checkpoints.load()?,
+        None => None,
+    };
+    let (start, figures) = problem.start(setup, from, saved.as_ref())?;
+    let mut learner = Learner::new(setup, &problem, start)?;
+    let judge =
+        Judge::new(&setup.schema, Arc::clone(&setup.constraints), Arc::clone(&setup.predictor));
+    let bridges = Bridges::new(setup, &problem.codec);
+    let random = &mut setup.streams.random("validation");
+    let validation =
+        Validation::new(sample, &problem.validation_rows(), &problem.sampler, &bridges, random)?;
+    (setup.listener)(Event::Stage("training", setup.train.limits.max_steps as u64));
+    let mut course = Course::new(setup, &validation, &judge, &bridges, figures.clone());
+    if let Some(saved) = &saved {
+        course.resume(&mut learner, saved)?;
+    }
+    let learnt = learner.learn(&judge, |learner, losses| course.after_step(learner, losses));
+    if let Err(error) = learnt {
+        // Whatever the model's trouble was, what was learnt until then is kept.
+        if error.kind() == Kind::Predictor {
+            course.save_or_warn(&learner);
+        }
+        return Err(error);
+    }
+    course.settle(&mut learner);
+    let validation = validation.quality(&learner.generator, &judge, &bridges)?;
+    refuse_nothing(setup, &validation)?;
+    let curve = course.curve;
+    let (shape, steps) = (learner.shape, learner.step);
+    let Learner { generator, critic, .. } = learner;
+    let codec = problem.codec.clone();
+    Ok(Fitted { generator, critic, shape, codec, autoencoder: figures, curve, steps, validation })
+}
+
+/// Judges a fitted generator on other rows.
+///
+/// # Errors
+/// When the model fails.
+pub fn judge_on(setup: &Setup<'_>, fitted: &Fitted, sample: &Sample) -> Result<Quality> {
+    let judge =
+        Judge::new(&setup.schema, Arc::clone(&setup.constraints), Arc::clone(&setup.predictor));
+    let bridges = Bridges::new(setup, &fitted.codec);
+    let sampler = TargetSampler::new(&fitted.codec, &sample.scores, setup.target);
+    let rows: Vec<u32> = (0..sample.rows.len as u32).collect();
+    let random = &mut setup.streams.random("test");
+    let rows = Validation::new(sample, &rows, &sampler, &bridges, random)?;
+    rows.quality(&fitted.generator, &judge, &bridges)
+}
+
+impl<'a> Problem<'a> {
+    fn new(setup: &Setup<'_>, sample: &'a Sample, train: usize, warm: bool) -> Result<Problem<'a>> {
+        let method = &setup.train.method;
+        let codec = TargetCodec::new(setup.predictor.task(), method.targets, &sample.scores)?;
+        let sampler = TargetSampler::new(&codec, &sample.scores, setup.target);
+        let rewarder = Rewarder::new(method.reward.unwrap_or(RewardKind::Probability), &codec);
+        let encoded = setup.encoder.encode_rows(&sample.rows);
+        let encoded = to_tensor(&encoded.values, encoded.width, setup.device)?;
+        Ok(Problem { sample, train, encoded, codec, sampler, rewarder, warm })
+    }
+
+    /// Rows that are not trained on; all, if there is none.
+    fn validation_rows(&self) -> Vec<u32> {
+        let all = self.sample.rows.len;
+        let first = if self.train < all { self.train } else { 0 };
+        (first as u32..all as u32).collect()
+    }
+
+    /// The autoencoder and, where there is an earlier generator, its actor and critic.
+    fn start(
+        &self,
+        setup: &Setup<'_>,
+        from: Option<Artefact>,
+        saved: Option<&checkpoint::Saved>,
+    ) -> Result<(Start, AutoencoderFigures)> {
+        let layout = setup.encoder.layout();
+        let places = Places::new(layout, setup.constraints.numeric_ranges(), setup.device);
+        if let Some(Artefact { description, generator, critic }) = from {
+            let figures = description.figures.get("autoencoder").cloned().unwrap_or_default();
+            let figures = serde_json::from_value(figures).unwrap_or_default();
+            let Generator { autoencoder, actor, .. } = generator;
+            let start = Start { autoencoder, places, networks: Some((actor, critic)) };
+            return Ok((start, figures));
+        }
+        if let Some(saved) = saved {
+            let figures = saved.state.autoencoder.clone();
+            let autoencoder = autoencoder::restore(saved, layout, setup.device)?;
+            return Ok((Start { autoencoder, places, networks: None }, figures));
+        }
+        let rows = self.validation_rows();
+        let (first, count) = (i64::from(rows[0]), rows.len() as i64);
+        let held_out = self.encoded.narrow(0, first, count);
+        let train = self.encoded.narrow(0, 0, self.train as i64);
+        let (autoencoder, figures) = autoencoder::fit(setup, &train, &held_out, &places)?;
+        Ok((Start { autoencoder, places, networks: None }, figures))
+    }
+}
+
+fn refuse_nothing(setup: &Setup<'_>, validation: &Quality) -> Result<()> {
+    if validation.validity > 0.0 {
+        return Ok(());
+    }
+    let wanted = match setup.target {
+        Some(Target::Class(class)) => format!("the class `{class}`"),
+        Some(Target::Range { low, high }) => format!("a value from {low} to {high}"),
+        _ => "another decision".to_string(),
+    };
+    let problem = format!(
+        "came to nothing: for none of {} validation rows does the model give {wanted}",
+        validation.rows
+    );
+    Err(Error::training("training", problem).hint(
+        "check that the model ever decides so, that the schema lets the features change that it \
+         depends on, or raise `train.max_steps`",
+    ))
+}
+
+/// An error if a signal has asked to end.
+fn stopped(setup: &Setup<'_>) -> Result<()> {
+    match setup.stop.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        signal => Err(Error::interrupted(signal)),
+    }
+}
