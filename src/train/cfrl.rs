@@ -274,9 +274,14 @@ impl<'a> Learner<'a> {
             return Ok(None);
         }
         let places: Vec<i64> = (0..self.batch()).map(|_| random.random_range(0..held)).collect();
-        let batch = self.replay.sample(&Tensor::from_slice(&places).to_device(self.setup.device));
+        self.descend_on(&places).map(Some)
+    }
+
+    /// The same on these experiences of D.
+    pub(super) fn descend_on(&mut self, places: &[i64]) -> Result<Losses> {
+        let batch = self.replay.sample(&Tensor::from_slice(places).to_device(self.setup.device));
         let known = self.table.known(&batch.rows);
-        self.descend(&batch, &known).map(Some)
+        self.descend(&batch, &known)
     }
 
     fn descend(&mut self, batch: &Experiences, known: &Known) -> Result<Losses> {
