@@ -27,6 +27,7 @@ use overturn::constrain::{Conditions, Constraints, RowBounds};
 use overturn::encode::{Dense, Encoder};
 use overturn::feature::{self, RowReader, RowWriter, StatsAccumulator};
 
+use bar::Bar;
 use credit::{BATCH_ROWS, Credit, ROWS};
 
 /// Cells a second that one core has to encode.
@@ -169,7 +170,7 @@ fn report(kinds: &[Rows; 2]) {
         ["encode, utf8", "encode, dictionary", "settle", "decode, utf8", "decode, dictionary"];
     for (name, seconds) in names.iter().zip(rounds) {
         let speed = plain.cells() as f64 / bar::median(&seconds);
-        let verdict = bar::verdict(speed / 1e6, LEAST_CELLS_PER_SECOND / 1e6);
+        let verdict = bar::verdict(speed / 1e6, Bar::Least(LEAST_CELLS_PER_SECOND / 1e6));
         bar::say(&format!("bar: {name} = {:.1} million cells/s a core {verdict}", speed / 1e6));
     }
 }

@@ -32,6 +32,7 @@ use overturn::job::{Job, Placeholders};
 use overturn::predictor::{self, Columns, Outcome, Predictor, Scores};
 
 use alone::Alone;
+use bar::Bar;
 use credit::{BATCH_ROWS, Credit, ROWS, project};
 
 /// Share of the model's own speed that an adapter has to keep.
@@ -171,7 +172,7 @@ impl Contest {
         let shares: Vec<f64> = pairs.map(|(with, without)| without / with).collect();
         let share = bar::median(&shares);
         let verdict = match self.least {
-            Some(least) => bar::verdict(share, least),
+            Some(least) => bar::verdict(share, Bar::Least(least)),
             None => "(no bar)".to_string(),
         };
         let speeds = rounds.iter().map(|seconds| ROWS as f64 / bar::median(seconds) / 1e3);

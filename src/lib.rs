@@ -9,9 +9,12 @@
 //! ```text
 //! job.toml ─┐
 //! schema ───┼─▶ open ─▶ check ─▶ scan ─▶ admit ─▶ predict ─▶ scores/ ──┐
-//! tables ───┘   files,  keys,    batches  rows     ONNX or             ├─▶ manifest, _SUCCESS
-//!               columns statistics        or reason a program          │   (published whole)
-//!                                            └────────────▶ rejects/ ──┘
+//! tables ───┘   files,  keys,    batches  rows     ONNX or             │
+//!               columns statistics        or reason a program          ├─▶ manifest, _SUCCESS
+//!                                  │         └────────────▶ rejects/ ──┤   (published whole)
+//!                                  ▼                                   │
+//!     train:  sample ─▶ encode ─▶ autoencoder ─▶ actor and critic ─▶ generator/, reports/
+//!             by key              enc, dec         ▲ decode ─▶ constrain ─▶ predict
 //! ```
 //!
 //! # The folders

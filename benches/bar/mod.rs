@@ -52,8 +52,22 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
+/// A bar to be reached, or to be kept below.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bar {
+    /// So much at least.
+    #[allow(dead_code, reason = "each bench has bars of one kind")]
+    Least(f64),
+    /// So much at most.
+    #[allow(dead_code, reason = "each bench has bars of one kind")]
+    Most(f64),
+}
+
 /// Says whether a bar is met.
-pub(crate) fn verdict(found: f64, least: f64) -> String {
-    let met = if found >= least { "met" } else { "MISSED" };
-    format!("(>= {least}: {met})")
+pub(crate) fn verdict(found: f64, bar: Bar) -> String {
+    let (met, sign, bar) = match bar {
+        Bar::Least(bar) => (found >= bar, ">=", bar),
+        Bar::Most(bar) => (found <= bar, "<=", bar),
+    };
+    format!("({sign} {bar}: {})", if met { "met" } else { "MISSED" })
 }

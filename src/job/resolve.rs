@@ -373,7 +373,7 @@ impl Numbers {
 
     fn of_actor(preset: Preset) -> Numbers {
         match preset {
-            Preset::Default => Numbers { steps: 6_000, batch: 256, learning_rate: 2e-3 },
+            Preset::Default => Numbers { steps: 8_000, batch: 128, learning_rate: 2e-3 },
             Preset::Paper => Numbers::PAPER,
         }
     }

@@ -71,7 +71,7 @@ pub struct TrainSpec {
     /// How many of them, at most.
     pub test_rows: usize,
 
-    /// Steps, at most: each is one batch of experience and one update. By default 6,000.
+    /// Steps, at most: each is one batch of experience and one update. By default 8,000.
     pub max_steps: Option<usize>,
     /// Seconds for the actor and critic, at most.
     pub max_seconds: f64,
@@ -85,7 +85,7 @@ pub struct TrainSpec {
     /// `default`, or the paper's method and numbers (100,000 steps of 128 rows at 0.001, for the
     /// autoencoder too).
     pub preset: Preset,
-    /// Rows per step. By default 256.
+    /// Rows per step. By default 128.
     pub batch: Option<usize>,
     /// Width of the actor's and the critic's two hidden layers.
     pub hidden: usize,

@@ -19,8 +19,7 @@ pub enum Form {
     /// critic judges the latent.
     Paper,
     /// The actor gives how far the latent moves, the decoder how far numerics move: an actor that does
-    /// nothing leaves every numeric exactly as it was, however badly the autoencoder reconstructs. The
-    /// critic is also shown the post-processed row, which is what the model will see.
+    /// nothing leaves every numeric exactly as it was, however badly the autoencoder reconstructs. The critic is also shown the post-processed row, which is what the model will see.
     Relative,
 }
 
@@ -86,21 +85,21 @@ impl Generator {
         }
     }
 
-    /// dec(z_cf) for rows that lost `offset` (see [`Generator::offset`]).
-    pub fn decode(&self, latent: &Tensor, offset: &Tensor) -> Tensor {
+    /// dec(z_cf) for encoded rows whose own decoding has the numerics `base` (see [`Generator::base`]).
+    pub fn decode(&self, latent: &Tensor, rows: &Tensor, base: &Tensor) -> Tensor {
         let decoded = self.autoencoder.decode(latent);
         if self.form == Form::Paper || self.places.numerics == 0 {
             return decoded;
         }
-        let numerics = self.places.numerics_of(&decoded) + offset;
+        let moved = self.places.numerics_of(&decoded) - base;
+        let numerics = self.places.numerics_of(rows) + moved;
         let rest = decoded.size()[1] - self.places.numerics;
         Tensor::cat(&[numerics, decoded.narrow(1, self.places.numerics, rest)], 1)
     }
 
-    /// What the autoencoder loses of the numerics of rows: x − dec(enc(x)).
-    pub fn offset(&self, rows: &Tensor, latent: &Tensor) -> Tensor {
-        let decoded = self.autoencoder.decode(latent);
-        self.places.numerics_of(rows) - self.places.numerics_of(&decoded)
+    /// The numerics of rows as the autoencoder gives them back: those of dec(z).
+    pub fn base(&self, latent: &Tensor) -> Tensor {
+        self.places.numerics_of(&self.autoencoder.decode(latent))
     }
 
     /// Decoded counterfactuals of encoded rows; `decisions` is y_M, `wishes` y_T and c side by side.
@@ -108,7 +107,7 @@ impl Generator {
         no_grad(|| {
             let z = self.autoencoder.encode(rows);
             let latent = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
-            self.decode(&latent, &self.offset(rows, &z))
+            self.decode(&latent, rows, &self.base(&z))
         })
     }
 }

@@ -137,3 +137,114 @@ fn through(logits: &Tensor, width: i64) -> Tensor {
     let soft = logits.softmax(-1, Kind::Float);
     hard + &soft - soft.detach()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use tch::Tensor;
+
+    use super::*;
+    use crate::constrain::{Constraints, RowBounds};
+    use crate::encode::{Dense, Encoder};
+    use crate::feature::{Cells, FeatureSchema, Rows, StatsAccumulator};
+
+    const SCHEMA: &str = r#"
+        [[feature]]
+        name = "a"
+        kind = "numeric"
+        range = [-1.0, 1.5]
+        [[feature]]
+        name = "b"
+        kind = "categorical"
+        values = ["x", "y", "z"]
+        [[feature]]
+        name = "c"
+        kind = "numeric"
+        range = [0.0, 40.0]
+        change = "increase"
+        [[feature]]
+        name = "d"
+        kind = "categorical"
+        values = ["u", "v", "w", "q", "r"]
+        [[feature]]
+        name = "e"
+        kind = "categorical"
+        values = ["m", "n"]
+        change = "never"
+    "#;
+
+    fn table() -> Schema {
+        let types = [
+            ("a", DataType::Float64),
+            ("b", DataType::Utf8),
+            ("c", DataType::Float64),
+            ("d", DataType::Utf8),
+            ("e", DataType::Utf8),
+        ];
+        Schema::new(types.map(|(name, data_type)| Field::new(name, data_type, false)).to_vec())
+    }
+
+    fn rows(count: usize, random: &mut ChaCha8Rng) -> Rows {
+        let mut numbers = |low: f64, high: f64| {
+            Cells::Numbers((0..count).map(|_| random.random_range(low..high)).collect())
+        };
+        let (a, c) = (numbers(-1.0, 1.5), numbers(0.0, 40.0));
+        let mut codes =
+            |most: u32| Cells::Codes((0..count).map(|_| random.random_range(0..most)).collect());
+        Rows { len: count, cells: vec![a, codes(3), c, codes(5), codes(2)] }
+    }
+
+    /// On features without types and steps the two post-processings must agree.
+    #[test]
+    fn tensors_are_post_processed_as_rows_are() {
+        let schema = Arc::new(FeatureSchema::parse(SCHEMA, Path::new("f.toml")).expect("a schema"));
+        let stats = StatsAccumulator::new(&schema).finish();
+        let encoder = Encoder::new(Arc::clone(&schema), &stats);
+        let layout = Arc::clone(encoder.layout());
+        let constraints = Constraints::new(schema, &stats, Arc::clone(&layout), &table());
+        let places = Places::new(&layout, constraints.numeric_ranges(), Device::Cpu);
+        let random = &mut ChaCha8Rng::seed_from_u64(5);
+        let rows = rows(500, random);
+        let encoded = encoder.encode_rows(&rows);
+        let bounds = RowBounds::none();
+        let conditions = constraints.draw(&constraints.widest(&rows, &bounds), &rows, random);
+        let noise = |value: &f32| value + random.random_range(-3.0f32..3.0);
+        let values: Vec<f32> = encoded.values.iter().map(noise).collect();
+        let decoded = Dense { values, ..encoded.clone() };
+        let settled = constraints.post_process(&decoded, &rows, &conditions, &bounds);
+        let expected = encoder.encode_rows(&settled);
+
+        let tensor =
+            |values: &[f32], width: usize| Tensor::from_slice(values).view([-1, width as i64]);
+        let found = places.post_process(
+            &tensor(&decoded.values, layout.width),
+            &tensor(&encoded.values, layout.width),
+            &tensor(&conditions.values, conditions.width),
+        );
+        let found = crate::nn::to_numbers(&found).expect("numbers");
+        for (place, (found, expected)) in found.iter().zip(&expected.values).enumerate() {
+            assert!((found - expected).abs() < 1e-4, "{place}: {found} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn a_choice_passes_the_gradient_of_its_probability() {
+        let logits =
+            Tensor::from_slice(&[1.0f32, 2.0, 0.5]).view([1, 1, 3]).set_requires_grad(true);
+        let chosen = through(&logits, 3);
+        assert_eq!(Vec::<f32>::try_from(chosen.reshape([-1])).expect("numbers"), [0.0, 1.0, 0.0]);
+        let loss = chosen.select(2, 0).sum(Kind::Float);
+        let gradient = &Tensor::run_backward(&[loss], &[&logits], false, false)[0];
+        let shares = logits.detach().softmax(-1, Kind::Float);
+        let share = |place| shares.double_value(&[0, 0, place]);
+        let expected = [share(0) * (1.0 - share(0)), -share(0) * share(1), -share(0) * share(2)];
+        for (place, expected) in expected.iter().enumerate() {
+            assert!((gradient.double_value(&[0, 0, place as i64]) - expected).abs() < 1e-6);
+        }
+    }
+}

@@ -238,3 +238,106 @@ fn most_probable(row: &[f32]) -> u32 {
     }
     best as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random() -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(1)
+    }
+
+    fn sampler(kind: TargetsKind, target: Option<&Target>) -> TargetSampler {
+        let classes = ["a", "b", "c"].map(String::from).to_vec();
+        let scores = Scores {
+            rows: 4,
+            outcome: Outcome::Classes {
+                labels: vec![0, 1, 0, 1],
+                probabilities: Some([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]].repeat(2).concat()),
+            },
+            failures: Vec::new(),
+        };
+        TargetSampler::new(&TargetCodec::Classes { classes, kind }, &scores, target)
+    }
+
+    #[test]
+    fn an_epoch_has_every_row_once() {
+        let mut order = RowOrder::new(7, None, &mut random());
+        for _ in 0..3 {
+            let mut epoch = order.next(7);
+            epoch.sort_unstable();
+            assert_eq!(epoch, [0, 1, 2, 3, 4, 5, 6]);
+        }
+    }
+
+    #[test]
+    fn balanced_rows_have_every_class_equally_often() {
+        let labels = [0, 0, 0, 0, 0, 0, 1, NO_CLASS];
+        let mut order = RowOrder::new(8, Some(&labels), &mut random());
+        let drawn = order.next(100);
+        assert_eq!(drawn.iter().filter(|row| **row == 6).count(), 50);
+        assert!(!drawn.contains(&7), "a row without an answer teaches nothing");
+    }
+
+    #[test]
+    fn targets_are_uniform_over_the_classes_that_occur() {
+        let Wishes::Classes { classes, .. } =
+            sampler(TargetsKind::Label, None).draw(10_000, &mut random())
+        else {
+            panic!("classes")
+        };
+        let share = |class| classes.iter().filter(|drawn| **drawn == class).count();
+        assert!((4_800..5_200).contains(&share(0)), "{}", share(0));
+        assert_eq!(share(2), 0, "a class that is never predicted is asked for only by name");
+        let named = Target::Class("c".to_string());
+        let drawn = sampler(TargetsKind::Label, Some(&named)).draw(1_000, &mut random());
+        assert!(drawn.classes().expect("classes").contains(&2));
+    }
+
+    #[test]
+    fn judging_asks_for_another_decision() {
+        let labels = [0u32, 1].repeat(100);
+        let wishes = sampler(TargetsKind::Label, None).draw_other(&labels, &mut random());
+        let wanted = wishes.classes().expect("classes");
+        assert!(wanted.iter().zip(&labels).all(|(wanted, own)| wanted != own));
+        let named = Target::Class("a".to_string());
+        let wishes = sampler(TargetsKind::Label, Some(&named)).draw_other(&labels, &mut random());
+        assert!(
+            wishes.classes().expect("classes").iter().skip(1).step_by(2).all(|wanted| *wanted == 0)
+        );
+    }
+
+    #[test]
+    fn soft_targets_demand_a_probability_or_a_distribution_that_occurs() {
+        let Wishes::Classes { probabilities, .. } =
+            sampler(TargetsKind::Probability, None).draw(50, &mut random())
+        else {
+            panic!("classes")
+        };
+        assert!(probabilities.iter().all(|least| (0.5..0.95).contains(least)));
+        let Wishes::Distributions { classes, values } =
+            sampler(TargetsKind::Distribution, None).draw(50, &mut random())
+        else {
+            panic!("distributions")
+        };
+        for (class, row) in classes.iter().zip(values.chunks_exact(3)) {
+            assert_eq!(row[*class as usize], if *class == 0 { 0.7 } else { 0.6 });
+        }
+    }
+
+    #[test]
+    fn ranges_lie_around_values_that_occur_or_are_the_job_s() {
+        let codec = TargetCodec::Range { mean: 0.0, std: 1.0 };
+        let scores =
+            Scores { rows: 2, outcome: Outcome::Values(vec![10.0, 20.0]), failures: Vec::new() };
+        let target = Target::Range { low: 14.0, high: 16.0 };
+        let sampler = TargetSampler::new(&codec, &scores, Some(&target));
+        let Wishes::Ranges { low, high } = sampler.draw(1_000, &mut random()) else {
+            panic!("ranges")
+        };
+        let own = low.iter().filter(|low| **low == 14.0).count();
+        assert!((400..600).contains(&own), "{own}");
+        assert!(low.iter().zip(&high).all(|(low, high)| high - low == 2.0));
+        assert!(low.iter().all(|low| [9.0, 14.0, 19.0].contains(low)));
+    }
+}

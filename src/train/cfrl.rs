@@ -27,7 +27,7 @@
 //! 8. Half of the conditions are as wide as the schema allows, which is what explanations ask for and what
 //!    the paper's draws hardly ever contain.
 //! 9. Where the model gives probabilities, a fifth of R says how near it came.
-//! 10. The learning rate falls along a cosine.
+//! 10. The learning rate and the noise fall along a cosine.
 
 use std::sync::mpsc::sync_channel;
 
@@ -58,8 +58,11 @@ const REPLAY_ROWS: usize = 128_000;
 const EXPLORATION: usize = 100;
 /// Batches of experience before the first update.
 const WARM_UP: usize = 10;
-/// Standard deviation of ε.
-const NOISE: f32 = 0.1;
+/// Standard deviation of ε, to begin with …
+const NOISE: f64 = 0.1;
+/// … and, where it falls, in the end: the critic then sees the edge between two decisions sharply, and the
+/// actor need not keep far from it.
+const LEAST_NOISE: f64 = 0.02;
 /// What the falling learning rate falls to.
 const LEAST_RATE: f64 = 0.01;
 
@@ -69,7 +72,7 @@ struct Details {
     form: Form,
     /// Share of conditions as wide as the schema allows.
     wide_share: f64,
-    /// Whether the learning rate falls.
+    /// Whether learning rate and noise fall.
     falling: bool,
 }
 
@@ -111,7 +114,7 @@ pub(super) struct Adams {
     pub(super) critic: Adam,
 }
 
-/// Training rows as tensors, side by side: x, what the autoencoder loses of its numerics, z, y_M.
+/// Training rows as tensors, side by side: x, the numerics of dec(z), z, y_M.
 struct Table {
     matrix: Tensor,
     width: i64,
@@ -122,7 +125,8 @@ struct Table {
 /// Some of them.
 struct Known {
     x: Tensor,
-    offset: Tensor,
+    /// Numerics of dec(z).
+    base: Tensor,
     /// z and y_M.
     state: Tensor,
 }
@@ -219,11 +223,13 @@ impl<'a> Learner<'a> {
         let z_tilde = if self.step < EXPLORATION && !self.problem.warm {
             self.noise(|| random.random_range(-1.0..=1.0))?
         } else {
-            let noise = self.noise(|| random.sample::<f32, _>(StandardNormal) * NOISE)?;
+            let deviation = (NOISE - LEAST_NOISE) * self.falling() + LEAST_NOISE;
+            let noise =
+                self.noise(|| random.sample::<f32, _>(StandardNormal) * deviation as f32)?;
             let s = Tensor::cat(&[&known.state, &y_t, &c], 1);
             no_grad(|| (self.generator.act(&s) + noise).clamp(-1.0, 1.0))
         };
-        let decoded = no_grad(|| self.generator.decode(&z_tilde, &known.offset));
+        let decoded = no_grad(|| self.generator.decode(&z_tilde, &known.x, &known.base));
         let decoded = to_dense(&decoded, self.setup.encoder.layout())?;
         let question = Question { decoded, picked, conditions, wishes };
         Ok((Experience { rows, y_t, c, z_tilde }, question))
@@ -296,7 +302,7 @@ impl<'a> Learner<'a> {
 
         // L_μ = −mean Q(s, z_cf, x_cf) + λ_s L_sparsity + λ_c L_consist
         let z_cf = self.generator.act(&s);
-        let decoded = self.generator.decode(&z_cf, &known.offset);
+        let decoded = self.generator.decode(&z_cf, x, &known.base);
         let places = &self.generator.places;
         let (x_cf, judged, parts) = match self.details.form {
             Form::Paper => {
@@ -305,8 +311,8 @@ impl<'a> Learner<'a> {
             }
             Form::Relative => {
                 let x_cf = places.post_process(&decoded, x, &c);
-                let parts = output_sparsity(&x_cf, x, places);
                 let judged = Tensor::cat(&[&s, &z_cf, &x_cf], 1);
+                let parts = output_sparsity(&x_cf, x, places);
                 (x_cf, judged, parts)
             }
         };
@@ -329,20 +335,25 @@ impl<'a> Learner<'a> {
     }
 
     fn rate(&self) -> f64 {
+        let falling = self.falling().max(LEAST_RATE);
+        self.setup.train.method.learning_rate * self.rate_factor * falling
+    }
+
+    /// From 1 to 0 over the training, or always 1.
+    fn falling(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        let falls = if self.details.falling { cosine(share).max(LEAST_RATE) } else { 1.0 };
-        self.setup.train.method.learning_rate * self.rate_factor * falls
+        if self.details.falling { cosine(share) } else { 1.0 }
     }
 }
 
 impl Table {
     fn new(generator: &Generator, rows: &Tensor, decisions: &Tensor) -> Table {
         let z = generator.autoencoder.encode(rows);
-        let offset = generator.offset(rows, &z);
+        let base = generator.base(&z);
         Table {
-            matrix: Tensor::cat(&[rows, &offset, &z, decisions], 1),
+            matrix: Tensor::cat(&[rows, &base, &z, decisions], 1),
             width: rows.size()[1],
-            numerics: offset.size()[1],
+            numerics: base.size()[1],
             state: z.size()[1] + decisions.size()[1],
         }
     }
@@ -351,7 +362,7 @@ impl Table {
         let known = self.matrix.index_select(0, rows);
         Known {
             x: known.narrow(1, 0, self.width),
-            offset: known.narrow(1, self.width, self.numerics),
+            base: known.narrow(1, self.width, self.numerics),
             state: known.narrow(1, self.width + self.numerics, self.state),
         }
     }

@@ -1,0 +1,274 @@
+//! What a training step costs, compared with the bare matrix products in it.
+//!
+//! Held fixed: 8,192 rows of the synthetic credit table (seed 7, no nulls, 16 features), the default
+//! networks (latent 15, hidden 256), and a model that costs nothing, so that the step is measured and not
+//! the model.
+//!
+//! - *Step*: experience, update of critic and actor, everything that `overturn train` does in a step,
+//!   taken from the training curve after exploration has ended.
+//! - *Products*: the matrix products of the same shapes, forward and backward, on tensors that are there
+//!   already.
+//!
+//! ```text
+//! cargo bench --profile dev --bench train_step
+//! ```
+//!
+//! The last lines say whether the step keeps within its multiple of the products.
+
+mod bar;
+mod credit;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
+use std::time::Duration;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::Float64Type;
+use overturn::constrain::{Constraints, RowBounds};
+use overturn::encode::Encoder;
+use overturn::error::Result;
+use overturn::feature::{RowReader, StatsAccumulator};
+use overturn::job::{
+    AutoencoderJob, AutoencoderKind, Balance, Method, Preset, TargetsKind, TrainJob, TrainLimits,
+    TrainRows,
+};
+use overturn::predictor::{Outcome, Predictor, Scores, Task};
+use overturn::runtime::Streams;
+use overturn::train::{Event, Lesson, Sample, Setup, fit};
+use tch::{Device, Kind, Tensor};
+
+use bar::Bar;
+use credit::{BATCH_ROWS, Credit};
+
+/// A few rows to validate on; the rest of a batch is trained on.
+const ASIDE: usize = 16;
+/// Widths of the default networks.
+const LATENT: i64 = 15;
+const HIDDEN: i64 = 256;
+const AUTOENCODER: i64 = 128;
+/// Batch sizes, steps that are measured, and how many times the products' time a step may take.
+const BARS: [(usize, usize, f64); 2] = [(128, 300, 2.0), (1024, 60, 1.3)];
+
+fn main() {
+    let bench = Bench::new(&Credit::make());
+    if !bar::is_measured() {
+        bench.seconds_per_step(128, 20);
+        return;
+    }
+    let mut lines = Vec::new();
+    for threads in [1, 2] {
+        tch::set_num_threads(threads);
+        for (batch, steps, most) in BARS {
+            let products = bench.products(batch as i64);
+            let mut step = || bench.seconds_per_step(batch, steps);
+            let mut bare = || products.seconds();
+            let taken = bar::take_turns(&mut [&mut step, &mut bare]);
+            let (step, bare) = (bar::median(&taken[0]), bar::median(&taken[1]));
+            let ratio = step / bare;
+            let verdict = if threads > 1 {
+                "(for information)".to_string()
+            } else {
+                bar::verdict(ratio, Bar::Most(most))
+            };
+            lines.push(format!(
+                "batch {batch:5}, torch on {threads}: {:5.0} steps/s, {:.2} ms a step, {:.2} ms of \
+                 products, ratio {ratio:.2} {verdict}",
+                1.0 / step,
+                1e3 * step,
+                1e3 * bare
+            ));
+        }
+    }
+    lines.iter().for_each(|line| bar::say(line));
+}
+
+/// A model that looks at one column.
+struct Cheap {
+    task: Task,
+    column: usize,
+    threshold: f64,
+}
+
+impl Predictor for Cheap {
+    fn task(&self) -> &Task {
+        &self.task
+    }
+
+    fn parallelism(&self) -> usize {
+        1
+    }
+
+    fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
+        let values = batch.column(self.column).as_primitive::<Float64Type>().values();
+        let labels = values.iter().map(|value| u32::from(*value > self.threshold)).collect();
+        let outcome = Outcome::Classes { labels, probabilities: None };
+        Ok(Scores { rows: batch.num_rows(), outcome, failures: Vec::new() })
+    }
+}
+
+struct Bench {
+    sample: Sample,
+    encoder: Encoder,
+    constraints: Arc<Constraints>,
+    features: Arc<overturn::feature::FeatureSchema>,
+    predictor: Arc<Cheap>,
+}
+
+impl Bench {
+    fn new(credit: &Credit) -> Bench {
+        let batches = credit.batches(BATCH_ROWS);
+        let originals = concat_batches(&batches[0].schema(), &batches[..1]).expect("one batch");
+        let mut stats = StatsAccumulator::new(&credit.features);
+        stats.update(&originals).expect("counted");
+        let stats = stats.finish();
+        let encoder = Encoder::new(Arc::clone(&credit.features), &stats);
+        let layout = Arc::clone(encoder.layout());
+        let features = Arc::clone(&credit.features);
+        let schema = originals.schema();
+        let constraints = Constraints::new(Arc::clone(&features), &stats, layout, &schema);
+        let column = schema.index_of("loan_amount").expect("a column of the table");
+        let classes = Arc::from(["refused".to_string(), "approved".to_string()]);
+        let task = Task::Classification { classes, probabilities: false };
+        let predictor = Arc::new(Cheap { task, column, threshold: 10_000.0 });
+        let sample = Sample {
+            rows: RowReader::new(&features).read(&originals).expect("read"),
+            bounds: RowBounds::none(),
+            scores: predictor.predict(&originals).expect("scored"),
+            originals,
+        };
+        Bench { sample, encoder, constraints: Arc::new(constraints), features, predictor }
+    }
+
+    /// Seconds of a step, after exploration has ended.
+    fn seconds_per_step(&self, batch: usize, steps: usize) -> f64 {
+        let before = 120;
+        let (train, autoencoder) = (train_job(batch, before, steps), autoencoder_job());
+        let (stop, points) = (AtomicI32::new(0), std::sync::Mutex::new(Vec::new()));
+        let listener = |event: Event| {
+            if let Event::Point(point) = event {
+                points.lock().expect("one listener").push((point.step, point.seconds));
+            }
+        };
+        let setup = Setup {
+            train: &train,
+            autoencoder: &autoencoder,
+            target: None,
+            schema: Arc::clone(&self.features),
+            encoder: self.encoder.clone(),
+            constraints: Arc::clone(&self.constraints),
+            predictor: Arc::clone(&self.predictor) as Arc<dyn Predictor>,
+            device: Device::Cpu,
+            streams: Streams::new(1),
+            stop: &stop,
+            checkpoints: None,
+            listener: &listener,
+        };
+        let lesson =
+            Lesson { sample: &self.sample, train: BATCH_ROWS - ASIDE, from: None, resume: false };
+        fit(&setup, lesson).expect("trained");
+        let points = points.into_inner().expect("nobody else listens");
+        let at = |step: u64| points.iter().find(|point| point.0 >= step).expect("judged").1;
+        let (first, last) = (at(before as u64), at((before + steps) as u64));
+        (last - first) / steps as f64
+    }
+
+    /// The matrix products of a step.
+    fn products(&self, batch: i64) -> Products {
+        let width = self.encoder.layout().width as i64;
+        let wishes = 2 + 2 + self.constraints.width() as i64;
+        let actor = [(LATENT + wishes, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, LATENT)];
+        let critic = [(2 * LATENT + wishes + width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1)];
+        let decoder = [(LATENT, AUTOENCODER), (AUTOENCODER, width)];
+        let encoder = [(width, AUTOENCODER), (AUTOENCODER, LATENT)];
+        let mut products =
+            Products { batch, forward: Vec::new(), rows: Vec::new(), weights: Vec::new() };
+        // Experience: μ and dec.
+        products.forward.extend(actor.iter().chain(&decoder));
+        // The critic's descent: its first layer needs no gradient of its input.
+        products.forward.extend(&critic);
+        products.weights.extend(&critic);
+        products.rows.extend(&critic[1..]);
+        // The actor's: through the critic and the decoder back to its own weights, and enc once more.
+        products.forward.extend(actor.iter().chain(&decoder).chain(&critic).chain(&encoder));
+        products.rows.extend(critic.iter().chain(&decoder).chain(&actor[1..]));
+        products.weights.extend(&actor);
+        products
+    }
+}
+
+/// Pairs of widths: a layer's input and output.
+struct Products {
+    batch: i64,
+    forward: Vec<(i64, i64)>,
+    /// Gradients of a layer's input.
+    rows: Vec<(i64, i64)>,
+    /// Gradients of a layer's weights.
+    weights: Vec<(i64, i64)>,
+}
+
+impl Products {
+    /// Seconds of all of them.
+    fn seconds(&self) -> f64 {
+        let random = |rows, columns| Tensor::randn([rows, columns], (Kind::Float, Device::Cpu));
+        let pairs = |shapes: &[(i64, i64)], of: &dyn Fn(i64, i64) -> (Tensor, Tensor)| {
+            shapes.iter().map(|(from, to)| of(*from, *to)).collect::<Vec<_>>()
+        };
+        let mut all =
+            pairs(&self.forward, &|from, to| (random(self.batch, from), random(to, from).tr()));
+        all.extend(pairs(&self.rows, &|from, to| (random(self.batch, to), random(to, from))));
+        all.extend(pairs(&self.weights, &|from, to| {
+            (random(self.batch, to).tr(), random(self.batch, from))
+        }));
+        let rounds = (20_000 / self.batch).max(10);
+        let seconds = bar::seconds(|| {
+            for _ in 0..rounds {
+                all.iter().for_each(|(left, right)| drop(left.mm(right)));
+            }
+        });
+        seconds / rounds as f64
+    }
+}
+
+fn train_job(batch: usize, before: usize, steps: usize) -> TrainJob {
+    let long = Duration::from_secs(3600);
+    TrainJob {
+        from: None,
+        rows: TrainRows {
+            max_rows: None,
+            validation_rows: ASIDE,
+            test_predicate: None,
+            test_rows: 1,
+        },
+        limits: TrainLimits {
+            max_steps: before + steps,
+            max_time: long,
+            validate_every: before.min(steps),
+            patience: usize::MAX,
+            checkpoint_every: long,
+        },
+        method: Method {
+            preset: Preset::Default,
+            batch,
+            hidden: HIDDEN as usize,
+            learning_rate: 1e-3,
+            sparsity: None,
+            consistency: None,
+            reward: None,
+            targets: TargetsKind::Label,
+            balance: Balance::None,
+        },
+    }
+}
+
+fn autoencoder_job() -> AutoencoderJob {
+    AutoencoderJob {
+        kind: AutoencoderKind::Always,
+        hidden: Some(vec![AUTOENCODER as usize]),
+        latent: Some(LATENT as usize),
+        steps: 100,
+        batch: 128,
+        learning_rate: 1e-3,
+        min_quality: -1.0,
+    }
+}
