@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh clone to a scored table: sets everything up, builds, makes a million credit applications,
-# and scores them through ONNX Runtime and (200,000 of them) through a Python program.
+# From a fresh clone to a scored table and a counterfactual generator: sets everything up, builds, makes a
+# million credit applications, scores them through ONNX Runtime and (200,000 of them) through a Python
+# program, and learns on them what would have to change for another decision.
 #
 #   OVERTURN_ROWS   applications to make (default 1,000,000)
 #   OVERTURN_OUT    where results go (default ./out/demo; replaced)
@@ -37,3 +38,6 @@ say "Scoring the first 200,000 through a Python program"
 
 say "Comparing the two score tables"
 "$python" jobs/demo/compare.py "$out/onnx/scores" "$out/python/scores"
+
+say "Learning what would have to change for the forest to decide otherwise"
+"$overturn" train jobs/demo/train.toml --set data="$out/applications" --set out="$out/trained"
