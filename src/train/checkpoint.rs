@@ -76,7 +76,12 @@ impl Checkpoints {
                 .hint("check the free space and the permissions of the folder of `output.dir`")
         };
         fs::create_dir_all(&self.folder).map_err(|error| cannot(&self.folder, error))?;
-        write_tensors(&self.folder.join(&state.tensors), tensors)?;
+        let (new, place) = (self.folder.join(".tensors"), self.folder.join(&state.tensors));
+        // A run that fails in its first step writes the file again that it went on from.
+        let written = write_tensors(&new, tensors)
+            .and_then(|()| fs::rename(&new, &place).map_err(|error| cannot(&place, error)));
+        // Half a file would take space that the generator itself may need.
+        written.inspect_err(|_| drop(fs::remove_file(&new)))?;
         let json = serde_json::to_string(&state)
             .map_err(|error| Error::internal("checkpoint", "has no JSON").source(error))?;
         let (new, place) = (self.folder.join(".new"), self.folder.join(STATE_FILE));
