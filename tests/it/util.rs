@@ -22,13 +22,21 @@ pub struct Run {
     pub stderr: String,
 }
 
-impl Run {
-    fn new(output: Output) -> Run {
+impl From<Output> for Run {
+    fn from(output: Output) -> Run {
         Run {
+            // A signal that killed it leaves no code.
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+}
+
+impl Run {
+    /// Runs a command to its end.
+    pub fn of(command: &mut Command) -> Run {
+        Run::from(command.output().expect("the program starts"))
     }
 
     /// The run must have succeeded.
@@ -63,7 +71,7 @@ pub fn program() -> Command {
 
 /// Runs the program to its end.
 pub fn overturn(arguments: &[&str]) -> Run {
-    Run::new(program().args(arguments).output().expect("the program starts"))
+    Run::of(program().args(arguments))
 }
 
 /// The project's folder.
@@ -119,10 +127,7 @@ pub fn data(test: &str) -> Option<PathBuf> {
 
 /// Runs a Python script given as text, which must succeed.
 pub fn run_python(python: &Path, script: &str, arguments: &[&str]) -> String {
-    let output =
-        Command::new(python).arg("-c").arg(script).args(arguments).output().expect("Python starts");
-    let run = Run::new(output).ok();
-    run.stdout
+    Run::of(Command::new(python).arg("-c").arg(script).args(arguments)).ok().stdout
 }
 
 /// A folder with a table of credit applications, to be spoiled and scored.
@@ -183,6 +188,49 @@ impl Bench {
                  [predictor]\n{predictor}\n[output]\ndir = \"out\"\n"
             ),
         )
+    }
+
+    /// Adds lines to a file in it.
+    pub fn append(&self, name: &str, lines: &str) {
+        let path = self.path(name);
+        let text = fs::read_to_string(&path).expect("readable") + lines;
+        fs::write(&path, text).expect("written");
+    }
+
+    /// Replaces a text that must occur in a file in it.
+    pub fn replace(&self, name: &str, old: &str, new: &str) {
+        let path = self.path(name);
+        let text = fs::read_to_string(&path).expect("readable");
+        assert!(text.contains(old), "{old:?} not in\n{text}");
+        fs::write(&path, text.replace(old, new)).expect("written");
+    }
+
+    /// The JSON of a file in it.
+    pub fn json(&self, name: &str) -> serde_json::Value {
+        let text = fs::read_to_string(self.path(name)).expect("readable");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// The names of what is in it, in order.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).expect("a folder").flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().into_string().expect("a name")).collect();
+        names.sort();
+        names
+    }
+
+    /// Table, model, schema and `job.toml` of a case of `known_answers.py`, and what that says of them.
+    pub fn known(&self, python: &Path, case: &str, rows: Option<u32>) -> serde_json::Value {
+        let mut command = Command::new(python);
+        command.arg(project().join("tests/python/known_answers.py")).arg(case).arg(self.path(""));
+        Run::of(command.args(rows.map(|rows| rows.to_string()))).ok().json()
+    }
+
+    /// Trains the generator of `job.toml`.
+    pub fn train(&self, arguments: &[&str]) -> Run {
+        let job = self.text("job.toml");
+        Run::of(program().args(["train", &job, "--format", "json"]).args(arguments))
     }
 
     /// Scores a table with the demo's logistic regression.

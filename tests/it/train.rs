@@ -1,0 +1,427 @@
+//! What a training leaves behind: when it ends, when it is killed, when the disk or the model gives out,
+//! and when there is nothing to learn.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::util::{Bench, Run, credit, program, project, python, read_table};
+
+/// A training of about a second.
+const QUICK: &str = "[autoencoder]\nsteps = 200\nbatch = 64\nhidden = [32]\n\
+                     [train]\nmax_steps = 200\nbatch = 64\nhidden = 32\nvalidate_every = 50\n";
+/// One that is long enough to be interrupted.
+const LONG: &str = "[autoencoder]\nsteps = 200\nbatch = 64\nhidden = [32]\n[train]\nmax_steps = 2000\n\
+                    batch = 64\nhidden = 32\nvalidate_every = 100\ncheckpoint_seconds = 0.1\n";
+const WEIGHTS: &str = "out/generator/weights.safetensors";
+const CHECKPOINT: &str = ".out.checkpoint/checkpoint.json";
+/// What a run keeps beside its output folder.
+const BESIDE: [&str; 3] = [".out.checkpoint", ".out.lock", ".out.staging"];
+
+/// Credit applications, and a job to learn from them, with further lines at its end.
+fn prepared(lines: &str) -> Bench {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(600));
+    fs::copy(project().join("schemas/credit.toml"), bench.path("schema.toml")).expect("copied");
+    bench.job(&table, "schema = \"schema.toml\"", None);
+    bench.append("job.toml", lines);
+    bench
+}
+
+/// The generator's weights.
+fn weights(bench: &Bench) -> Vec<u8> {
+    fs::read(bench.path(WEIGHTS)).expect("readable")
+}
+
+fn nothing_is_published(bench: &Bench) {
+    for left in ["out", ".out.staging", ".out.lock"] {
+        assert!(!bench.path(left).exists(), "{left} is left");
+    }
+}
+
+fn nothing_is_left_beside(bench: &Bench) {
+    for left in BESIDE {
+        assert!(!bench.path(left).exists(), "{left} is left");
+    }
+}
+
+/// Starts a training.
+fn started(bench: &Bench, arguments: &[&str]) -> Child {
+    let mut command = program();
+    command.args(["train", &bench.text("job.toml")]).args(arguments);
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("started")
+}
+
+/// Waits until something holds for a run that goes on.
+fn wait_for(child: &mut Child, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(120), "never happened");
+        assert!(child.try_wait().expect("a process").is_none(), "ended early");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The step that a checkpoint was made at; 0 if there is none.
+fn checkpoint_step(bench: &Bench) -> u64 {
+    let text = fs::read_to_string(bench.path(CHECKPOINT)).unwrap_or_default();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    state["step"].as_u64().unwrap_or(0)
+}
+
+/// Sends a signal to a training once it has left a checkpoint after the given step; how it ended.
+fn interrupted(bench: &Bench, signal: Signal, after: u64, arguments: &[&str]) -> Run {
+    let mut child = started(bench, arguments);
+    wait_for(&mut child, || checkpoint_step(bench) > after);
+    kill(Pid::from_raw(child.id() as i32), signal).expect("signalled");
+    Run::from(child.wait_with_output().expect("ended"))
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let [first, second, other] = ["", "", "[runtime]\nseed = 7\n"].map(|seed| {
+        let bench = prepared(&format!("{QUICK}{seed}"));
+        bench.train(&[]).ok();
+        weights(&bench)
+    });
+    assert!(first == second);
+    assert!(first != other);
+}
+
+#[test]
+fn a_published_generator_is_whole() {
+    let bench = prepared(QUICK);
+    let summary = bench.train(&[]).ok().json();
+    assert_eq!(bench.names("out"), ["_SUCCESS", "generator", "manifest.json", "reports"]);
+    assert_eq!(bench.names("out/generator"), ["generator.json", "weights.safetensors"]);
+    assert_eq!(bench.names("out/reports"), ["training.parquet"]);
+    nothing_is_left_beside(&bench);
+    let curve = read_table(&bench.path("out/reports/training.parquet"));
+    let schema = curve.schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!((names[0], names[names.len() - 1]), ("step", "best"));
+    for name in ["seconds", "reward", "critic_loss", "actor_loss", "validity", "l0", "l1"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    assert_eq!(curve.num_rows(), 4);
+    let manifest = bench.json("out/manifest.json");
+    assert_eq!(manifest["summary"]["steps"], 200);
+    assert_eq!(manifest["summary"]["validation"], summary["validation"]);
+    assert_eq!(manifest["tables"][0]["path"], "reports/training.parquet");
+    let generator = bench.json("out/generator/generator.json");
+    assert_eq!(generator["figures"]["validation"], summary["validation"]);
+    bench.train(&[]).fails(2, &["out: already holds the results of a run", "output.overwrite"]);
+}
+
+#[test]
+fn an_interrupted_training_goes_on_to_the_same_weights() {
+    let whole = prepared(LONG);
+    whole.train(&[]).ok();
+    let bench = prepared(LONG);
+    let killed = interrupted(&bench, Signal::SIGKILL, 0, &[]);
+    assert_eq!(killed.code, -1, "{killed:#?}");
+    assert!(!bench.path("out").exists());
+    let step = checkpoint_step(&bench);
+    interrupted(&bench, Signal::SIGTERM, step, &["--resume"]).fails(143, &["interrupted"]);
+    nothing_is_published(&bench);
+    assert!(checkpoint_step(&bench) > step);
+    let run = bench.train(&["--resume"]).ok();
+    assert!(run.stderr.contains("going on from a checkpoint"), "{}", run.stderr);
+    assert!(weights(&bench) == weights(&whole));
+    nothing_is_left_beside(&bench);
+    let curves = [&whole, &bench].map(|bench| read_table(&bench.path("out/reports")));
+    assert_eq!(curves[0].column_by_name("validity"), curves[1].column_by_name("validity"));
+}
+
+#[test]
+fn sigterm_before_there_is_anything_to_keep() {
+    let bench = prepared(&QUICK.replace("steps = 200\nbatch", "steps = 1000000\nbatch"));
+    let mut child = started(&bench, &[]);
+    wait_for(&mut child, || bench.path(".out.staging").exists());
+    std::thread::sleep(Duration::from_millis(300));
+    let told = Instant::now();
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("signalled");
+    Run::from(child.wait_with_output().expect("ended")).fails(143, &["interrupted"]);
+    assert!(told.elapsed() < Duration::from_secs(20), "took {:?}", told.elapsed());
+    nothing_is_published(&bench);
+    nothing_is_left_beside(&bench);
+}
+
+#[test]
+fn a_checkpoint_of_another_job_or_a_broken_one_is_refused() {
+    let bench = prepared(LONG);
+    interrupted(&bench, Signal::SIGTERM, 0, &[]).fails(143, &[]);
+    let refused = |said: &[&str]| {
+        bench.train(&["--resume"]).fails(1, &[&[".out.checkpoint/"], said].concat());
+        nothing_is_published(&bench);
+        assert!(checkpoint_step(&bench) > 0 || said[0] == "is not a checkpoint");
+    };
+    bench.append("job.toml", "learning_rate = 0.01\n");
+    refused(&["was made with a different setting of `[target]`", "`--resume`"]);
+    bench.replace("job.toml", "learning_rate = 0.01\n", "[runtime]\nseed = 9\n");
+    refused(&["was made with a different seed"]);
+    bench.replace("job.toml", "[runtime]\nseed = 9\n", "");
+    bench.replace("schema.toml", "step = 6 ", "step = 12 ");
+    refused(&["was made with a different feature schema"]);
+    bench.replace("schema.toml", "step = 12 ", "step = 6 ");
+    let state = fs::read_to_string(bench.path(CHECKPOINT)).expect("readable");
+    let tensors = bench
+        .path(".out.checkpoint")
+        .join(bench.json(CHECKPOINT)["tensors"].as_str().expect("a name"));
+    let whole = fs::read(&tensors).expect("readable");
+    fs::write(&tensors, &whole[..whole.len() / 2]).expect("written");
+    refused(&["cannot be read as tensors"]);
+    fs::write(&tensors, whole).expect("written");
+    fs::write(bench.path(CHECKPOINT), &state[..state.len() / 2]).expect("written");
+    refused(&["is not a checkpoint", "train without `--resume`"]);
+    fs::write(bench.path(CHECKPOINT), state).expect("written");
+    bench.train(&["--resume"]).ok();
+    nothing_is_left_beside(&bench);
+}
+
+#[test]
+fn resuming_without_a_checkpoint_starts_afresh() {
+    let [plain, resumed] = [&[][..], &["--resume"]].map(|arguments| {
+        let bench = prepared(QUICK);
+        bench.train(arguments).ok();
+        weights(&bench)
+    });
+    assert!(plain == resumed);
+}
+
+/// A scorer that approves of those who ask for little. It breaks for good at its 200th batch, unless
+/// there is a file `repaired`.
+const BREAKING: &str = r#"
+import os, sys
+answers = os.fdopen(os.dup(1), "wb"); os.dup2(2, 1)
+import pyarrow as pa
+if os.path.exists("broken") and not os.path.exists("repaired"):
+    sys.exit("out of order")
+batches = pa.ipc.open_stream(sys.stdin.buffer)
+schema = pa.schema([("label", pa.string())], {"overturn.protocol": "1", "overturn.classes": '["no", "yes"]'})
+with pa.ipc.new_stream(answers, schema) as stream:
+    for place, batch in enumerate(batches):
+        if place == 200 and not os.path.exists("repaired"):
+            open("broken", "w").close()
+            os._exit(9)
+        labels = ["yes" if amount < 12_000 else "no" for amount in batch["loan_amount"].to_pylist()]
+        stream.write_batch(pa.record_batch([pa.array(labels, pa.string())], schema=schema))
+        answers.flush()
+"#;
+
+/// A job whose scorer breaks.
+fn breaking(python: &Path) -> Bench {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(600));
+    bench.write("scorer.py", BREAKING);
+    let predictor = format!(
+        "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nworkers = 1\nretries = 0"
+    );
+    bench.job(&table, "", Some(&predictor));
+    bench.append("job.toml", &QUICK.replace("max_steps = 200", "max_steps = 300"));
+    bench
+}
+
+#[test]
+fn a_model_that_dies_in_mid_training() {
+    let Some(python) = python("a_model_that_dies_in_mid_training") else { return };
+    let bench = breaking(&python);
+    bench.train(&[]).fails(1, &["error: scorer.py: ", "out of order"]);
+    nothing_is_published(&bench);
+    let step = checkpoint_step(&bench);
+    assert!(step > 100, "a checkpoint at step {step}");
+    bench.train(&["--resume"]).fails(1, &["error: scorer.py: ", "out of order"]);
+    assert_eq!(checkpoint_step(&bench), step);
+    bench.write("repaired", "");
+    let run = bench.train(&["--resume"]).ok();
+    assert!(run.stderr.contains("going on from a checkpoint"), "{}", run.stderr);
+    assert_eq!(run.json()["steps"], 300);
+    nothing_is_left_beside(&bench);
+}
+
+/// Trains where no file may become longer than so many bytes, as on a disk that is nearly full.
+fn train_in_little_space(bench: &Bench, bytes: u64) -> Run {
+    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", bytes / 1024);
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, "bash", env!("CARGO_BIN_EXE_overturn"), "train"]);
+    command.arg(bench.path("job.toml")).stdin(Stdio::null()).env_remove("RUST_LOG");
+    Run::of(&mut command)
+}
+
+#[test]
+fn a_disk_that_is_nearly_full() {
+    // Networks that are larger than all other files of a generator, and smaller than a checkpoint.
+    let lines = QUICK.replace("hidden = 32", "hidden = 128") + "checkpoint_seconds = 0.05\n";
+    let roomy = prepared(&lines);
+    roomy.train(&[]).ok();
+    let size = weights(&roomy).len() as u64;
+    let bench = prepared(&lines);
+    let run = train_in_little_space(&bench, size * 3 / 2).ok();
+    assert!(run.stderr.contains("no checkpoint at step"), "{}", run.stderr);
+    assert!(weights(&bench) == weights(&roomy));
+    nothing_is_left_beside(&bench);
+
+    let bench = prepared(&lines);
+    train_in_little_space(&bench, size / 2)
+        .fails(2, &["weights.safetensors: cannot be written", "File too large", "hint: "]);
+    nothing_is_published(&bench);
+    // What could not be written whole is not kept in part, where it would take the last of the space.
+    assert!(bench.path(".out.checkpoint").read_dir().is_ok_and(|mut files| files.next().is_none()));
+}
+
+#[test]
+fn training_on_from_an_earlier_generator() {
+    let bench = prepared(&QUICK.replace("max_steps = 200", "max_steps = 400"));
+    let first = bench.train(&[]).ok().json();
+    bench.replace("job.toml", "dir = \"out\"", "dir = \"again\"");
+    bench.replace("job.toml", "max_steps = 400", "max_steps = 100\nfrom = \"out/generator\"");
+    let second = bench.train(&[]).ok().json();
+    let [before, after] =
+        [&first, &second].map(|run| run["validation"]["validity"].as_f64().expect("a number"));
+    assert!(after >= before - 0.05, "{before} became {after}");
+    assert_eq!(second["autoencoder"]["quality"], first["autoencoder"]["quality"]);
+}
+
+#[test]
+fn generators_that_cannot_be_gone_on_from() {
+    let bench = prepared(QUICK);
+    bench.train(&[]).ok();
+    bench.replace("job.toml", "dir = \"out\"", "dir = \"again\"");
+    bench.replace("job.toml", "max_steps = 200", "max_steps = 100\nfrom = \"out/generator\"");
+    let refused = |said: &[&str]| {
+        bench.train(&[]).fails(1, said);
+        assert!(!bench.path("again").exists() && !bench.path(".again.staging").exists());
+    };
+    bench.replace(
+        "schema.toml",
+        "change = \"increase\"    # nobody",
+        "change = \"never\"    # nobody",
+    );
+    bench.replace("schema.toml", "limit = { up = 2 }", "#");
+    refused(&[
+        "out/generator: cannot be gone on from: it has another idea of the feature `age`",
+        "hint: remove `train.from`",
+    ]);
+    fs::copy(project().join("schemas/credit.toml"), bench.path("schema.toml")).expect("copied");
+    bench.append("job.toml", "targets = \"distribution\"\n");
+    refused(&["out/generator: cannot be gone on from: it "]);
+    bench.replace("job.toml", "targets = \"distribution\"\n", "");
+    bench.replace("job.toml", "hidden = 32\n", "hidden = 48\n");
+    refused(&["it has networks of another form (`train.hidden`"]);
+    bench.replace("job.toml", "hidden = 48\n", "hidden = 32\n");
+    let mut bytes = weights(&bench);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(bench.path(WEIGHTS), bytes).expect("written");
+    refused(&["`weights.safetensors` is not the file that `generator.json` describes"]);
+    bench.replace("job.toml", "out/generator", "out/reports");
+    refused(&["out/reports/generator.json: cannot be read", "hint: a generator is the folder"]);
+    bench.replace("job.toml", "out/reports", "nowhere");
+    refused(&["`train.from` is", "which does not exist"]);
+}
+
+#[test]
+fn models_that_always_or_never_decide_so() {
+    let Some(python) = python("models_that_always_or_never_decide_so") else { return };
+    let bench = Bench::new();
+    bench.known(&python, "one_class", Some(400));
+    bench.append("job.toml", QUICK);
+    bench.train(&[]).fails(1, &["error: predictor: decides `yes` for all 320 training rows"]);
+    nothing_is_published(&bench);
+    let bench = Bench::new();
+    bench.known(&python, "never_predicted", Some(400));
+    bench.append("job.toml", QUICK);
+    bench.train(&[]).fails(2, &["came to nothing", "the class `top`", "hint: check that"]);
+    nothing_is_published(&bench);
+}
+
+#[test]
+fn a_schema_that_lets_nothing_change() {
+    let bench = prepared(QUICK);
+    let schema = fs::read_to_string(bench.path("schema.toml")).expect("readable");
+    let kept = schema.lines().filter(|line| {
+        !["change", "limit", "allowed", "step"].iter().any(|key| line.starts_with(key))
+    });
+    let fixed = kept.map(|line| match line.strip_prefix("kind") {
+        Some(_) => format!("{line}\nchange = \"never\"\n"),
+        None => format!("{line}\n"),
+    });
+    bench.write("schema.toml", &fixed.collect::<String>());
+    bench
+        .train(&[])
+        .fails(1, &["feature schema: lets no feature change", "hint: give some feature"]);
+    nothing_is_published(&bench);
+}
+
+#[test]
+fn an_autoencoder_that_is_not_good_enough() {
+    let bench = prepared(&QUICK.replace("[autoencoder]\n", "[autoencoder]\nmin_quality = 1.0\n"));
+    let summary = bench.train(&[]).ok().json();
+    assert_eq!(summary["autoencoder"]["used"], false);
+    let remarks = summary["remarks"].to_string();
+    assert!(remarks.contains("the autoencoder reconstructs too badly"), "{remarks}");
+    let always = "[autoencoder]\nkind = \"always\"\nmin_quality = 1.0\n";
+    let bench = prepared(&QUICK.replace("[autoencoder]\n", always));
+    bench
+        .train(&[])
+        .fails(2, &["error: autoencoder: reconstructs 0.", "expected at least 1", "hint: raise"]);
+    nothing_is_published(&bench);
+    nothing_is_left_beside(&bench);
+}
+
+#[test]
+fn every_wrong_number_at_once() {
+    let bench = prepared(
+        "[train]\nbatch = 0\nlearning_rate = 2\nsparsity = -1\nmax_seconds = 0\n\
+         [autoencoder]\nlatent = 0\nmin_quality = 1.5\n",
+    );
+    bench.train(&[]).fails(
+        1,
+        &[
+            "`train.batch` is 0, expected at least 1",
+            "`train.learning_rate` is 2, expected a rate above 0 and at most 1",
+            "`train.sparsity` is negative, expected a weight of at least 0",
+            "`train.max_seconds` is 0, expected more than 0 seconds",
+            "`autoencoder` has a layer of width 0",
+            "`autoencoder.min_quality` is above 1",
+        ],
+    );
+    nothing_is_published(&bench);
+}
+
+#[test]
+fn rows_to_be_tested_on_are_kept_apart() {
+    let bench = prepared(&format!("{QUICK}test_where = \"age < 30\"\ntest_rows = 40\n"));
+    let summary = bench.train(&[]).ok().json();
+    assert_eq!(summary["test"]["rows"], 40);
+    assert_eq!(summary["test"]["violations"], 0);
+    let in_scope = summary["rows_in_scope"].as_u64().expect("a number");
+    assert!(in_scope < 600, "{summary}");
+    let bench = prepared(&format!("{QUICK}test_where = \"age > 1000\"\n"));
+    bench
+        .train(&[])
+        .fails(1, &["train.test_where: is `age > 1000`, which no row of the table satisfies"]);
+    nothing_is_published(&bench);
+}
+
+#[test]
+fn a_sample_and_its_weights_do_not_depend_on_threads() {
+    let runs = ["1", "2"].map(|threads| {
+        let bench = prepared(&format!("{QUICK}max_rows = 250\n"));
+        let summary = bench.train(&["--threads", threads]).ok().json();
+        let remarks = summary["remarks"].to_string();
+        assert!(remarks.contains("trained on a sample of 250 of 600 rows"), "{remarks}");
+        assert_eq!(summary["rows_trained"], 200);
+        bench
+    });
+    let rows = |bench: &Bench| {
+        let generator = bench.json("out/generator/generator.json");
+        generator["origin"]["training_rows"].as_str().expect("a hash").to_string()
+    };
+    assert_eq!(rows(&runs[0]), rows(&runs[1]));
+    assert!(weights(&runs[0]) == weights(&runs[1]));
+}
