@@ -27,7 +27,8 @@
 //! 8. Half of the conditions are as wide as the schema allows, which is what explanations ask for and what
 //!    the paper's draws hardly ever contain.
 //! 9. Where the model gives probabilities, a fifth of R says how near it came.
-//! 10. The learning rate and the noise fall along a cosine.
+//! 10. The learning rate and the noise fall along a cosine, and the actor that is kept is the mean of those
+//!     of the last steps: a latent must be hit closely, and the mean is less shaken by single batches.
 
 use std::sync::mpsc::sync_channel;
 
@@ -65,6 +66,8 @@ const NOISE: f64 = 0.1;
 const LEAST_NOISE: f64 = 0.02;
 /// What the falling learning rate falls to.
 const LEAST_RATE: f64 = 0.01;
+/// Weight of an actor's step in the mean of actors: those of about 500 steps count.
+const AVERAGING: f64 = 0.002;
 
 /// What the presets differ in, beside the keys of the job file.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +75,7 @@ struct Details {
     form: Form,
     /// Share of conditions as wide as the schema allows.
     wide_share: f64,
-    /// Whether learning rate and noise fall.
+    /// Whether learning rate and noise fall, and the actor is the mean of the last ones.
     falling: bool,
 }
 
@@ -98,6 +101,8 @@ pub(super) struct Learner<'a> {
     pub(super) shape: ActorShape,
     pub(super) generator: Generator,
     pub(super) critic: Network,
+    /// The actor's weights, averaged over the last steps.
+    pub(super) average: Tensor,
     pub(super) adams: Adams,
     pub(super) replay: Replay,
     /// Steps done.
@@ -327,6 +332,8 @@ impl<'a> Learner<'a> {
         }
         let gradient = self.generator.actor.gradient(&actor)?;
         self.adams.actor.step(&self.generator.actor, &gradient, rate);
+        let weight = if self.details.falling { AVERAGING } else { 1.0 };
+        let _ = no_grad(|| self.average.lerp_(self.generator.actor.flat(), weight));
         Ok(Losses { critic, actor, sparsity, consistency })
     }
 
@@ -408,6 +415,7 @@ impl<'a> Learner<'a> {
         let decisions =
             to_tensor(&codec.decisions(&sample.scores)?, codec.decision_width(), device)?;
         let adams = Adams { actor: Adam::new(&actor), critic: Adam::new(&critic) };
+        let average = actor.flat().copy();
         let generator = Generator {
             autoencoder: start.autoencoder,
             actor,
@@ -428,6 +436,7 @@ impl<'a> Learner<'a> {
             shape,
             generator,
             critic,
+            average,
             adams,
             step: 0,
             rate_factor: 1.0,

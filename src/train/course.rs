@@ -117,7 +117,7 @@ impl<'a> Course<'a> {
     }
 
     fn judge(&mut self, learner: &mut Learner<'_>, losses: &Losses) -> Result<()> {
-        let quality = self.validation.quality(&learner.generator, self.judge, self.bridges)?;
+        let quality = self.quality(learner)?;
         let value = |tensor: &Tensor| tensor.double_value(&[]);
         let best = self.best.as_ref().is_none_or(|(score, _)| quality.score() > *score);
         let point = Point {
@@ -145,9 +145,18 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
+    /// Of the averaged actor, which is the one that is kept.
+    fn quality(&self, learner: &Learner<'_>) -> Result<Quality> {
+        let own = learner.generator.actor.flat().copy();
+        learner.generator.actor.set(&learner.average);
+        let quality = self.validation.quality(&learner.generator, self.judge, self.bridges);
+        learner.generator.actor.set(&own);
+        quality
+    }
+
     fn keep(&mut self, learner: &Learner<'_>, score: f64) {
         self.since = 0;
-        self.best = Some((score, learner.generator.actor.flat().copy()));
+        self.best = Some((score, learner.average.copy()));
         self.good = Some(Good {
             actor: learner.generator.actor.flat().copy(),
             critic: learner.critic.flat().copy(),
@@ -189,6 +198,7 @@ impl<'a> Course<'a> {
         };
         tracing::warn!(step, "training diverged ({reason}); going back, and on more slowly");
         learner.generator.actor.set(&good.actor);
+        learner.average = good.actor.copy();
         learner.critic.set(&good.critic);
         let adams = [&mut learner.adams.actor, &mut learner.adams.critic];
         for ((adam, moments), steps) in adams.into_iter().zip(&good.moments).zip(good.steps) {
@@ -216,6 +226,7 @@ impl<'a> Course<'a> {
         let [rows, records] = learner.replay.state();
         let mut tensors = vec![
             ("actor", learner.generator.actor.flat().shallow_clone()),
+            ("average", learner.average.shallow_clone()),
             ("critic", learner.critic.flat().shallow_clone()),
             ("actor_moments", learner.adams.actor.moments.shallow_clone()),
             ("critic_moments", learner.adams.critic.moments.shallow_clone()),
@@ -252,6 +263,7 @@ impl<'a> Course<'a> {
         learner.generator.actor.set(saved.tensor("actor")?);
         learner.critic.set(saved.tensor("critic")?);
         let device = self.setup.device;
+        learner.average = saved.tensor("average")?.to_device(device);
         learner.adams.actor.moments = saved.tensor("actor_moments")?.to_device(device);
         learner.adams.critic.moments = saved.tensor("critic_moments")?.to_device(device);
         [learner.adams.actor.steps, learner.adams.critic.steps] = state.adam_steps;
