@@ -19,7 +19,10 @@ pub enum Form {
     /// critic judges the latent.
     Paper,
     /// The actor gives how far the latent moves, the decoder how far numerics move: an actor that does
-    /// nothing leaves every numeric exactly as it was, however badly the autoencoder reconstructs. The critic is also shown the post-processed row, which is what the model will see.
+    /// nothing leaves every numeric exactly as it was, however badly the autoencoder reconstructs. Beside
+    /// the latent the actor moves each numeric by up to a standard deviation, since a small step of a
+    /// numeric is hard to hit through the decoder. The critic is also shown the post-processed row, which
+    /// is what the model will see.
     Relative,
 }
 
@@ -28,6 +31,8 @@ pub enum Form {
 pub struct ActorShape {
     /// Width of z.
     pub latent: i64,
+    /// Numerics that the actor moves beside it.
+    pub numerics: i64,
     /// Widths of y_M, y_T and c together.
     pub wishes: i64,
     /// Width of both hidden layers.
@@ -50,10 +55,15 @@ pub struct Generator {
 }
 
 impl ActorShape {
-    /// The actor's network. The latent is squashed by tanh: by the network, or by [`Generator::act`] after
-    /// it was moved.
+    /// Width of what the actor gives: z_cf, and moves of numerics.
+    pub fn action(self) -> i64 {
+        self.latent + self.numerics
+    }
+
+    /// The actor's network. What it gives is squashed by tanh: by the network, or by [`Generator::act`]
+    /// after the latent was moved.
     pub fn actor(self) -> Shape {
-        let widths = vec![self.latent + self.wishes, self.hidden, self.hidden, self.latent];
+        let widths = vec![self.latent + self.wishes, self.hidden, self.hidden, self.action()];
         let ending = match self.form {
             Form::Paper => Ending::Tanh,
             Form::Relative => Ending::Linear,
@@ -67,31 +77,42 @@ impl ActorShape {
             Form::Paper => 0,
             Form::Relative => row as i64,
         };
-        let widths = vec![2 * self.latent + self.wishes + seen, self.hidden, self.hidden, 1];
+        let input = self.latent + self.wishes + self.action() + seen;
+        let widths = vec![input, self.hidden, self.hidden, 1];
         Shape { widths, norm: true, ending: Ending::Linear }
     }
 }
 
 impl Generator {
-    /// z_cf = μ(s), where s begins with z.
+    /// μ(s), where s begins with z: z_cf, and moves of numerics.
     pub fn act(&self, state: &Tensor) -> Tensor {
         let moved = self.actor.forward(state);
         match self.form {
             Form::Paper => moved,
             Form::Relative => {
                 let z = state.narrow(1, 0, self.autoencoder.latent());
-                (z.clamp(-NEARLY_ONE, NEARLY_ONE).atanh() + moved).tanh()
+                let z = z.clamp(-NEARLY_ONE, NEARLY_ONE).atanh();
+                // The moves of numerics start from zero.
+                let start = z.pad([0, self.places.numerics], "constant", 0.0);
+                (start + moved).tanh()
             }
         }
     }
 
-    /// dec(z_cf) for encoded rows whose own decoding has the numerics `base` (see [`Generator::base`]).
-    pub fn decode(&self, latent: &Tensor, rows: &Tensor, base: &Tensor) -> Tensor {
-        let decoded = self.autoencoder.decode(latent);
+    /// z_cf of what the actor gave.
+    pub fn latent_of(&self, action: &Tensor) -> Tensor {
+        action.narrow(1, 0, self.autoencoder.latent())
+    }
+
+    /// dec(z_cf) for encoded rows whose own decoding has the numerics `base` (see [`Generator::base`]), with
+    /// what the actor moved numerics by itself.
+    pub fn decode(&self, action: &Tensor, rows: &Tensor, base: &Tensor) -> Tensor {
+        let decoded = self.autoencoder.decode(&self.latent_of(action));
         if self.form == Form::Paper || self.places.numerics == 0 {
             return decoded;
         }
-        let moved = self.places.numerics_of(&decoded) - base;
+        let moves = action.narrow(1, self.autoencoder.latent(), self.places.numerics);
+        let moved = self.places.numerics_of(&decoded) - base + moves;
         let numerics = self.places.numerics_of(rows) + moved;
         let rest = decoded.size()[1] - self.places.numerics;
         Tensor::cat(&[numerics, decoded.narrow(1, self.places.numerics, rest)], 1)
@@ -106,8 +127,8 @@ impl Generator {
     pub fn generate(&self, rows: &Tensor, decisions: &Tensor, wishes: &Tensor) -> Tensor {
         no_grad(|| {
             let z = self.autoencoder.encode(rows);
-            let latent = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
-            self.decode(&latent, rows, &self.base(&z))
+            let action = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
+            self.decode(&action, rows, &self.base(&z))
         })
     }
 }

@@ -20,14 +20,17 @@
 //!
 //! The default preset deviates further:
 //!
-//! 5. The actor says how far the latent moves, and the decoder how far numerics move ([`Form::Relative`]).
+//! 5. The actor says how far the latent moves, and the decoder how far numerics move; beside that it moves
+//!    numerics itself ([`Form::Relative`]). z_cf and z̃ below stand for both.
 //! 6. The critic is shown x̃ beside s and z̃: what R depends on. It then has the model to learn, not the
 //!    model behind the decoder. The gradient reaches the actor through pp, straight-through for categories.
 //! 7. Sparsity is measured on pp(dec(z_cf), c) rather than on dec(z_cf): what a constraint undoes is free.
 //! 8. Half of the conditions are as wide as the schema allows, which is what explanations ask for and what
 //!    the paper's draws hardly ever contain.
 //! 9. Where the model gives probabilities, a fifth of R says how near it came.
-//! 10. The learning rate and the noise fall along a cosine, and the actor that is kept is the mean of those
+//! 10. λ_s and λ_c grow from nothing: an actor that may first learn to be valid is not caught where no change
+//!     at all is the nearest optimum.
+//! 11. The learning rate and the noise fall along a cosine, and the actor that is kept is the mean of those
 //!     of the last steps: a latent must be hit closely, and the mean is less shaken by single batches.
 
 use std::sync::mpsc::sync_channel;
@@ -66,6 +69,8 @@ const NOISE: f64 = 0.1;
 const LEAST_NOISE: f64 = 0.02;
 /// What the falling learning rate falls to.
 const LEAST_RATE: f64 = 0.01;
+/// Share of the training in which λ_s and λ_c grow from nothing.
+const GROWING: f64 = 0.4;
 /// Weight of an actor's step in the mean of actors: those of about 500 steps count.
 const AVERAGING: f64 = 0.002;
 
@@ -256,7 +261,7 @@ impl<'a> Learner<'a> {
     }
 
     fn noise(&self, draw: impl FnMut() -> f32) -> Result<Tensor> {
-        let width = self.shape.latent as usize;
+        let width = self.shape.action() as usize;
         let values: Vec<f32> = std::iter::repeat_with(draw).take(self.batch() * width).collect();
         to_tensor(&values, width, self.setup.device)
     }
@@ -323,12 +328,13 @@ impl<'a> Learner<'a> {
         };
         let l_max = -self.critic.forward(&judged).mean(Kind::Float);
         let sparsity = parts.numeric + parts.categorical;
-        let mut actor = l_max + &sparsity * self.lambda_s;
+        let grown = self.grown();
+        let mut actor = l_max + &sparsity * (self.lambda_s * grown);
         let mut consistency = Tensor::zeros([], (Kind::Float, self.setup.device));
         if self.lambda_c > 0.0 {
             let again = no_grad(|| self.generator.autoencoder.encode(&x_cf));
-            consistency = consistency_loss(&z_cf, &again);
-            actor += &consistency * self.lambda_c;
+            consistency = consistency_loss(&self.generator.latent_of(&z_cf), &again);
+            actor += &consistency * (self.lambda_c * grown);
         }
         let gradient = self.generator.actor.gradient(&actor)?;
         self.adams.actor.step(&self.generator.actor, &gradient, rate);
@@ -344,6 +350,12 @@ impl<'a> Learner<'a> {
     fn rate(&self) -> f64 {
         let falling = self.falling().max(LEAST_RATE);
         self.setup.train.method.learning_rate * self.rate_factor * falling
+    }
+
+    /// How much of λ_s and λ_c counts already: at first the actor learns to be valid at all.
+    fn grown(&self) -> f64 {
+        let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
+        if self.details.falling { (share / GROWING).min(1.0) } else { 1.0 }
     }
 
     /// From 1 to 0 over the training, or always 1.
@@ -392,6 +404,7 @@ impl<'a> Learner<'a> {
         let (target, conditions) = (codec.wish_width() as i64, setup.constraints.width() as i64);
         let shape = ActorShape {
             latent: start.autoencoder.latent(),
+            numerics: if details.form == Form::Relative { start.places.numerics } else { 0 },
             wishes: codec.decision_width() as i64 + target + conditions,
             hidden: method.hidden as i64,
             form: details.form,
@@ -408,7 +421,7 @@ impl<'a> Learner<'a> {
         actor.trainable(true);
         critic.trainable(true);
         let seen = if details.form == Form::Relative { width as i64 } else { 0 };
-        let kept = ReplayShape { target, conditions, latent: shape.latent, seen };
+        let kept = ReplayShape { target, conditions, latent: shape.action(), seen };
         let capacity = REPLAY_ROWS.min((REPLAY_BYTES / kept.bytes()) as usize);
         let capacity = capacity.max(2 * WARM_UP * method.batch);
         let sample = problem.sample;

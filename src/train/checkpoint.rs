@@ -52,6 +52,11 @@ pub(super) struct Saved {
     path: PathBuf,
 }
 
+/// Whether there is a checkpoint.
+pub(super) fn exists(checkpoints: Option<&Checkpoints>) -> bool {
+    checkpoints.is_some_and(|checkpoints| checkpoints.folder.join(STATE_FILE).exists())
+}
+
 impl Saved {
     pub(super) fn tensor(&self, name: &str) -> Result<&Tensor> {
         tensor(&self.tensors, name, &self.path)
@@ -126,7 +131,9 @@ impl Checkpoints {
                 .hint("train without `--resume`, or go back to what it was made with"));
         }
         let path = self.folder.join(&state.tensors);
-        Ok(Some(Saved { tensors: read_tensors(&path)?, path, state }))
+        let tensors =
+            read_tensors(&path).map_err(|error| error.hint("train without `--resume`"))?;
+        Ok(Some(Saved { tensors, path, state }))
     }
 
     /// Removes it.

@@ -54,6 +54,18 @@ struct Good {
     steps: [i64; 2],
 }
 
+impl Good {
+    fn of(learner: &Learner<'_>) -> Good {
+        let adams = [&learner.adams.actor, &learner.adams.critic];
+        Good {
+            actor: learner.generator.actor.flat().copy(),
+            critic: learner.critic.flat().copy(),
+            moments: adams.map(|adam| adam.moments.copy()),
+            steps: adams.map(|adam| adam.steps),
+        }
+    }
+}
+
 impl<'a> Course<'a> {
     pub(super) fn new(
         setup: &'a Setup<'a>,
@@ -157,12 +169,7 @@ impl<'a> Course<'a> {
     fn keep(&mut self, learner: &Learner<'_>, score: f64) {
         self.since = 0;
         self.best = Some((score, learner.average.copy()));
-        self.good = Some(Good {
-            actor: learner.generator.actor.flat().copy(),
-            critic: learner.critic.flat().copy(),
-            moments: [&learner.adams.actor, &learner.adams.critic].map(|adam| adam.moments.copy()),
-            steps: [learner.adams.actor.steps, learner.adams.critic.steps],
-        });
+        self.good = Some(Good::of(learner));
     }
 
     fn balance(&self, learner: &mut Learner<'_>, quality: &Quality) {
@@ -274,6 +281,7 @@ impl<'a> Course<'a> {
         if let Some(score) = state.best_score {
             self.best = Some((score, saved.tensor("best")?.to_device(device)));
         }
+        self.good = Some(Good::of(learner));
         if let Some(last) = state.curve.last() {
             self.balance(learner, &last.quality);
         }

@@ -177,13 +177,18 @@ pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
     if let Some(saved) = &saved {
         course.resume(&mut learner, saved)?;
     }
-    let learnt = learner.learn(&judge, |learner, losses| course.after_step(learner, losses));
-    if let Err(error) = learnt {
-        // Whatever the model's trouble was, what was learnt until then is kept.
-        if error.kind() == Kind::Predictor {
-            course.save_or_warn(&learner);
+    if learner.step < setup.train.limits.max_steps {
+        let learnt = learner.learn(&judge, |learner, losses| course.after_step(learner, losses));
+        if let Err(error) = learnt {
+            // An update may be done whose experience is missing. The checkpoint before it is the better
+            // one to go on from; this one is better than none.
+            if error.kind() == Kind::Predictor && !checkpoint::exists(setup.checkpoints) {
+                course.save_or_warn(&learner);
+            }
+            return Err(error);
         }
-        return Err(error);
+        // If what follows fails, it need not be learnt again.
+        course.save_or_warn(&learner);
     }
     course.settle(&mut learner);
     let validation = validation.quality(&learner.generator, &judge, &bridges)?;

@@ -77,21 +77,21 @@ impl Summary {
     }
 }
 
-/// One number decides: it changes and the others keep still. Numbers move in steps here, because a network
-/// that leaves a feature alone still moves it by a trifle, which counts as a change where any number will
-/// do.
+/// One number decides: it changes and the others keep still. Numbers move in steps of 0.4 deviations here,
+/// because a network that leaves a feature alone still moves it by a trifle, which counts as a change
+/// where any number will do.
 #[test]
 fn only_the_number_that_decides_changes() {
     let Some(case) = Case::new("linear", Some(2000)) else { return };
     assert_eq!(case.told["deciding"], serde_json::json!(["b"]));
-    for (name, quarter) in
-        [("a", 0.25), ("b", 3.0), ("c", 0.0025), ("d", 0.5), ("e", 75.0), ("f", 0.025)]
+    for (name, step) in
+        [("a", 0.4), ("b", 4.8), ("c", 0.004), ("d", 0.8), ("e", 120.0), ("f", 0.04)]
     {
         let named = format!("name = \"{name}\"\n");
-        case.bench.replace("schema.toml", &named, &format!("{named}step = {quarter}\n"));
+        case.bench.replace("schema.toml", &named, &format!("{named}step = {step}\n"));
     }
     let lines = SHORT.replace("max_steps = 1000", "max_steps = 2000");
-    let summary = case.train(&lines).reaches(0.99);
+    let summary = case.train(&lines.replace("hidden = 64", "hidden = 128")).reaches(0.99);
     assert!(summary.shares[1] > 0.95, "{:?}", summary.shares);
     let others = summary.shares.iter().enumerate().filter(|(place, _)| *place != 1);
     for (_, share) in others {
@@ -99,12 +99,14 @@ fn only_the_number_that_decides_changes() {
     }
 }
 
+/// The one that may is not enough for every row: within the numbers seen in training it can outweigh the
+/// other in 0.976 of them, and the bound leaves a little of that.
 #[test]
 fn a_feature_that_may_not_change_does_not() {
     let Some(case) = Case::new("decoy", Some(1500)) else { return };
     assert_eq!(case.told["deciding"], serde_json::json!(["b"]));
     let lines = SHORT.replace("max_steps = 1000", "max_steps = 1500");
-    let summary = case.train(&lines).reaches(0.97);
+    let summary = case.train(&lines).reaches(0.94);
     assert_eq!(summary.shares[4], 0.0, "{:?}", summary.shares);
 }
 
@@ -136,8 +138,10 @@ fn seven_classes_one_of_them_rare() {
 
 #[test]
 fn a_regression_into_its_band() {
-    let lines = SHORT.replace("max_steps = 1000", "max_steps = 2000").replace("= 64", "= 128");
-    if let Some(summary) = trained("regression", 3000, &(lines + BOLD)) {
+    let lines = SHORT.replace("max_steps = 1000", "max_steps = 1500");
+    // A tenth of all rows is a narrow aim: even less weight on small changes.
+    let bold = BOLD.replace("0.1", "0.03");
+    if let Some(summary) = trained("regression", 2000, &(lines + &bold)) {
         let summary = summary.reaches(0.9);
         assert_eq!(summary.whole["validation"]["by_class"], serde_json::json!([]));
     }
@@ -171,7 +175,8 @@ fn columns_that_never_vary() {
 #[test]
 fn ten_rows() {
     let Some(case) = Case::new("tiny", None) else { return };
-    let summary = case.train(SHORT).remarks("10 rows are too few to set some aside");
+    let summary =
+        case.train(&format!("{SHORT}{BOLD}")).remarks("10 rows are too few to set some aside");
     assert_eq!(summary.whole["rows_trained"], 10);
     summary.reaches(0.8);
 }

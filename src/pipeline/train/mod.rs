@@ -7,7 +7,7 @@ mod warm;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -30,6 +30,11 @@ use load::Loaded;
 
 /// Rows up to here are all trained on and all validated on: setting some aside would leave too few of both.
 const FEW_ROWS: usize = 50;
+
+/// How long a step may take to end after a signal …
+const PATIENCE: Duration = Duration::from_secs(5);
+/// … and how often it is looked whether it has.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// What a training run did.
 #[derive(Debug, Clone, Serialize)]
@@ -165,6 +170,11 @@ impl Teacher<'_> {
             let waited = runtime.block_on(async { ended.await.map_or_else(|_| Ok(()), Ok) });
             if let Err(Kind::Interrupted(signal)) = waited.as_ref().map_err(Error::kind) {
                 stop.store(signal, Ordering::Relaxed);
+                let asked = Instant::now();
+                // A step ends soon, and leaves a clean checkpoint; a model that hangs does not.
+                while !thread.is_finished() && asked.elapsed() < PATIENCE {
+                    std::thread::sleep(GLANCE);
+                }
                 self.predictor.stop();
             }
             let result = thread.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
