@@ -96,7 +96,7 @@ pub struct TrainSpec {
     /// λ_c, the weight of consistency. By default 0.5, and 0 without an autoencoder.
     pub consistency: Option<f64>,
     /// What the model's answer is worth: `label` (1 for the wanted decision, else 0) or `probability`
-    /// (also how near it came). By default `probability` for models that give them and for regressions.
+    /// (also how near it came). By default `label` for classes and `probability` for regressions.
     pub reward: Option<RewardKind>,
     /// What the generator is told and asked for: labels, the wanted class's probability, or the whole
     /// distribution.

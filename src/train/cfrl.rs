@@ -27,7 +27,7 @@
 //! 7. Sparsity is measured on pp(dec(z_cf), c) rather than on dec(z_cf): what a constraint undoes is free.
 //! 8. Half of the conditions are as wide as the schema allows, which is what explanations ask for and what
 //!    the paper's draws hardly ever contain.
-//! 9. Where the model gives probabilities, a fifth of R says how near it came.
+//! 9. For a regression, half of R says how near the value came.
 //! 10. λ_s and λ_c grow from nothing: an actor that may first learn to be valid is not caught where no change
 //!     at all is the nearest optimum.
 //! 11. The learning rate and the noise fall along a cosine, and the actor that is kept is the mean of those

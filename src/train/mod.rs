@@ -220,7 +220,12 @@ impl<'a> Problem<'a> {
         let method = &setup.train.method;
         let codec = TargetCodec::new(setup.predictor.task(), method.targets, &sample.scores)?;
         let sampler = TargetSampler::new(&codec, &sample.scores, setup.target);
-        let rewarder = Rewarder::new(method.reward.unwrap_or(RewardKind::Probability), &codec);
+        // A class is had or not; a range is too narrow an aim to be found by chance.
+        let usual = match codec {
+            TargetCodec::Classes { .. } => RewardKind::Label,
+            TargetCodec::Range { .. } => RewardKind::Probability,
+        };
+        let rewarder = Rewarder::new(method.reward.unwrap_or(usual), &codec);
         let encoded = setup.encoder.encode_rows(&sample.rows);
         let encoded = to_tensor(&encoded.values, encoded.width, setup.device)?;
         Ok(Problem { sample, train, encoded, codec, sampler, rewarder, warm })
