@@ -155,6 +155,11 @@ impl TargetSampler {
         self.draw_but(rows, |_| NO_CLASS, random)
     }
 
+    /// The job's own class, if it names one.
+    pub fn named_class(&self) -> Option<u32> {
+        self.class
+    }
+
     /// y_T for judging: the job's own target or any label, but never the one the row has.
     pub fn draw_other(&self, labels: &[u32], random: &mut impl Rng) -> Wishes {
         let mut wishes = self.draw_but(labels.len(), |row| labels[row], random);

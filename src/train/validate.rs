@@ -96,6 +96,7 @@ impl Validation {
         bridges: &Bridges<'_>,
         random: &mut ChaCha8Rng,
     ) -> Result<Validation> {
+        let rows = &unsatisfied(sample, rows, sampler);
         let picked = sample.pick(rows)?;
         let wishes = match sample.labels() {
             Some(labels) => {
@@ -181,6 +182,16 @@ impl Validation {
             })
             .collect()
     }
+}
+
+/// The rows that have not got the class that the job names; all, if that leaves none.
+fn unsatisfied(sample: &Sample, rows: &[u32], sampler: &TargetSampler) -> Vec<u32> {
+    let (Some(class), Some(labels)) = (sampler.named_class(), sample.labels()) else {
+        return rows.to_vec();
+    };
+    let left: Vec<u32> =
+        rows.iter().copied().filter(|row| labels[*row as usize] != class).collect();
+    if left.is_empty() { rows.to_vec() } else { left }
 }
 
 /// Per feature, the share of valid rows in which it changes.
