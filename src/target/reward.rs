@@ -112,7 +112,8 @@ fn overlap(found: &[f64], wanted: &[f32]) -> f32 {
 }
 
 fn closeness(value: f64, low: f64, high: f64, scale: f64) -> f32 {
-    let off = (low - value).max(value - high).max(0.0) / scale;
+    // A value that is none is not near, though `max` would overlook it.
+    let off = if value.is_nan() { value } else { (low - value).max(value - high).max(0.0) / scale };
     if off.is_finite() { (-off).exp() as f32 } else { 0.0 }
 }
 
