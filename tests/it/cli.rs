@@ -5,16 +5,23 @@ use crate::util::{Bench, credit, overturn};
 #[test]
 fn help_teaches_and_names_every_command() {
     let help = overturn(&["--help"]).ok().stdout;
-    for expected in
-        ["validate", "score", "schema", "synth", "overturn schema infer", "--log", "--format"]
-    {
+    for expected in [
+        "validate",
+        "score",
+        "train",
+        "schema",
+        "synth",
+        "overturn schema infer",
+        "--log",
+        "--format",
+    ] {
         assert!(help.contains(expected), "{expected} not in\n{help}");
     }
-    for command in ["validate", "score", "synth"] {
+    for command in ["validate", "score", "train", "synth"] {
         let help = overturn(&[command, "--help"]).ok().stdout;
         assert!(help.contains("Example:\n  overturn "), "{help}");
     }
-    for coming in ["run", "train", "explain", "report"] {
+    for coming in ["run", "explain", "report"] {
         overturn(&[coming]).fails(1, &["unrecognized subcommand"]);
     }
 }
