@@ -44,7 +44,7 @@ pub(super) fn sizes(setup: &Setup<'_>, layout: &Layout, numerics: usize) -> (Vec
     let latent = match () {
         () if bare => (layout.width * 7 / 8).clamp(2, 70),
         () if features < 18 => 15,
-        () => (features * 7 / 8).min(128),
+        () => (features * 7).div_ceil(8).min(128),
     };
     let job = setup.autoencoder;
     (job.hidden.clone().unwrap_or(hidden), job.latent.unwrap_or(latent))
