@@ -352,10 +352,11 @@ impl<'a> Learner<'a> {
         self.setup.train.method.learning_rate * self.rate_factor * falling
     }
 
-    /// How much of λ_s and λ_c counts already: at first the actor learns to be valid at all.
+    /// How much of λ_s and λ_c counts already: at first an actor learns to be valid at all, unless it has.
     fn grown(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        if self.details.falling { (share / GROWING).min(1.0) } else { 1.0 }
+        let grows = self.details.falling && !self.problem.warm;
+        if grows { (share / GROWING).min(1.0) } else { 1.0 }
     }
 
     /// From 1 to 0 over the training, or always 1.
@@ -411,19 +412,13 @@ impl<'a> Learner<'a> {
         };
         let width = setup.encoder.layout().width;
         let (mut actor, mut critic) = match start.networks {
-            Some((actor, critic)) => (actor, critic),
-            None => {
-                let random = &mut setup.streams.random("actor and critic");
-                let actor = Network::new(shape.actor(), random, device)?;
-                (actor, Network::new(shape.critic(width), random, device)?)
-            }
+            Some(networks) => networks,
+            None => random_networks(setup, shape)?,
         };
         actor.trainable(true);
         critic.trainable(true);
         let seen = if details.form == Form::Relative { width as i64 } else { 0 };
         let kept = ReplayShape { target, conditions, latent: shape.action(), seen };
-        let capacity = REPLAY_ROWS.min((REPLAY_BYTES / kept.bytes()) as usize);
-        let capacity = capacity.max(2 * WARM_UP * method.batch);
         let sample = problem.sample;
         let decisions =
             to_tensor(&codec.decisions(&sample.scores)?, codec.decision_width(), device)?;
@@ -442,7 +437,7 @@ impl<'a> Learner<'a> {
             sampler: problem.sampler.clone(),
             order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
             table: no_grad(|| Table::new(&generator, &problem.encoded, &decisions)),
-            replay: Replay::new(kept, capacity, device),
+            replay: Replay::new(kept, capacity(kept, method.batch), device),
             setup,
             problem,
             details,
@@ -470,4 +465,18 @@ impl<'a> Learner<'a> {
         let (sum, count) = std::mem::take(&mut self.rewards);
         sum / count.max(1) as f64
     }
+}
+
+/// μ and Q with random weights.
+fn random_networks(setup: &Setup<'_>, shape: ActorShape) -> Result<(Network, Network)> {
+    let random = &mut setup.streams.random("actor and critic");
+    let actor = Network::new(shape.actor(), random, setup.device)?;
+    let critic = shape.critic(setup.encoder.layout().width);
+    Ok((actor, Network::new(critic, random, setup.device)?))
+}
+
+/// Experiences that D holds.
+fn capacity(kept: ReplayShape, batch: usize) -> usize {
+    let fit = (REPLAY_BYTES / kept.bytes()) as usize;
+    REPLAY_ROWS.min(fit).max(2 * WARM_UP * batch)
 }

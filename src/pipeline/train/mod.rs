@@ -239,6 +239,16 @@ fn refuse(inputs: &Inputs, fixed: &Fixed, loaded: &Loaded, task: &Task) -> Resul
         .hint("give some feature `change = \"any\"`, a range, or further `allowed` values"));
     }
     let scores = &loaded.sample.scores;
+    if let Outcome::Values(values) = &scores.outcome {
+        let mut known = values.iter().filter(|value| value.is_finite());
+        let first = known.next();
+        if known.all(|value| Some(value) == first) {
+            let said = first.map_or("no value".to_string(), |value| format!("the value {value}"));
+            let problem = format!("gives {said} for all {} training rows", scores.rows);
+            return Err(Error::predictor("predictor", format!("{problem}, expected several"))
+                .hint("check the model, and the rows that `input.train_where` selects"));
+        }
+    }
     if let (Task::Classification { classes, .. }, Outcome::Classes { labels, .. }) =
         (task, &scores.outcome)
     {
