@@ -1,7 +1,20 @@
-//! How far a counterfactual is from its row, in the paper's measures.
+//! How good counterfactuals are: how far each is from its row, in the paper's measures; counts, intervals
+//! and quantiles that can be merged; and how like rows of the wanted class they are as a whole.
+
+pub mod mmd;
+mod sketch;
+mod status;
+mod tally;
+mod wilson;
 
 use crate::encode::{Layout, Slots};
 use crate::feature::{Cells, Rows};
+
+pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Space};
+pub use sketch::Sketch;
+pub use status::Status;
+pub use tally::{FeatureChanges, Group, Observed, Segment, Spread, Tally};
+pub use wilson::{Interval, wilson};
 
 /// Distances of some rows.
 #[derive(Debug, Clone, PartialEq)]

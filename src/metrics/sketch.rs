@@ -1,0 +1,300 @@
+//! Quantiles of non-negative numbers in little memory, to within 1 %: counts per bucket, where a bucket
+//! is the numbers that share exponent and the first six bits of their fraction. Counts can be added up
+//! over batches and files in any order; what the numbers mean is the caller's business.
+
+use serde::{Deserialize, Serialize};
+
+/// Low bits of a number that its bucket does not distinguish. Six bits of fraction are left, so a
+/// bucket's middle is within 1/128 of everything in it.
+const DROPPED_BITS: u32 = 46;
+/// Buckets below infinity.
+const BUCKETS: u32 = 0x7ff << (52 - DROPPED_BITS);
+/// Buckets that are made room for at either side of a new one: an octave, so that growth is seldom.
+const ROOM: u32 = 1 << (52 - DROPPED_BITS);
+
+/// Counts of non-negative numbers, with their exact number, sum and extremes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Wire", into = "Wire")]
+pub struct Sketch {
+    count: u64,
+    zeros: u64,
+    sum: f64,
+    min: f64,
+    max: f64,
+    /// The bucket of the first of `counts`.
+    first: u32,
+    counts: Vec<u64>,
+}
+
+/// A sketch as it is written: only buckets that hold something, in order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Wire {
+    count: u64,
+    zeros: u64,
+    sum: f64,
+    min: Option<f64>,
+    max: Option<f64>,
+    buckets: Vec<(u32, u64)>,
+}
+
+impl Default for Sketch {
+    fn default() -> Self {
+        let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
+        Sketch { count: 0, zeros: 0, sum: 0.0, min, max, first: 0, counts: Vec::new() }
+    }
+}
+
+impl Sketch {
+    /// An empty one.
+    pub fn new() -> Sketch {
+        Sketch::default()
+    }
+
+    /// Counts a number; negative ones, infinity and NaN are ignored.
+    #[inline]
+    pub fn add(&mut self, number: f64) {
+        if !(0.0..f64::INFINITY).contains(&number) {
+            return;
+        }
+        self.count += 1;
+        self.sum += number;
+        self.min = if number < self.min { number } else { self.min };
+        self.max = if number > self.max { number } else { self.max };
+        if number == 0.0 {
+            self.zeros += 1;
+        } else {
+            self.put((number.to_bits() >> DROPPED_BITS) as u32, 1);
+        }
+    }
+
+    /// Adds another sketch's counts.
+    pub fn merge(&mut self, other: &Sketch) {
+        self.count += other.count;
+        self.zeros += other.zeros;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        other.buckets().for_each(|(bucket, count)| self.put(bucket, count));
+    }
+
+    /// Numbers counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Zeros among them.
+    pub fn zeros(&self) -> u64 {
+        self.zeros
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    /// The least; none if nothing was counted.
+    pub fn min(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// The greatest; none if nothing was counted.
+    pub fn max(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// Their mean; none if nothing was counted.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    /// The number that a share of the others lies below, to within 1 %; the ends and zeros are exact.
+    /// None if nothing was counted.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let last = self.count.checked_sub(1)?;
+        let rank = (share.clamp(0.0, 1.0) * last as f64).round() as u64;
+        if rank == 0 || rank >= last {
+            return Some(if rank == 0 { self.min } else { self.max });
+        }
+        let mut before = self.zeros;
+        if rank < before {
+            return Some(0.0);
+        }
+        for (bucket, count) in self.buckets() {
+            before += count;
+            if rank < before {
+                return Some(middle(bucket).clamp(self.min, self.max));
+            }
+        }
+        Some(self.max)
+    }
+
+    /// The buckets that hold something, in order, with their counts.
+    pub fn buckets(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        (self.first..).zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+
+    #[inline]
+    fn put(&mut self, bucket: u32, count: u64) {
+        // Below the first, the difference wraps round to beyond the last.
+        if bucket.wrapping_sub(self.first) as usize >= self.counts.len() {
+            self.make_room(bucket);
+        }
+        self.counts[(bucket - self.first) as usize] += count;
+    }
+
+    #[cold]
+    fn make_room(&mut self, bucket: u32) {
+        let (mut low, mut high) =
+            (bucket.saturating_sub(ROOM), bucket.saturating_add(ROOM).min(BUCKETS));
+        if !self.counts.is_empty() {
+            low = low.min(self.first);
+            high = high.max(self.first + self.counts.len() as u32);
+        }
+        let mut counts = vec![0; (high - low) as usize];
+        let kept = self.first.saturating_sub(low) as usize;
+        counts[kept..kept + self.counts.len()].copy_from_slice(&self.counts);
+        (self.first, self.counts) = (low, counts);
+    }
+}
+
+impl PartialEq for Sketch {
+    /// The room made for further buckets says nothing.
+    fn eq(&self, other: &Sketch) -> bool {
+        let numbers = |sketch: &Sketch| (sketch.count, sketch.zeros, sketch.sum);
+        numbers(self) == numbers(other)
+            && (self.min, self.max) == (other.min, other.max)
+            && self.buckets().eq(other.buckets())
+    }
+}
+
+impl From<Sketch> for Wire {
+    fn from(sketch: Sketch) -> Wire {
+        Wire {
+            count: sketch.count,
+            zeros: sketch.zeros,
+            sum: sketch.sum,
+            min: sketch.min(),
+            max: sketch.max(),
+            buckets: sketch.buckets().collect(),
+        }
+    }
+}
+
+impl TryFrom<Wire> for Sketch {
+    type Error = String;
+
+    fn try_from(wire: Wire) -> Result<Sketch, String> {
+        let mut sketch = Sketch::new();
+        let mut counted = Some(wire.zeros);
+        for (bucket, count) in wire.buckets {
+            if bucket >= BUCKETS {
+                return Err(format!("sketch: bucket {bucket}, expected less than {BUCKETS}"));
+            }
+            sketch.put(bucket, count);
+            counted = counted.and_then(|sum| sum.checked_add(count));
+        }
+        if counted != Some(wire.count) {
+            return Err(format!("sketch: count {}, buckets and zeros hold another", wire.count));
+        }
+        let (min, max) = (wire.min.unwrap_or(sketch.min), wire.max.unwrap_or(sketch.max));
+        Ok(Sketch { count: wire.count, zeros: wire.zeros, sum: wire.sum, min, max, ..sketch })
+    }
+}
+
+/// The number in the middle of a bucket.
+fn middle(bucket: u32) -> f64 {
+    f64::from_bits((u64::from(bucket) << DROPPED_BITS) | (1 << (DROPPED_BITS - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sketch(numbers: &[f64]) -> Sketch {
+        let mut sketch = Sketch::new();
+        numbers.iter().for_each(|number| sketch.add(*number));
+        sketch
+    }
+
+    #[test]
+    fn nothing_has_no_quantile() {
+        let empty = Sketch::new();
+        assert_eq!((empty.quantile(0.5), empty.mean(), empty.min()), (None, None, None));
+    }
+
+    #[test]
+    fn zeros_and_ends_are_exact() {
+        let found = sketch(&[0.0, 0.0, 0.0, 7.77, 123.456]);
+        assert_eq!((found.count(), found.zeros()), (5, 3));
+        assert_eq!(found.quantile(0.5), Some(0.0));
+        assert_eq!((found.quantile(0.0), found.quantile(1.0)), (Some(0.0), Some(123.456)));
+        assert_eq!(found.mean(), Some((7.77 + 123.456) / 5.0));
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_counted_are_ignored() {
+        let found = sketch(&[-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 2.0, -0.0]);
+        assert_eq!((found.count(), found.zeros(), found.max()), (2, 1, Some(2.0)));
+    }
+
+    #[test]
+    fn the_whole_range_of_numbers_fits() {
+        let found = sketch(&[f64::MAX, f64::MIN_POSITIVE, 5e-324, 1.0]);
+        assert_eq!(found.buckets().count(), 4);
+        assert_eq!((found.min(), found.max()), (Some(5e-324), Some(f64::MAX)));
+    }
+
+    #[test]
+    fn it_is_written_short_and_in_order() {
+        let text = serde_json::to_string(&sketch(&[4.0, 0.0, 1.0, 1.0078125])).unwrap();
+        let expected = r#"{"count":4,"zeros":1,"sum":6.0078125,"min":0.0,"max":4.0,"buckets":[[65472,2],[65600,1]]}"#;
+        assert_eq!(text, expected);
+        let empty = serde_json::to_string(&Sketch::new()).unwrap();
+        assert_eq!(serde_json::from_str::<Sketch>(&empty).unwrap(), Sketch::new());
+    }
+
+    #[test]
+    fn a_text_that_contradicts_itself_is_refused() {
+        let read =
+            |text: &str| serde_json::from_str::<Sketch>(text).map_err(|error| error.to_string());
+        let wrong = r#"{"count":3,"zeros":1,"sum":1.0,"min":0.0,"max":1.0,"buckets":[[65472,1]]}"#;
+        assert!(read(wrong).unwrap_err().contains("count 3"));
+        let wrong = r#"{"count":1,"zeros":0,"sum":1.0,"min":1.0,"max":1.0,"buckets":[[999999,1]]}"#;
+        assert!(read(wrong).unwrap_err().contains("bucket 999999"));
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_one_percent(mut numbers in prop::collection::vec(prop_oneof![Just(0.0), 0f64..1e3, 1e-9f64..1e-3, 1e3f64..1e12], 1..300), share in 0.0f64..=1.0) {
+            let found = sketch(&numbers).quantile(share).unwrap();
+            numbers.sort_by(f64::total_cmp);
+            let exact = numbers[(share * (numbers.len() - 1) as f64).round() as usize];
+            prop_assert!((found - exact).abs() <= 0.01 * exact, "{} instead of {}", found, exact);
+        }
+
+        #[test]
+        fn merging_in_any_order_gives_the_same_buckets(numbers in prop::collection::vec(0f64..1e6, 0..200), cut in 0usize..200) {
+            let (left, right) = numbers.split_at(cut.min(numbers.len()));
+            let whole = sketch(&numbers);
+            let (mut forwards, mut backwards) = (sketch(left), sketch(right));
+            forwards.merge(&sketch(right));
+            backwards.merge(&sketch(left));
+            prop_assert!(whole.buckets().eq(forwards.buckets()));
+            // Of two addends the order does not matter even to the sum.
+            prop_assert_eq!(&forwards, &backwards);
+            prop_assert_eq!((whole.count(), whole.min(), whole.max()), (forwards.count(), forwards.min(), forwards.max()));
+            prop_assert!((whole.sum() - forwards.sum()).abs() <= 1e-12 * whole.sum());
+        }
+
+        #[test]
+        fn reading_gives_what_was_written(numbers in prop::collection::vec(0u32..1_000_000, 0..100)) {
+            // Halves have short decimals, which every reader of JSON gets exactly.
+            let halves: Vec<f64> = numbers.iter().map(|number| f64::from(*number) / 2.0).collect();
+            let written = sketch(&halves);
+            let read: Sketch = serde_json::from_str(&serde_json::to_string(&written).unwrap()).unwrap();
+            prop_assert_eq!(read, written);
+        }
+    }
+}

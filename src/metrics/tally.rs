@@ -1,0 +1,277 @@
+//! Counts of counterfactuals by wanted decision and segment, made batch by batch and merged: what all
+//! reports but the comparison of distributions are made of. Merging in the order of the units gives the same
+//! figures whatever the number of threads, and a tally survives a kill as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Distances, Sketch, Status};
+use crate::error::{Error, Result};
+use crate::feature::{Cells, Rows};
+
+/// Segments are for reports that people read; each has counts for every feature.
+const MOST_SEGMENTS: usize = 1_000;
+
+/// Values of the segment columns, as text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Segment(pub Vec<Option<String>>);
+
+/// Counts by wanted decision and segment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Rows of the table with `sample` 0: one for every row explained.
+    pub rows: u64,
+    /// Segments in the order in which they were met.
+    pub segments: Vec<Segment>,
+    /// Wanted decision → segment → counts.
+    pub groups: BTreeMap<u32, BTreeMap<u32, Group>>,
+    #[serde(skip)]
+    numbers: hashbrown::HashMap<Segment, u32>,
+}
+
+/// Counts of one group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// First answers by status.
+    pub statuses: BTreeMap<Status, u64>,
+    /// Counterfactuals that were needed: not of rows that have the wanted decision.
+    pub all: Spread,
+    /// The valid ones among them.
+    pub valid: Spread,
+    /// Per feature, over the valid ones.
+    pub features: Vec<FeatureChanges>,
+}
+
+/// How far counterfactuals are from their rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Changed categoricals ÷ categoricals.
+    pub l0: Sketch,
+    /// Mean |Δ| of standardised numerics.
+    pub l1: Sketch,
+    /// Changed features.
+    pub changed: Sketch,
+}
+
+/// How a feature changes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FeatureChanges {
+    /// Counterfactuals in which it changes.
+    pub changed: u64,
+    /// Numbers that go up.
+    pub increased: u64,
+    /// Sizes of changes of numbers, in the column's unit.
+    pub size: Sketch,
+    /// What categories change to, by code.
+    pub values: BTreeMap<u32, u64>,
+}
+
+/// Answers to be counted.
+#[derive(Debug, Clone, Copy)]
+pub struct Observed<'a> {
+    /// Number of the wanted decision.
+    pub targets: &'a [u32],
+    /// Number of the segment.
+    pub segments: &'a [u32],
+    /// What became of it.
+    pub status: &'a [Status],
+    /// Whether it gets the wanted decision.
+    pub valid: &'a [bool],
+    /// Whether it is the first for its row and wish.
+    pub first: &'a [bool],
+    /// Its number within the row.
+    pub samples: &'a [i32],
+    /// How far it is.
+    pub distances: &'a Distances,
+    /// The rows as they would have to be …
+    pub counterfactuals: &'a Rows,
+    /// … and as they are.
+    pub originals: &'a Rows,
+}
+
+impl Tally {
+    /// The number of a segment.
+    ///
+    /// # Errors
+    /// When there are more than a report can show.
+    pub fn segment(&mut self, segment: Segment) -> Result<u32> {
+        if self.numbers.len() != self.segments.len() {
+            self.numbers = self.segments.iter().cloned().zip(0..).collect();
+        }
+        if let Some(number) = self.numbers.get(&segment) {
+            return Ok(*number);
+        }
+        if self.segments.len() == MOST_SEGMENTS {
+            let problem = format!("gives more than {MOST_SEGMENTS} segments");
+            return Err(Error::spec("report.by", problem)
+                .hint("name columns with few values, such as a region or an age band"));
+        }
+        let number = self.segments.len() as u32;
+        self.segments.push(segment.clone());
+        self.numbers.insert(segment, number);
+        Ok(number)
+    }
+
+    /// Counts answers.
+    pub fn count(&mut self, observed: &Observed<'_>) {
+        self.rows += observed.samples.iter().filter(|sample| **sample == 0).count() as u64;
+        for (key, places) in observed.by_group() {
+            let features = observed.originals.cells.len();
+            let group = self.group(key, features);
+            group.count(observed, &places);
+        }
+    }
+
+    /// Adds another's counts.
+    ///
+    /// # Errors
+    /// When there are more segments than a report can show.
+    pub fn merge(&mut self, other: &Tally) -> Result<()> {
+        self.rows += other.rows;
+        let numbers: Vec<u32> = other
+            .segments
+            .iter()
+            .map(|segment| self.segment(segment.clone()))
+            .collect::<Result<_>>()?;
+        for (target, groups) in &other.groups {
+            for (segment, group) in groups {
+                let key = (*target, numbers[*segment as usize]);
+                self.group(key, group.features.len()).merge(group);
+            }
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, (target, segment): (u32, u32), features: usize) -> &mut Group {
+        let group = self.groups.entry(target).or_default().entry(segment).or_default();
+        group.features.resize(features, FeatureChanges::default());
+        group
+    }
+
+    /// The counts of a wanted decision over all segments.
+    pub fn of_target(&self, target: u32) -> Group {
+        let mut total = Group::default();
+        let groups = self.groups.get(&target).into_iter().flat_map(BTreeMap::values);
+        groups.for_each(|group| total.merge(group));
+        total
+    }
+
+    /// The counts of everything.
+    pub fn total(&self) -> Group {
+        let mut total = Group::default();
+        let groups = self.groups.values().flat_map(BTreeMap::values);
+        groups.for_each(|group| total.merge(group));
+        total
+    }
+}
+
+impl Observed<'_> {
+    /// Places by group, in the order of the groups.
+    fn by_group(&self) -> BTreeMap<(u32, u32), Vec<usize>> {
+        let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+        for (place, key) in
+            self.targets.iter().copied().zip(self.segments.iter().copied()).enumerate()
+        {
+            groups.entry(key).or_default().push(place);
+        }
+        groups
+    }
+}
+
+impl Group {
+    /// Rows by status.
+    pub fn rows(&self, status: Status) -> u64 {
+        self.statuses.get(&status).copied().unwrap_or(0)
+    }
+
+    /// Counterfactuals that were needed.
+    pub fn needed(&self) -> u64 {
+        self.all.l1.count()
+    }
+
+    /// Those that get the wanted decision.
+    pub fn solved(&self) -> u64 {
+        self.valid.l1.count()
+    }
+
+    fn count(&mut self, observed: &Observed<'_>, places: &[usize]) {
+        for place in places.iter().filter(|place| observed.first[**place]) {
+            *self.statuses.entry(observed.status[*place]).or_default() += 1;
+        }
+        let needed = |place: &&usize| observed.status[**place] != Status::AlreadyTarget;
+        let needed: Vec<usize> = places.iter().filter(needed).copied().collect();
+        let valid: Vec<usize> =
+            needed.iter().filter(|place| observed.valid[**place]).copied().collect();
+        self.all.count(observed.distances, &needed);
+        self.valid.count(observed.distances, &valid);
+        let cells = observed.counterfactuals.cells.iter().zip(&observed.originals.cells);
+        for (feature, (new, own)) in self.features.iter_mut().zip(cells) {
+            feature.count(new, own, &valid);
+        }
+    }
+
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Group) {
+        for (status, rows) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += rows;
+        }
+        self.all.merge(&other.all);
+        self.valid.merge(&other.valid);
+        self.features
+            .resize(self.features.len().max(other.features.len()), FeatureChanges::default());
+        for (feature, more) in self.features.iter_mut().zip(&other.features) {
+            feature.merge(more);
+        }
+    }
+}
+
+impl Spread {
+    fn count(&mut self, distances: &Distances, places: &[usize]) {
+        for place in places {
+            self.l0.add(distances.l0[*place]);
+            self.l1.add(distances.l1[*place]);
+            self.changed.add(f64::from(distances.changed[*place]));
+        }
+    }
+
+    fn merge(&mut self, other: &Spread) {
+        self.l0.merge(&other.l0);
+        self.l1.merge(&other.l1);
+        self.changed.merge(&other.changed);
+    }
+}
+
+impl FeatureChanges {
+    fn count(&mut self, new: &Cells, own: &Cells, places: &[usize]) {
+        match (new, own) {
+            (Cells::Numbers(new), Cells::Numbers(own)) => {
+                for place in places {
+                    let moved = new[*place] - own[*place];
+                    // A null has nothing to move from or to.
+                    if moved.abs() > 0.0 {
+                        self.changed += 1;
+                        self.increased += u64::from(moved > 0.0);
+                        self.size.add(moved.abs());
+                    }
+                }
+            }
+            (Cells::Codes(new), Cells::Codes(own)) => {
+                for place in places.iter().filter(|place| new[**place] != own[**place]) {
+                    self.changed += 1;
+                    *self.values.entry(new[*place]).or_default() += 1;
+                }
+            }
+            _ => unreachable!("rows of one schema have the same columns"),
+        }
+    }
+
+    fn merge(&mut self, other: &FeatureChanges) {
+        self.changed += other.changed;
+        self.increased += other.increased;
+        self.size.merge(&other.size);
+        for (code, rows) in &other.values {
+            *self.values.entry(*code).or_default() += rows;
+        }
+    }
+}
