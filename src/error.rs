@@ -25,6 +25,8 @@ pub enum Kind {
     Predictor,
     /// The author of the job: training came to no usable generator.
     Training,
+    /// The author of the job: a run did not reach what the job demands of it.
+    Gate,
     /// Whoever runs the machine: the output cannot be written.
     Output,
     /// Whoever runs the machine: memory, disk or a device is lacking.
@@ -157,11 +159,12 @@ impl Error {
         &self.faults
     }
 
-    /// The process's exit code: 1 the user can fix it, 2 the rest, 128 + n for signal n.
+    /// The process's exit code: 1 the user can fix it, 2 the rest, 3 a gate of the job, 128 + n for signal n.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::Spec | Kind::Schema | Kind::Input | Kind::Predictor => 1,
             Kind::Training | Kind::Output | Kind::Resources | Kind::Internal => 2,
+            Kind::Gate => 3,
             Kind::Interrupted(signal) => 128 + signal as u8,
         }
     }

@@ -8,13 +8,19 @@
 //!
 //! ```text
 //! job.toml ─┐
-//! schema ───┼─▶ open ─▶ check ─▶ scan ─▶ admit ─▶ predict ─▶ scores/ ──┐
-//! tables ───┘   files,  keys,    batches  rows     ONNX or             │
-//!               columns statistics        or reason a program          ├─▶ manifest, _SUCCESS
-//!                                  │         └────────────▶ rejects/ ──┤   (published whole)
-//!                                  ▼                                   │
-//!     train:  sample ─▶ encode ─▶ autoencoder ─▶ actor and critic ─▶ generator/, reports/
-//!             by key              enc, dec         ▲ decode ─▶ constrain ─▶ predict
+//! schema ───┼─▶ open ─▶ check ─▶ scan ─▶ admit ─▶ predict ─▶ scores/ ────────────┐
+//! tables ───┘   files,  keys,    batches  rows     ONNX or                       │
+//!               columns statistics   │    or reason a program                    │
+//!                                    │       └──────────▶ rejects/ ──────────────┤
+//!     train:  sample ◀───────────────┤                                           ├─▶ manifest,
+//!               │                    │                                           │   _SUCCESS
+//!               ▼                    │                                           │   (published
+//!             encode ─▶ autoencoder ─▶ actor and critic ─▶ generator/ ───────────┤   whole)
+//!                       enc, dec     │  ▲ decode ─▶ constrain ─▶ predict         │
+//!                                    ▼                                           │
+//!     explain: units ─▶ encode ─▶ actor ─▶ decode ─▶ constrain ─▶ predict ─▶     │
+//!              of rows            measure ─▶ counterfactuals/, journal ──────────┤
+//!                                    └────▶ tally ─▶ reports/ ───────────────────┘
 //! ```
 //!
 //! # The folders
@@ -27,10 +33,12 @@
 //! | 8 | [`pipeline`] | in which order do the stages run? |
 //! | 7 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
 //! | 6 | [`train`] | how is the generator learnt? (engine-free) |
+//! | 6 | [`explain`] | what would have to change in each row of a batch? (engine-free) |
+//! | 6 | [`report`] | which figures are shown, and which must be reached? |
 //! | 5 | [`nn`] | what is made of tensors: networks, losses, replay buffer, the generator's files? |
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
 //! | 4 | [`target`] | what did the model decide, what should it decide, and what is an answer worth? |
-//! | 4 | [`metrics`] | how far is a counterfactual from its row? |
+//! | 4 | [`metrics`] | how good are counterfactuals: distances, counts that merge, MMD? |
 //! | 4 | [`score`] | what becomes of a batch? (engine-free) |
 //! | 3 | [`encode`] | how does a row become numbers? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
@@ -46,7 +54,10 @@
 //!
 //! - Every row read is out of scope, in the result, or in the rejects with a reason. The program checks
 //!   the sum before it publishes.
-//! - A result folder appears whole or not at all.
+//! - A result folder appears whole or not at all. A killed run goes on from its journal and ends with the
+//!   same rows.
+//! - Every counterfactual is held against the schema's words before it is written; one that breaks a
+//!   constraint is a bug that ends the run.
 //! - The same job, inputs and seed give the same values, whatever the number of threads and the batch
 //!   size. Statistics are exact sums for that reason.
 //! - Bad input ends in an error that names file, key or column, what was found and what was expected;
@@ -58,6 +69,7 @@ pub mod document;
 pub mod encode;
 pub mod engine;
 pub mod error;
+pub mod explain;
 pub mod feature;
 pub mod job;
 pub mod metrics;
@@ -65,6 +77,7 @@ pub mod nn;
 pub mod output;
 pub mod pipeline;
 pub mod predictor;
+pub mod report;
 pub mod runtime;
 pub mod score;
 pub mod synth;

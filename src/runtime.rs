@@ -77,6 +77,19 @@ impl Runtime {
         tch::set_num_threads(1);
     }
 
+    /// Gives torch one thread: the cores go to the partitions of the query engine.
+    pub fn for_explaining(&self) {
+        tch::set_num_threads(1);
+    }
+
+    /// Where tensors live, in words.
+    pub fn device_name(&self) -> String {
+        match self.device {
+            tch::Device::Cuda(index) => format!("cuda:{index}"),
+            _ => "cpu".to_string(),
+        }
+    }
+
     /// The job's random streams.
     pub fn streams(&self) -> Streams {
         Streams { seed: self.seed }

@@ -9,7 +9,7 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema, Reason, Reject};
-use crate::output::{rejects_schema, score_schema};
+use crate::output::{refuse_taken, rejects_schema, score_schema};
 use crate::predictor::{NO_CLASS, Outcome, Predictor, Scores, Task};
 
 /// A model, the policies of a feature schema, and the tables that come of them.
@@ -52,18 +52,7 @@ impl Scorer {
             Task::Regression => score_schema(key, None, false),
         };
         let rejects_schema = rejects_schema(key);
-        for schema in [&scores_schema, &rejects_schema] {
-            let taken = &schema.fields()[key.len()..];
-            if let Some(field) =
-                key.iter().find(|field| taken.iter().any(|own| own.name() == field.name()))
-            {
-                let problem =
-                    format!("names `{}`, a column that the output has itself", field.name());
-                return Err(
-                    Error::spec("input.key", problem).hint("rename the column in the table")
-                );
-            }
-        }
+        refuse_taken(key, &[&scores_schema, &rejects_schema])?;
         Ok(Scorer { predictor, admission: Admission::new(features), scores_schema, rejects_schema })
     }
 

@@ -4,6 +4,7 @@
 mod log;
 mod print;
 mod progress;
+mod run;
 mod schema;
 mod score;
 mod synth;
@@ -28,7 +29,7 @@ use print::Printer;
 ///
 ///   overturn schema infer applications/ --ignore id > schema.toml
 ///   overturn validate job.toml
-///   overturn score job.toml --set date=2026-11-16
+///   overturn run job.toml --set date=2026-11-16
 #[derive(Debug, Parser)]
 #[command(name = "overturn", version = version(), verbatim_doc_comment, max_term_width = 100)]
 struct Arguments {
@@ -78,6 +79,8 @@ enum Command {
     Validate(validate::Validate),
     Score(score::Score),
     Train(train::Train),
+    Run(run::Run),
+    Explain(run::Explain),
     #[command(subcommand)]
     Schema(schema::Schema),
     Synth(synth::Synth),
@@ -123,6 +126,8 @@ pub fn main() -> ExitCode {
         Command::Validate(command) => command.run(&printer, &arguments.global),
         Command::Score(command) => command.run(&printer, &arguments.global),
         Command::Train(command) => command.run(&printer, &arguments.global),
+        Command::Run(command) => command.run(&printer, &arguments.global),
+        Command::Explain(command) => command.run(&printer, &arguments.global),
         Command::Schema(command) => command.run(&printer, &arguments.global),
         Command::Synth(command) => command.run(&printer, &arguments.global),
     };

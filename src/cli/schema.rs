@@ -11,6 +11,7 @@ use crate::engine::{Engine, EngineOptions, InferOptions, infer};
 use crate::error::{Error, Result};
 use crate::feature::SchemaSpec;
 use crate::job::{Bytes, Device, JobSpec, RuntimeJob};
+use crate::output::describe_tables;
 use crate::runtime::Runtime;
 
 /// Work with schemas: infer one from a table, or print those that editors use.
@@ -58,6 +59,8 @@ enum FileKind {
     Job,
     /// Feature schema files.
     Feature,
+    /// All tables that are written, with their columns.
+    Tables,
 }
 
 impl Schema {
@@ -127,6 +130,7 @@ fn schema_of(file: FileKind) -> Result<String> {
     let schema = match file {
         FileKind::Job => json_schema::<JobSpec>(),
         FileKind::Feature => json_schema::<SchemaSpec>(),
+        FileKind::Tables => describe_tables(),
     };
     serde_json::to_string_pretty(&schema)
         .map_err(|error| Error::internal("schema", "has no JSON").source(error))

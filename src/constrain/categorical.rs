@@ -52,6 +52,13 @@ impl CategoricalRule {
         Some(self.place + self.slots.slot(own)? - self.slots.first)
     }
 
+    /// Whether a condition allows another value than the own one.
+    pub(super) fn has_choice(&self, own: u32, condition: &[f32]) -> bool {
+        let own = self.own_place(own);
+        let places = self.place..self.place + self.slots.values;
+        places.into_iter().any(|place| condition[place] > 0.5 && Some(place) != own)
+    }
+
     /// Writes the widest mask of each row of a block.
     pub(super) fn widest(&self, own: &[u32], bounds: &RowBounds, block: &mut Block<'_>) {
         let lists = bounds.allowed(self.feature);

@@ -55,18 +55,27 @@ impl Conditions {
             return;
         }
         for row in self.values.chunks_exact_mut(self.width) {
-            let (bounds, masks) = row.split_at_mut(numbers);
-            // What may not move needs no draw.
-            for bound in bounds.iter_mut().filter(|bound| **bound != 0.0) {
-                *bound *= beta(random);
-            }
-            for places in masks.chunks_mut(64) {
-                let mut coins = random.next_u64();
-                for place in places {
-                    *place *= (coins & 1) as f32;
-                    coins >>= 1;
-                }
-            }
+            narrow_row(row, numbers, random);
+        }
+    }
+
+    /// The same for one row.
+    pub(super) fn narrow_at<R: Rng>(&mut self, row: usize, numbers: usize, random: &mut R) {
+        narrow_row(&mut self.values[row * self.width..(row + 1) * self.width], numbers, random);
+    }
+}
+
+fn narrow_row<R: Rng>(row: &mut [f32], numbers: usize, random: &mut R) {
+    let (bounds, masks) = row.split_at_mut(numbers);
+    // What may not move needs no draw.
+    for bound in bounds.iter_mut().filter(|bound| **bound != 0.0) {
+        *bound *= beta(random);
+    }
+    for places in masks.chunks_mut(64) {
+        let mut coins = random.next_u64();
+        for place in places {
+            *place *= (coins & 1) as f32;
+            coins >>= 1;
         }
     }
 }

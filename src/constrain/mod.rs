@@ -172,6 +172,39 @@ impl Constraints {
         drawn
     }
 
+    /// The same for some of the rows, each with random numbers of its own; the others keep the widest.
+    pub fn draw_some<R: Rng>(
+        &self,
+        widest: &Conditions,
+        rows: &Rows,
+        random: impl Fn(usize) -> Option<R>,
+    ) -> Conditions {
+        let mut drawn = widest.clone();
+        for row in 0..rows.len {
+            if let Some(mut random) = random(row) {
+                drawn.narrow_at(row, 2 * self.numerics.len(), &mut random);
+            }
+        }
+        for rule in &self.categoricals {
+            rule.allow_own(codes_of(rows, rule.feature), &mut drawn);
+        }
+        drawn
+    }
+
+    /// Whether the widest condition of each row lets anything change at all.
+    pub fn movable(&self, widest: &Conditions, rows: &Rows) -> Vec<bool> {
+        let numbers = 2 * self.numerics.len();
+        let free = |row: usize| {
+            let condition = widest.row(row);
+            condition[..numbers].iter().any(|bound| *bound != 0.0)
+                || self
+                    .categoricals
+                    .iter()
+                    .any(|rule| rule.has_choice(codes_of(rows, rule.feature)[row], condition))
+        };
+        (0..rows.len).map(free).collect()
+    }
+
     /// The rows that a network's output stands for under these conditions. Numbers are clipped and put on
     /// the feature's grid; of the allowed categories the most probable is taken.
     pub fn post_process(

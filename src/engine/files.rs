@@ -36,6 +36,8 @@ pub struct SourceFile {
     pub path: PathBuf,
     /// Size.
     pub bytes: u64,
+    /// Nanoseconds of its modification time since 1970; 0 where that is not known.
+    pub modified: u64,
     /// Rows, by its footer.
     pub rows: u64,
     /// Row groups in order.
@@ -169,7 +171,9 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
     let shown = found.path.display().to_string();
     let file = File::open(&found.path)
         .map_err(|error| Fault::new(&shown, format!("cannot be read: {error}")))?;
-    let bytes = file.metadata().map(|data| data.len()).unwrap_or(0);
+    let metadata = file.metadata().ok();
+    let bytes = metadata.as_ref().map_or(0, std::fs::Metadata::len);
+    let modified = metadata.and_then(|data| data.modified().ok()).and_then(since_1970);
     let footer = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| {
         Fault::new(&shown, format!("is not a whole Parquet file ({bytes} bytes): {error}"))
             .hint("it may have been cut short, or is still being written")
@@ -177,6 +181,7 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
     let row_groups: Vec<RowGroup> = footer.metadata().row_groups().iter().map(row_group).collect();
     Ok(SourceFile {
         bytes,
+        modified: modified.unwrap_or(0),
         rows: row_groups.iter().map(|group| group.rows).sum(),
         row_groups,
         partition_values: Vec::new(),
@@ -184,6 +189,10 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
         partition: hive_partition(&found.path, &found.root),
         path: found.path.clone(),
     })
+}
+
+fn since_1970(time: std::time::SystemTime) -> Option<u64> {
+    Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos() as u64)
 }
 
 fn row_group(group: &parquet::file::metadata::RowGroupMetaData) -> RowGroup {
@@ -291,6 +300,21 @@ fn with_values(mut files: Vec<SourceFile>) -> Vec<SourceFile> {
         file.partition_values = values.map(|(_, value)| value.clone()).collect();
     }
     files
+}
+
+/// A file of row groups of these sizes, for tests of what is made of files.
+#[cfg(test)]
+pub(super) fn test_file(groups: &[u64]) -> SourceFile {
+    SourceFile {
+        path: PathBuf::new(),
+        bytes: 0,
+        modified: 0,
+        rows: groups.iter().sum(),
+        row_groups: groups.iter().map(|rows| RowGroup { rows: *rows, start: 0 }).collect(),
+        partition_values: Vec::new(),
+        schema: Arc::new(Schema::empty()),
+        partition: Vec::new(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! DataFusion, and nothing of it beyond this module: tables in, predicates, joins, partitions and the
 //! memory pool. What leaves are streams of `RecordBatch` and our own errors.
 
+mod decisions;
+mod explain;
 mod files;
 mod infer;
 mod keys;
@@ -9,7 +11,10 @@ mod scan;
 mod session;
 mod stats;
 mod table;
+mod units;
 
+pub use decisions::gather_decisions;
+pub use explain::UnitStream;
 pub use files::{SourceFile, SourceFiles};
 pub use infer::{InferOptions, Inferred, infer};
 pub use keys::{KeyFaults, check_keys};
@@ -18,6 +23,7 @@ pub use scan::{BatchStream, Scan, ScanPlan};
 pub use session::{Engine, EngineOptions};
 pub use stats::gather_stats;
 pub use table::Table;
+pub use units::Unit;
 
 /// The release of the query engine.
 pub fn datafusion_version() -> &'static str {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::row::{RowConverter, SortField};
 use futures::StreamExt;
 use tokio::task::JoinSet;
-use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::scan::{BatchStream, Scan};
 use crate::error::{Error, Result};
+use crate::feature::key_hashes;
 
 /// Which rows to bring.
 #[derive(Debug, Clone)]
@@ -76,7 +75,7 @@ async fn gather(
     let limit = plan.limit();
     while let Some(batch) = stream.next().await {
         let batch = batch?;
-        let hashes = key_hashes(&batch, &plan)?;
+        let hashes = hashes(&batch, &plan)?;
         let kept: Vec<u32> =
             (0..batch.num_rows() as u32).filter(|row| hashes[*row as usize] <= limit).collect();
         part.hashes.extend(kept.iter().map(|row| hashes[*row as usize]));
@@ -86,21 +85,11 @@ async fn gather(
     Ok(part)
 }
 
-fn key_hashes(batch: &RecordBatch, plan: &SamplePlan) -> Result<Vec<u128>> {
+fn hashes(batch: &RecordBatch, plan: &SamplePlan) -> Result<Vec<u128>> {
     let keys = batch
         .project(&plan.key)
         .map_err(|error| Error::internal("sampling", "a key column is lost").source(error))?;
-    let fields = keys
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| SortField::new(field.data_type().clone()))
-        .collect();
-    let rows =
-        RowConverter::new(fields).and_then(|converter| converter.convert_columns(keys.columns()));
-    let rows =
-        rows.map_err(|error| Error::internal("sampling", "keys have no order").source(error))?;
-    Ok(rows.iter().map(|row| xxh3_128_with_seed(row.as_ref(), plan.seed)).collect())
+    key_hashes(&keys, plan.seed)
 }
 
 fn ordered(scan: &Scan, part: Part, most: usize) -> Result<RecordBatch> {

@@ -54,7 +54,17 @@ impl Engine {
     /// # Errors
     /// When the predicate cannot be understood.
     pub async fn scan(&self, plan: ScanPlan<'_>) -> Result<Scan> {
-        let mut frame = self.frame(plan.table).await?;
+        let frame = self.frame(plan.table).await?;
+        let plan = self.physical(frame, plan).await?;
+        Ok(Scan::new(self, self.spread(plan)?))
+    }
+
+    /// The plan of a scan of `frame`, which is the plan's table or a part of it.
+    pub(super) async fn physical(
+        &self,
+        mut frame: DataFrame,
+        plan: ScanPlan<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some((key, predicate)) = plan.predicate {
             frame = filtered(frame, key, predicate)?;
         }
@@ -64,8 +74,7 @@ impl Engine {
             columns.push(column(DECISION));
         }
         let frame = frame.select(columns).map_err(planning)?;
-        let plan = frame.create_physical_plan().await.map_err(planning)?;
-        Ok(Scan { schema: plan.schema(), plan: self.spread(plan)?, engine: self.context.clone() })
+        frame.create_physical_plan().await.map_err(planning)
     }
 
     pub(super) async fn frame(&self, table: &Table) -> Result<DataFrame> {
@@ -103,6 +112,11 @@ impl Engine {
 }
 
 impl Scan {
+    /// A scan by a plan.
+    pub(super) fn new(engine: &Engine, plan: Arc<dyn ExecutionPlan>) -> Scan {
+        Scan { schema: plan.schema(), plan, engine: engine.context.clone() }
+    }
+
     /// Starts reading: one stream per partition, all to be read at the same time.
     pub fn streams(&self) -> Result<Vec<BatchStream>> {
         let streams = execute_stream_partitioned(Arc::clone(&self.plan), self.engine.task_ctx());
@@ -121,7 +135,7 @@ impl Scan {
     }
 }
 
-fn column(name: &str) -> Expr {
+pub(super) fn column(name: &str) -> Expr {
     Expr::Column(Column::from_name(name))
 }
 

@@ -35,6 +35,7 @@ impl Engine {
             // Partitions are cut by us, at row groups, the same way every time.
             .with_repartition_file_scans(false)
             .with_round_robin_repartition(false)
+            .set_bool("datafusion.execution.enable_file_stream_work_stealing", false)
             // Column names of feature tables are rarely lower case.
             .set_bool("datafusion.sql_parser.enable_ident_normalization", false)
             .set_bool("datafusion.execution.parquet.pushdown_filters", true);
@@ -52,10 +53,10 @@ impl Engine {
     /// When a file is missing, broken or unlike the others.
     pub fn open(&self, name: &str, paths: &[String]) -> Result<Table> {
         let files = SourceFiles::find(paths)?;
-        let table = ParquetTable::new(files, self.options.partitions);
+        let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described = table.describe(name, paths);
         self.context
-            .register_table(name, Arc::new(table))
+            .register_table(name, table)
             .map_err(|error| Error::internal("query engine", "refuses a table").source(error))?;
         Ok(described)
     }

@@ -10,6 +10,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
@@ -18,8 +19,10 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::object_store::path::Path as ObjectPath;
 use datafusion::physical_plan::ExecutionPlan;
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
 use super::files::{SourceFile, SourceFiles};
+use super::units::{Piece, Unit};
 
 /// What is known of a table before it is read.
 #[derive(Debug, Clone)]
@@ -36,14 +39,24 @@ pub struct Table {
     pub files: usize,
     /// Bytes on disk.
     pub bytes: u64,
+    pub(super) source: Arc<ParquetTable>,
+}
+
+impl Table {
+    /// Its files, in the order in which they are read.
+    pub fn source_files(&self) -> &[SourceFile] {
+        &self.source.files.files
+    }
 }
 
 /// The table as the engine sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ParquetTable {
-    files: SourceFiles,
+    pub(super) files: SourceFiles,
     schema: TableSchema,
     partitions: usize,
+    /// The part of it that is read; all of it otherwise.
+    unit: Option<Unit>,
 }
 
 impl ParquetTable {
@@ -51,10 +64,15 @@ impl ParquetTable {
         let schema = TableSchema::builder(Arc::clone(&files.file_schema))
             .with_table_partition_cols(files.partition_fields.clone())
             .build();
-        ParquetTable { files, schema, partitions }
+        ParquetTable { files, schema, partitions, unit: None }
     }
 
-    pub(super) fn describe(&self, name: &str, paths: &[String]) -> Table {
+    /// The same table with a part of its rows only, as one partition.
+    pub(super) fn part(&self, unit: &Unit) -> ParquetTable {
+        ParquetTable { unit: Some(unit.clone()), ..self.clone() }
+    }
+
+    pub(super) fn describe(self: &Arc<Self>, name: &str, paths: &[String]) -> Table {
         Table {
             name: name.to_string(),
             shown: paths.join(", "),
@@ -62,11 +80,16 @@ impl ParquetTable {
             rows: self.files.rows(),
             files: self.files.files.len(),
             bytes: self.files.files.iter().map(|file| file.bytes).sum(),
+            source: Arc::clone(self),
         }
     }
 
     /// Runs of row groups, about equally many rows each, in the table's order.
     fn groups(&self) -> Vec<FileGroup> {
+        if let Some(unit) = &self.unit {
+            let pieces = unit.pieces.iter().map(|piece| self.rows_of(piece));
+            return vec![FileGroup::new(pieces.collect())];
+        }
         let total = self.files.rows().max(1);
         let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); self.partitions];
         let mut before = 0;
@@ -100,7 +123,23 @@ impl ParquetTable {
     fn piece(&self, file: &SourceFile, first: usize, last: usize) -> PartitionedFile {
         let start = file.row_groups[first].start as i64;
         let end = file.row_groups.get(last).map_or(file.bytes as i64, |group| group.start as i64);
-        let mut piece = PartitionedFile::new("", file.bytes).with_range(start, end);
+        self.located(file, PartitionedFile::new("", file.bytes).with_range(start, end))
+    }
+
+    /// A run of rows of a file.
+    fn rows_of(&self, piece: &Piece) -> PartitionedFile {
+        let file = &self.files.files[piece.file];
+        let after = file.rows - piece.first - piece.rows;
+        let selection = RowSelection::from(vec![
+            RowSelector::skip(piece.first as usize),
+            RowSelector::select(piece.rows as usize),
+            RowSelector::skip(after as usize),
+        ]);
+        let whole = PartitionedFile::new("", file.bytes);
+        self.located(file, whole.with_extension(ParquetRowSelection::new(selection)))
+    }
+
+    fn located(&self, file: &SourceFile, mut piece: PartitionedFile) -> PartitionedFile {
         if let Ok(path) = ObjectPath::from_absolute_path(&file.path) {
             piece.object_meta.location = path;
         }

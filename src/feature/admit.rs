@@ -27,6 +27,8 @@ pub enum Reason {
     Unseen,
     /// The model gave no answer for the row.
     Predictor,
+    /// The column that says what is wanted of the row says nothing that can be had.
+    Target,
 }
 
 impl Reason {
@@ -38,6 +40,7 @@ impl Reason {
             Reason::Outside => "outside_range",
             Reason::Unseen => "unseen_category",
             Reason::Predictor => "predictor_failed",
+            Reason::Target => "no_target",
         }
     }
 }

@@ -9,6 +9,7 @@ mod exact;
 mod findings;
 mod histogram;
 mod json;
+mod key;
 mod rows;
 mod schema;
 mod spec;
@@ -21,6 +22,7 @@ pub use column::{
     numbers, type_name, whole_range,
 };
 pub use findings::Findings;
+pub use key::key_hashes;
 pub use rows::{Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{

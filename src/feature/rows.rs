@@ -68,6 +68,14 @@ impl Cells {
         }
     }
 
+    fn put(&mut self, places: &[u32], new: Cells) {
+        match (self, new) {
+            (Cells::Numbers(cells), Cells::Numbers(new)) => put(cells, places, &new),
+            (Cells::Codes(cells), Cells::Codes(new)) => put(cells, places, &new),
+            _ => unreachable!("rows of one schema have the same columns"),
+        }
+    }
+
     fn append(&mut self, more: Cells) {
         match (self, more) {
             (Cells::Numbers(cells), Cells::Numbers(more)) => cells.extend(more),
@@ -81,7 +89,20 @@ fn taken<T: Copy>(cells: &[T], rows: &[u32]) -> Vec<T> {
     rows.iter().map(|row| cells[*row as usize]).collect()
 }
 
+fn put<T: Copy>(cells: &mut [T], places: &[u32], new: &[T]) {
+    for (place, new) in places.iter().zip(new) {
+        cells[*place as usize] = *new;
+    }
+}
+
 impl Rows {
+    /// Puts rows of the same schema in the place of others.
+    pub fn put(&mut self, places: &[u32], new: Rows) {
+        for (cells, new) in self.cells.iter_mut().zip(new.cells) {
+            cells.put(places, new);
+        }
+    }
+
     /// The rows at these positions, in this order.
     pub fn take(&self, rows: &[u32]) -> Rows {
         Rows { len: rows.len(), cells: self.cells.iter().map(|cells| cells.take(rows)).collect() }

@@ -1,10 +1,12 @@
 //! The job file: as typed ([`JobSpec`]), and as meant ([`Job`]) with paths resolved, placeholders
 //! filled and every fault found. Each stage is handed its own part, never the whole.
 
+mod explain;
 mod input;
 mod output;
 mod placeholders;
 mod predictor;
+mod report;
 mod resolve;
 mod runtime;
 mod target;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::document;
 use crate::error::{Error, Kind, Result};
 
+pub use explain::{ExplainJob, ExplainSpec};
 pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
@@ -25,6 +28,7 @@ pub use predictor::{
     InputsSpec, KindSpec, MatrixSpec, OnnxInputs, OnnxJob, PredictorJob, PredictorKind,
     PredictorSpec, ProbabilitiesSpec, Standardise, SubprocessJob, TaskSpec,
 };
+pub use report::{GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec};
 pub use runtime::{Bytes, Device, RuntimeJob, RuntimeSpec};
 pub use target::{Target, TargetSpec};
 pub use train::{
@@ -51,6 +55,12 @@ pub struct JobSpec {
     /// How the generator is trained.
     #[serde(default)]
     pub train: TrainSpec,
+    /// How rows are explained.
+    #[serde(default)]
+    pub explain: ExplainSpec,
+    /// What is reported.
+    #[serde(default)]
+    pub report: ReportSpec,
     /// Where the results go.
     pub output: OutputSpec,
     /// What the machine may give. Does not change results.
@@ -71,6 +81,10 @@ pub struct Job {
     pub autoencoder: AutoencoderJob,
     /// How the generator is trained.
     pub train: TrainJob,
+    /// How rows are explained.
+    pub explain: ExplainJob,
+    /// What is reported.
+    pub report: ReportJob,
     /// Where to.
     pub output: OutputJob,
     /// Threads, memory, device, seed.

@@ -17,6 +17,12 @@ pub struct OutputSpec {
     /// Rows per Parquet row group.
     #[serde(default = "row_group_rows")]
     pub row_group_rows: usize,
+    /// Columns of the counterfactual table that become hive-style folders: key columns, `target`,
+    /// `original_class`, `cf_class`, `status`, `valid`, `sample`.
+    #[serde(default)]
+    pub partition_by: Vec<String>,
+    /// A file for Prometheus's textfile collector, replaced after every run.
+    pub metrics: Option<PathBuf>,
 }
 
 fn row_group_rows() -> usize {
@@ -32,4 +38,8 @@ pub struct OutputJob {
     pub overwrite: bool,
     /// Rows per row group.
     pub row_group_rows: usize,
+    /// Columns that become folders.
+    pub partition_by: Vec<String>,
+    /// The file for Prometheus.
+    pub metrics: Option<PathBuf>,
 }

@@ -151,7 +151,7 @@ pub struct Standardise {
 }
 
 /// The model to explain, complete and checked.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PredictorJob {
     /// What the answers are.
     pub task: TaskSpec,
@@ -164,7 +164,7 @@ pub struct PredictorJob {
 }
 
 /// How a model is run, with what only that way needs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PredictorKind {
     /// By ONNX Runtime.
     Onnx(OnnxJob),
@@ -173,7 +173,7 @@ pub enum PredictorKind {
 }
 
 /// An ONNX model.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OnnxJob {
     /// The model file.
     pub model: PathBuf,
@@ -184,7 +184,7 @@ pub struct OnnxJob {
 }
 
 /// How features become the inputs of an ONNX model.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum OnnxInputs {
     /// One tensor per feature, under these names where they differ from the feature's.
     Columns {
@@ -203,7 +203,7 @@ pub enum OnnxInputs {
 }
 
 /// A scorer program.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SubprocessJob {
     /// Program and arguments, paths resolved.
     pub command: Vec<String>,

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    AutoencoderJob, AutoencoderSpec, Bytes, InputJob, InputSpec, InputsSpec, Job, JobSpec,
-    KindSpec, MatrixSpec, Method, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
-    PredictorKind, PredictorSpec, Preset, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob,
-    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
-    TrainSpec,
+    AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainSpec, InputJob, InputSpec,
+    InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MatrixSpec, Method, OnnxInputs, OnnxJob,
+    OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset, ReportJob,
+    ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
+    TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec,
 };
 use crate::document::Place;
 use crate::error::Fault;
@@ -37,6 +37,8 @@ impl<'a> Resolver<'a> {
         let target = spec.target.map(|target| self.target(target, task));
         let autoencoder = self.autoencoder(spec.autoencoder, spec.train.preset);
         let train = self.train(spec.train, task);
+        let explain = self.explain(spec.explain);
+        let report = self.report(spec.report);
         let output = self.output(spec.output);
         let runtime = self.runtime(&spec.runtime);
         Some(Job {
@@ -45,6 +47,8 @@ impl<'a> Resolver<'a> {
             target: target.flatten(),
             autoencoder,
             train: train?,
+            explain,
+            report,
             output,
             runtime: runtime?,
         })
@@ -298,12 +302,47 @@ impl<'a> Resolver<'a> {
         self.require(rate > 0.0 && rate <= 1.0, key, &problem);
     }
 
+    fn explain(&mut self, spec: ExplainSpec) -> ExplainJob {
+        self.at_least_one(spec.samples, "explain.samples");
+        self.require(spec.unit_rows != Some(0), "explain.unit_rows", "is 0, expected at least 1");
+        let most = spec.samples <= MOST_SAMPLES;
+        let problem = format!("is {}, expected at most {MOST_SAMPLES}", spec.samples);
+        self.require(most, "explain.samples", &problem);
+        let generator =
+            spec.generator.as_ref().map(|path| self.existing(path, "explain.generator"));
+        ExplainJob { generator, samples: spec.samples, unit_rows: spec.unit_rows }
+    }
+
+    fn report(&mut self, spec: ReportSpec) -> ReportJob {
+        let mmd = &spec.mmd;
+        self.at_least_one(mmd.encoders, "report.mmd.encoders");
+        self.at_least_one(mmd.frequencies, "report.mmd.frequencies");
+        let problem = format!("is {}, expected at most {MOST_ENCODERS}", mmd.encoders);
+        self.require(mmd.encoders <= MOST_ENCODERS, "report.mmd.encoders", &problem);
+        let gates = &spec.gates;
+        for (share, key) in [
+            (gates.min_validity, "report.gates.min_validity"),
+            (gates.max_reject_share, "report.gates.max_reject_share"),
+        ] {
+            self.share(share.unwrap_or(0.0), key);
+        }
+        let ratio = gates.max_mmd_ratio.is_none_or(|ratio| ratio > 0.0);
+        self.require(ratio, "report.gates.max_mmd_ratio", "is not above 0");
+        let mut by = spec.by.clone();
+        by.sort_unstable();
+        by.dedup();
+        self.require(by.len() == spec.by.len(), "report.by", "names a column twice");
+        ReportJob { by: spec.by, mmd: spec.mmd, gates: spec.gates }
+    }
+
     fn output(&mut self, spec: OutputSpec) -> OutputJob {
         self.require(spec.row_group_rows > 0, "output.row_group_rows", "is 0, expected at least 1");
         OutputJob {
             dir: self.path(&spec.dir),
             overwrite: spec.overwrite,
             row_group_rows: spec.row_group_rows,
+            partition_by: spec.partition_by,
+            metrics: spec.metrics.map(|path| self.path(&path)),
         }
     }
 
@@ -378,6 +417,9 @@ impl Numbers {
         }
     }
 }
+
+/// More counterfactuals for one row than anybody reads; a batch of them must fit into memory.
+const MOST_SAMPLES: usize = 1000;
 
 /// Below this the engine cannot hold a few batches of a wide table.
 const SMALLEST_MEMORY: Bytes = Bytes(64 << 20);

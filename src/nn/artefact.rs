@@ -16,19 +16,22 @@ use super::bridge::{refused, to_numbers};
 use super::generator::{ActorShape, Generator};
 use super::network::{Network, Shape};
 use super::places::Places;
+use super::reference::{self, ReferenceRows};
 use crate::constrain::Constraints;
 use crate::encode::{Encoder, Layout};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, FeatureStats, Stats};
-use crate::job::Method;
+use crate::job::{Method, PredictorJob};
 use crate::target::TargetCodec;
 
 /// The networks' weights.
 pub const WEIGHTS_FILE: &str = "weights.safetensors";
 /// What they mean.
 pub const GENERATOR_FILE: &str = "generator.json";
-/// Version of the two files' format.
-const FORMAT: u32 = 1;
+/// What counterfactuals are compared with.
+pub const REFERENCE_FILE: &str = "reference.safetensors";
+/// Version of the files' format.
+const FORMAT: u32 = 2;
 
 /// All that is needed to use a generator, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +56,8 @@ pub struct Description {
     pub method: Method,
     /// How training went.
     pub figures: Value,
+    /// The model it was trained against, for those who use it without a job.
+    pub predictor: PredictorJob,
     /// Where it comes from: hashes of the model, the training rows and the weights; versions.
     pub origin: Origin,
 }
@@ -66,6 +71,8 @@ pub struct Origin {
     pub training_rows: String,
     /// SHA-256 of the weights' file.
     pub weights: String,
+    /// SHA-256 of the reference rows' file.
+    pub reference: String,
     /// Seed of the job.
     pub seed: u64,
     /// Versions of the program and its libraries.
@@ -81,6 +88,8 @@ pub struct Artefact {
     pub generator: Generator,
     /// Q.
     pub critic: Network,
+    /// What counterfactuals are compared with.
+    pub reference: ReferenceRows,
 }
 
 impl Description {
@@ -130,6 +139,8 @@ pub fn save(folder: &Path, artefact: &Artefact) -> Result<()> {
     write_tensors(&path, &tensors)?;
     let mut description = artefact.description.clone();
     description.origin.weights = file_hash(&path)?;
+    description.origin.reference =
+        reference::save(&folder.join(REFERENCE_FILE), &artefact.reference)?;
     let json = serde_json::to_string_pretty(&description)
         .map_err(|error| Error::internal("generator", "has no JSON").source(error))?;
     let path = folder.join(GENERATOR_FILE);
@@ -145,10 +156,12 @@ pub fn load(folder: &Path, device: Device) -> Result<Artefact> {
     let shown = folder.display().to_string();
     let mut description = read_description(folder)?;
     let weights = folder.join(WEIGHTS_FILE);
-    let found = file_hash(&weights)?;
-    if found != description.origin.weights {
-        let problem = format!("`{WEIGHTS_FILE}` is not the file that `{GENERATOR_FILE}` describes");
-        return Err(Error::input(shown, problem).hint("train the generator again"));
+    let origin = &description.origin;
+    for (name, expected) in [(WEIGHTS_FILE, &origin.weights), (REFERENCE_FILE, &origin.reference)] {
+        if file_hash(&folder.join(name))? != *expected {
+            let problem = format!("`{name}` is not the file that `{GENERATOR_FILE}` describes");
+            return Err(Error::input(shown, problem).hint("train the generator again"));
+        }
     }
     let tensors = read_tensors(&weights)?;
     restore_statistics(&mut description.stats, tensor(&tensors, "statistics", &weights)?)?;
@@ -183,7 +196,8 @@ pub fn load(folder: &Path, device: Device) -> Result<Artefact> {
     let places = Places::new(layout, constraints.numeric_ranges(), device);
     let form = description.actor.form;
     let generator = Generator { autoencoder, actor, places, form };
-    Ok(Artefact { description, generator, critic })
+    let reference = reference::load(&folder.join(REFERENCE_FILE))?;
+    Ok(Artefact { description, generator, critic, reference })
 }
 
 fn read_description(folder: &Path) -> Result<Description> {
@@ -258,7 +272,7 @@ pub(crate) fn tensor<'a>(
     })
 }
 
-fn file_hash(path: &Path) -> Result<String> {
+pub(super) fn file_hash(path: &Path) -> Result<String> {
     let bytes = fs::read(path).map_err(|error| {
         Error::input(path.display().to_string(), format!("cannot be read: {error}"))
     })?;

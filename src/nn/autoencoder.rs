@@ -90,4 +90,17 @@ impl Autoencoder {
             decoder.trainable(yes);
         }
     }
+
+    /// A copy for another thread.
+    ///
+    /// # Errors
+    /// When the weights cannot be copied.
+    pub fn replica(&self) -> Result<Autoencoder> {
+        Ok(match self {
+            Autoencoder::Trained { encoder, decoder } => {
+                Autoencoder::Trained { encoder: encoder.replica()?, decoder: decoder.replica()? }
+            }
+            Autoencoder::Projection { width } => Autoencoder::Projection { width: *width },
+        })
+    }
 }

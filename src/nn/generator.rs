@@ -5,8 +5,12 @@ use serde::{Deserialize, Serialize};
 use tch::{Tensor, no_grad};
 
 use super::autoencoder::Autoencoder;
+use super::bridge::{to_dense, to_tensor};
 use super::network::{Ending, Network, Shape};
 use super::places::Places;
+use crate::constrain::Conditions;
+use crate::encode::Dense;
+use crate::error::Result;
 
 /// Keeps the inverse of tanh finite where a latent is at its end.
 const NEARLY_ONE: f64 = 1.0 - 1e-4;
@@ -52,6 +56,19 @@ pub struct Generator {
     pub places: Places,
     /// How they work together.
     pub form: Form,
+}
+
+/// What counterfactuals are asked for, in plain memory: a row each.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Encoded rows.
+    pub rows: &'a Dense,
+    /// y_M.
+    pub decisions: &'a [f32],
+    /// y_T.
+    pub wishes: &'a [f32],
+    /// c.
+    pub conditions: &'a Conditions,
 }
 
 impl ActorShape {
@@ -129,6 +146,35 @@ impl Generator {
             let z = self.autoencoder.encode(rows);
             let action = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
             self.decode(&action, rows, &self.base(&z))
+        })
+    }
+
+    /// The same from plain memory to plain memory.
+    ///
+    /// # Errors
+    /// When the request is not of one number of rows.
+    pub fn answer(&self, request: &Request<'_>) -> Result<Dense> {
+        let (device, rows) = (self.actor.flat().device(), request.rows.rows);
+        let matrix = |values: &[f32]| to_tensor(values, values.len() / rows.max(1), device);
+        let asked = [matrix(request.wishes)?, matrix(&request.conditions.values)?];
+        let decoded = self.generate(
+            &matrix(&request.rows.values)?,
+            &matrix(request.decisions)?,
+            &Tensor::cat(&asked, 1),
+        );
+        to_dense(&decoded, &request.rows.layout)
+    }
+
+    /// A copy for another thread: tensors can be sent to one, but not shared with it.
+    ///
+    /// # Errors
+    /// When the weights cannot be copied.
+    pub fn replica(&self) -> Result<Generator> {
+        Ok(Generator {
+            autoencoder: self.autoencoder.replica()?,
+            actor: self.actor.replica()?,
+            places: self.places.replica(),
+            form: self.form,
         })
     }
 }

@@ -9,18 +9,22 @@ mod generator;
 mod loss;
 mod network;
 mod places;
+mod reference;
 mod replay;
 
 pub use adam::Adam;
-pub use artefact::{Artefact, Description, GENERATOR_FILE, Origin, WEIGHTS_FILE, load, save};
+pub use artefact::{
+    Artefact, Description, GENERATOR_FILE, Origin, REFERENCE_FILE, WEIGHTS_FILE, load, save,
+};
 pub(crate) use artefact::{read_tensors, tensor, write_tensors};
 pub use autoencoder::Autoencoder;
 pub(crate) use bridge::to_numbers;
 pub use bridge::{to_dense, to_tensor};
-pub use generator::{ActorShape, Form, Generator};
+pub use generator::{ActorShape, Form, Generator, Request};
 pub use loss::{
     Sparsity, consistency_loss, critic_loss, output_sparsity, reconstruction_loss, sparsity_loss,
 };
 pub use network::{Ending, Network, Shape};
 pub use places::Places;
+pub use reference::{DecidedRows, ReferenceRows};
 pub use replay::{Experiences, Replay, ReplayShape};

@@ -33,6 +33,17 @@ pub struct Places {
 }
 
 impl Places {
+    /// A copy for another thread.
+    pub fn replica(&self) -> Places {
+        Places {
+            padding: self.padding.copy(),
+            unpadding: self.unpadding.copy(),
+            low: self.low.copy(),
+            high: self.high.copy(),
+            ..*self
+        }
+    }
+
     /// The places of a layout.
     pub fn new(layout: &Layout, ranges: &[NumericRange], device: Device) -> Places {
         let numerics = ranges.len() as i64;

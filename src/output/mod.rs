@@ -1,15 +1,24 @@
 //! Tables out: staged under a name that readers skip, synced, then published by one rename. A reader
 //! sees the whole result or none of it.
 
+mod journal;
 mod manifest;
+mod parts;
 mod staging;
 mod tables;
+mod verify;
 mod writer;
 
-pub use manifest::{Manifest, TableEntry};
+pub use journal::{Found, Journal};
+pub use manifest::{InputFile, Manifest, RunFacts, TableEntry};
+pub use parts::PartWriter;
 pub use staging::Staging;
 pub use tables::{
-    GENERATOR, MANIFEST_FILE, REJECTS, REPORTS, SCORES, SUCCESS_FILE, TRAINING_REPORT, part_name,
-    rejects_schema, score_schema, training_schema,
+    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, MANIFEST_FILE, QUANTILES, REJECTS, REPORTS, SCORES,
+    SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item, counterfactual_schema,
+    coverage_schema, describe_tables, features_schema, kept_name, mmd_schema, part_name,
+    refuse_taken, rejects_schema, report_name, score_schema, sparsity_schema, training_schema,
+    validity_schema,
 };
+pub use verify::{sha256_of, verify};
 pub use writer::{StagedFile, TableWriter, WriterOptions};

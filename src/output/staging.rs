@@ -16,6 +16,7 @@ pub struct Staging {
     folder: PathBuf,
     overwrite: bool,
     published: bool,
+    kept: bool,
     lock_file: PathBuf,
     _lock: Flock<File>,
 }
@@ -27,6 +28,18 @@ impl Staging {
     /// When the place cannot be written, holds results that may not be replaced, or is claimed by
     /// another run.
     pub fn begin(target: &Path, overwrite: bool) -> Result<Staging> {
+        Staging::open(target, overwrite, Leftovers::Cleared)
+    }
+
+    /// The same, but keeps what an earlier run left in the folder, to be gone on with.
+    ///
+    /// # Errors
+    /// As for [`Staging::begin`].
+    pub fn resume(target: &Path, overwrite: bool) -> Result<Staging> {
+        Staging::open(target, overwrite, Leftovers::Kept)
+    }
+
+    fn open(target: &Path, overwrite: bool, leftovers: Leftovers) -> Result<Staging> {
         let shown = target.display().to_string();
         let name = target.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
             Error::spec(
@@ -49,12 +62,30 @@ impl Staging {
         let lock = claim(&lock_file, &shown)?;
         let folder = parent.join(format!(".{name}.staging"));
         // Left by a run that was killed: nobody else can hold it while we hold the lock.
-        if folder.exists() {
+        if folder.exists() && leftovers == Leftovers::Cleared {
             fs::remove_dir_all(&folder).map_err(|error| cannot("a fresh staging folder", error))?;
         }
-        fs::create_dir(&folder).map_err(|error| cannot("a staging folder", error))?;
+        fs::create_dir_all(&folder).map_err(|error| cannot("a staging folder", error))?;
         let target = target.to_path_buf();
-        Ok(Staging { target, folder, overwrite, published: false, lock_file, _lock: lock })
+        Ok(Staging {
+            target,
+            folder,
+            overwrite,
+            published: false,
+            kept: false,
+            lock_file,
+            _lock: lock,
+        })
+    }
+
+    /// From now on the folder stays when the run fails, so that another can go on from there.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// The folder under construction.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Makes the folders of these tables and gives the one they stand in. Writers create files in them
@@ -71,8 +102,12 @@ impl Staging {
 
     /// Where a run that takes long may keep what another run goes on from. Not part of what is published.
     pub fn checkpoint(&self) -> PathBuf {
-        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
-        self.folder.with_file_name(format!(".{name}.checkpoint"))
+        beside(&self.target, "checkpoint")
+    }
+
+    /// Where a run keeps its journal. Not part of what is published.
+    pub fn journal(&self) -> PathBuf {
+        beside(&self.target, "journal")
     }
 
     /// Writes a small file into the folder, synced.
@@ -103,6 +138,22 @@ impl Staging {
         Ok(self.target.clone())
     }
 
+    /// Moves the folder to a name that readers skip, in the place of what stood there: a run that is
+    /// complete, but may not be published.
+    pub fn set_aside(mut self) -> Result<PathBuf> {
+        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
+        let place = self.target.with_file_name(format!("_{name}.failed"));
+        let cannot = |error: std::io::Error| {
+            Error::output(place.display().to_string(), "cannot be written").source(error)
+        };
+        if place.exists() {
+            fs::remove_dir_all(&place).map_err(cannot)?;
+        }
+        fs::rename(&self.folder, &place).map_err(cannot)?;
+        self.published = true;
+        Ok(place)
+    }
+
     /// Swaps old and new in one step, then removes the old.
     fn exchange(&self) -> std::io::Result<()> {
         let here = nix::fcntl::AT_FDCWD;
@@ -115,11 +166,28 @@ impl Drop for Staging {
     fn drop(&mut self) {
         // A straggler may add a file while the folder is being removed; there is nothing after that.
         let mut tries = 0;
-        while !self.published && tries < 3 && fs::remove_dir_all(&self.folder).is_err() {
+        while !self.published
+            && !self.kept
+            && tries < 3
+            && fs::remove_dir_all(&self.folder).is_err()
+        {
             tries += 1;
         }
         let _ = fs::remove_file(&self.lock_file);
     }
+}
+
+/// What becomes of what an earlier run left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leftovers {
+    Cleared,
+    Kept,
+}
+
+/// A hidden folder beside a run's own.
+fn beside(target: &Path, what: &str) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    target.with_file_name(format!(".{name}.{what}"))
 }
 
 /// Only an earlier run's results, and only if the job says so, are ever replaced.

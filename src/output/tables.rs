@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
 
 /// Written last: its presence says that a folder is a whole run's result.
 pub const SUCCESS_FILE: &str = "_SUCCESS";
@@ -19,6 +22,20 @@ pub const GENERATOR: &str = "generator";
 pub const REPORTS: &str = "reports";
 /// The training curve, among the reports.
 pub const TRAINING_REPORT: &str = "training.parquet";
+/// Folder of the counterfactual table.
+pub const COUNTERFACTUALS: &str = "counterfactuals";
+/// What is finished of a run that is not, a line each; beside the run's folder, never in it.
+pub const JOURNAL_FILE: &str = "journal.jsonl";
+
+/// Path of a report.
+pub fn report_name(report: &str) -> String {
+    format!("{REPORTS}/{report}.parquet")
+}
+
+/// Name of what a unit of work keeps beside the journal.
+pub fn kept_name(unit: usize) -> String {
+    format!("kept-{unit:05}.parquet")
+}
 
 /// Path of a table's part, by the partition that wrote it.
 pub fn part_name(table: &str, partition: usize) -> String {
@@ -35,13 +52,13 @@ pub fn score_schema(
     let mut fields = key.to_vec();
     match classes {
         Some(classes) => {
-            fields.push(Arc::new(Field::new("class", DataType::Utf8, false)));
+            fields.push(text("class", "the model's decision"));
             let scored = classes.iter().filter(|_| probabilities);
             fields.extend(scored.map(|class| {
-                Arc::new(Field::new(format!("score_{class}"), DataType::Float64, false))
+                number(&format!("score_{class}"), "the model's probability of the class")
             }));
         }
-        None => fields.push(Arc::new(Field::new("value", DataType::Float64, false))),
+        None => fields.push(number("value", "the model's value")),
     }
     Arc::new(Schema::new(fields))
 }
@@ -49,27 +66,295 @@ pub fn score_schema(
 /// The rows that were set aside: key columns, `reason`, `detail`.
 pub fn rejects_schema(key: &[FieldRef]) -> SchemaRef {
     let mut fields = key.to_vec();
-    fields.push(Arc::new(Field::new("reason", DataType::Utf8, false)));
-    fields.push(Arc::new(Field::new("detail", DataType::Utf8, false)));
+    fields.push(described(
+        "reason",
+        DataType::Utf8,
+        Nulls::Never,
+        "null, infinite, outside_range, unseen_category, predictor_failed or no_target",
+    ));
+    fields.push(described(
+        "detail",
+        DataType::Utf8,
+        Nulls::Never,
+        "which column, and what was found",
+    ));
     Arc::new(Schema::new(fields))
+}
+
+/// Whether a column can be null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    Never,
+    Possible,
+}
+
+/// A column that says what it is: the description travels with the files.
+fn described(name: &str, data_type: DataType, nulls: Nulls, meaning: &str) -> FieldRef {
+    let metadata = [("description".to_string(), meaning.to_string())].into();
+    Arc::new(Field::new(name, data_type, nulls == Nulls::Possible).with_metadata(metadata))
+}
+
+fn number(name: &str, meaning: &str) -> FieldRef {
+    described(name, DataType::Float64, Nulls::Never, meaning)
+}
+
+fn maybe_number(name: &str, meaning: &str) -> FieldRef {
+    described(name, DataType::Float64, Nulls::Possible, meaning)
+}
+
+fn count(name: &str, meaning: &str) -> FieldRef {
+    described(name, DataType::Int64, Nulls::Never, meaning)
+}
+
+fn text(name: &str, meaning: &str) -> FieldRef {
+    described(name, DataType::Utf8, Nulls::Never, meaning)
+}
+
+/// What one change is.
+pub fn change_fields() -> Fields {
+    let field = |name| Field::new(name, DataType::Utf8, false);
+    Fields::from(vec![field("feature"), field("from"), field("to")])
+}
+
+/// An item of the list of changes.
+pub fn change_item() -> FieldRef {
+    Arc::new(Field::new("item", DataType::Struct(change_fields()), false))
+}
+
+/// The counterfactual table: key columns, what was wanted, what came of it, what changes, and the whole
+/// counterfactual as `cf_<feature>` in the input's own types.
+pub fn counterfactual_schema(
+    key: &[FieldRef],
+    features: &[FieldRef],
+    regression: bool,
+) -> SchemaRef {
+    let mut fields = key.to_vec();
+    fields.push(described(
+        "sample",
+        DataType::Int32,
+        Nulls::Never,
+        "number of the answer within its row, from 0",
+    ));
+    fields.push(text("target", "the wanted class, or range of values"));
+    if regression {
+        fields.push(number("original_value", "the model's value for the row"));
+        fields.push(maybe_number("cf_value", "the model's value for the counterfactual"));
+    } else {
+        fields.push(text("original_class", "the model's decision about the row"));
+        let meaning = "the model's decision about the counterfactual; null if it gave none";
+        fields.push(described("cf_class", DataType::Utf8, Nulls::Possible, meaning));
+    }
+    fields.push(maybe_number(
+        "cf_score",
+        "probability of the wanted class for the counterfactual, if the model gives probabilities",
+    ));
+    fields.push(text("status", "solved_by_generator, unsolved, already_target or infeasible"));
+    fields.push(described(
+        "valid",
+        DataType::Boolean,
+        Nulls::Never,
+        "whether the model's decision about the counterfactual is the wanted one",
+    ));
+    fields.push(number("l0", "changed categorical features ÷ categorical features"));
+    fields.push(number("l1", "mean |Δ| over standardised numeric features"));
+    fields.push(described("n_changed", DataType::Int32, Nulls::Never, "changed features"));
+    fields.push(described(
+        "changes",
+        DataType::List(change_item()),
+        Nulls::Never,
+        "what changes: feature, from, to",
+    ));
+    fields.extend(features.iter().map(|feature| {
+        let name = format!("cf_{}", feature.name());
+        described(&name, feature.data_type().clone(), Nulls::Possible, "the counterfactual's value")
+    }));
+    Arc::new(Schema::new(fields))
+}
+
+/// Refuses key columns with names that tables have themselves.
+///
+/// # Errors
+/// Names the first of them.
+pub fn refuse_taken(key: &[FieldRef], schemas: &[&SchemaRef]) -> Result<()> {
+    let taken = |field: &&FieldRef| {
+        let own = schemas.iter().flat_map(|schema| &schema.fields()[key.len()..]);
+        own.into_iter().any(|own| own.name() == field.name())
+    };
+    match key.iter().find(taken) {
+        None => Ok(()),
+        Some(field) => {
+            let problem = format!("names `{}`, a column that the output has itself", field.name());
+            Err(Error::spec("input.key", problem).hint("rename the column in the table"))
+        }
+    }
+}
+
+/// What the reports begin with: whose figures they are.
+fn group_fields(by: &[String]) -> Vec<FieldRef> {
+    let mut fields = vec![
+        text("level", "all, target or segment: what the figures of the row are of"),
+        described(
+            "target",
+            DataType::Utf8,
+            Nulls::Possible,
+            "the wanted class, or range of values; null at level `all`",
+        ),
+    ];
+    let meaning = "the segment's value at level `segment`, else null";
+    fields.extend(by.iter().map(|name| described(name, DataType::Utf8, Nulls::Possible, meaning)));
+    fields
+}
+
+fn report(by: &[String], own: Vec<FieldRef>) -> SchemaRef {
+    let mut fields = group_fields(by);
+    fields.extend(own);
+    Arc::new(Schema::new(fields))
+}
+
+/// Rows by status.
+pub fn coverage_schema(by: &[String]) -> SchemaRef {
+    let own = vec![
+        text("status", "as in the counterfactual table; `rejected` at level `all`"),
+        count("rows", "rows and wanted decisions with it"),
+        number("share", "their share of those of the same level, target and segment"),
+    ];
+    report(by, own)
+}
+
+/// How many counterfactuals get the wanted decision.
+pub fn validity_schema(by: &[String]) -> SchemaRef {
+    let own = vec![
+        count("rows", "counterfactuals that were needed: not of rows that have the decision"),
+        count("valid", "those that get the wanted decision"),
+        number("validity", "valid ÷ rows"),
+        number("low", "lower end of the 95 % Wilson interval"),
+        number("high", "its upper end"),
+    ];
+    report(by, own)
+}
+
+/// Shares at which quantiles are reported.
+pub const QUANTILES: [(&str, f64); 4] = [("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p95", 0.95)];
+
+/// How far counterfactuals are from their rows.
+pub fn sparsity_schema(by: &[String]) -> SchemaRef {
+    let mut own = vec![
+        text("over", "`valid` counterfactuals or `all` that were needed"),
+        count("rows", "how many they are"),
+    ];
+    for measure in ["l0", "l1", "n_changed"] {
+        own.push(maybe_number(&format!("{measure}_mean"), "its mean"));
+        let meaning = "its quantile, within 1 %";
+        let quantile = |(name, _)| maybe_number(&format!("{measure}_{name}"), meaning);
+        own.extend(QUANTILES.map(quantile));
+    }
+    report(by, own)
+}
+
+/// How features change.
+pub fn features_schema(by: &[String]) -> SchemaRef {
+    let own = vec![
+        text("feature", "the feature"),
+        count("rows", "valid counterfactuals"),
+        count("changed", "those in which it changes"),
+        number("share", "changed ÷ rows"),
+        count("increased", "numbers that go up"),
+        count("decreased", "numbers that go down"),
+        maybe_number("median_change", "median |Δ| of changed numbers, in the column's unit"),
+        described(
+            "commonest_value",
+            DataType::Utf8,
+            Nulls::Possible,
+            "what changed categories become most often",
+        ),
+    ];
+    report(by, own)
+}
+
+/// How like rows of the wanted class counterfactuals are.
+pub fn mmd_schema(by: &[String]) -> SchemaRef {
+    let own = vec![
+        text("over", "`all` counterfactuals or the `valid` ones"),
+        text("space", "`encoder`: outputs of random encoders; `raw`: standardised features"),
+        number("mmd2", "MMD² against training rows of the wanted class, mean over the encoders"),
+        number("spread", "its standard deviation over the encoders"),
+        maybe_number("low", "lower end of a 95 % interval, from a block estimate"),
+        maybe_number("high", "its upper end"),
+        text("estimator", "`exact`, or `fourier`: random Fourier features"),
+        number("error", "stated error of the estimator: 0 if exact"),
+        count("rows", "counterfactuals compared"),
+        count("reference_rows", "training rows compared with"),
+        number("bandwidth", "σ of the kernel, from the training rows; mean over the encoders"),
+        count("encoders", "random encoders averaged; 1 for raw features"),
+        maybe_number(
+            "held_out_mmd2",
+            "MMD² of rows of the class that were not trained on: the floor",
+        ),
+        count("held_out_rows", "how many they are"),
+        maybe_number("unchanged_mmd2", "MMD² of the explained rows left as they are"),
+        maybe_number("ratio", "mmd2 ÷ unchanged_mmd2"),
+        maybe_number("p_value", "(1 + b) ÷ (1 + B) by permutation, if asked for"),
+    ];
+    report(by, own)
 }
 
 /// The training curve: a row per judgement on the validation rows.
 pub fn training_schema() -> SchemaRef {
     let numbers = [
-        "seconds",
-        "reward",
-        "critic_loss",
-        "actor_loss",
-        "sparsity_loss",
-        "consistency_loss",
-        "validity",
-        "l0",
-        "l1",
-        "n_changed",
+        ("seconds", "since training began"),
+        ("reward", "mean reward of the last steps"),
+        ("critic_loss", "the critic's loss"),
+        ("actor_loss", "the actor's loss"),
+        ("sparsity_loss", "its part for sparsity"),
+        ("consistency_loss", "its part for consistency"),
+        ("validity", "share of validation rows with the wanted decision"),
+        ("l0", "changed categorical features ÷ categorical features, over valid rows"),
+        ("l1", "mean |Δ| over standardised numeric features, over valid rows"),
+        ("n_changed", "changed features, over valid rows"),
     ];
-    let mut fields = vec![Field::new("step", DataType::Int64, false)];
-    fields.extend(numbers.map(|name| Field::new(name, DataType::Float64, false)));
-    fields.push(Field::new("best", DataType::Boolean, false));
+    let mut fields = vec![count("step", "steps so far")];
+    fields.extend(numbers.map(|(name, meaning)| number(name, meaning)));
+    let meaning = "whether the generator was the best so far";
+    fields.push(described("best", DataType::Boolean, Nulls::Never, meaning));
     Arc::new(Schema::new(fields))
+}
+
+/// Every table with its columns, for `schemas/tables.json`.
+pub fn describe_tables() -> Value {
+    let stand_in =
+        |name: &str, meaning: &str| described(name, DataType::Null, Nulls::Never, meaning);
+    let key = [stand_in("<key>", "the key columns, in the input's own types")];
+    let features = [stand_in("<feature>", "")];
+    let by = ["<by>".to_string()];
+    let classes = ["<class>".to_string()];
+    let tables: [(&str, SchemaRef); 11] = [
+        ("counterfactuals", counterfactual_schema(&key, &features, false)),
+        ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
+        ("rejects", rejects_schema(&key)),
+        ("scores", score_schema(&key, Some(&classes), true)),
+        ("scores of a regression", score_schema(&key, None, false)),
+        ("reports/coverage", coverage_schema(&by)),
+        ("reports/validity", validity_schema(&by)),
+        ("reports/sparsity", sparsity_schema(&by)),
+        ("reports/features", features_schema(&by)),
+        ("reports/mmd", mmd_schema(&by)),
+        ("reports/training", training_schema()),
+    ];
+    let column = |field: &FieldRef| {
+        let data_type = match field.data_type() {
+            DataType::Null => "as in the input".to_string(),
+            DataType::List(_) => "List(Struct(feature Utf8, from Utf8, to Utf8))".to_string(),
+            other => other.to_string(),
+        };
+        json!({
+            "name": field.name(),
+            "type": data_type,
+            "nullable": field.is_nullable(),
+            "description": field.metadata().get("description"),
+        })
+    };
+    let described = |(name, schema): &(&str, SchemaRef)| {
+        (name.to_string(), schema.fields().iter().map(column).collect::<Value>())
+    };
+    tables.iter().map(described).collect::<serde_json::Map<String, Value>>().into()
 }

@@ -6,7 +6,7 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use serde::Serialize;
 
 use super::Observer;
-use crate::engine::{Engine, EngineOptions, ScanPlan, Table, check_keys, gather_stats};
+use crate::engine::{Engine, EngineOptions, KeyFaults, ScanPlan, Table, check_keys, gather_stats};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{
     FeatureSchema, Findings, RowConstraint, Stats, check_columns, missing_column, row_constraints,
@@ -150,24 +150,31 @@ impl Inputs {
         let plan = self.plan(scope);
         observer.stage("checking keys", None);
         let keys = check_keys(&self.engine, &self.features, &job.key, plan.predicate).await?;
-        let shown = &self.features.shown;
-        if keys.rows == 0 {
-            return Err(nothing_in_scope(&self.features, scope));
-        }
-        Error::from_faults(Kind::Input, key_faults(shown, job, &keys))?;
+        self.refuse_keys(job, scope, &keys)?;
         observer.stage("checking features", Some(keys.rows));
         let progress = Arc::clone(observer);
         let on_rows = Arc::new(move |rows| progress.advance(rows));
         let scan = self.engine.scan(plan).await?;
         let stats =
             gather_stats(&scan, &self.schema, Arc::clone(&self.feature_columns), on_rows).await?;
-        let findings = Findings::new(&self.schema, &stats, shown);
+        let findings = Findings::new(&self.schema, &stats, &self.features.shown);
         refuse(&findings, &stats, job)?;
         for (fault, rows) in &findings.rejections {
             tracing::warn!(rows, "will be rejected: {}", fault.problem);
         }
         tracing::info!(rows = stats.rows, "checked");
         Ok(self.summarise(findings, stats))
+    }
+
+    /// Refuses keys that do not tell rows apart, and an empty scope.
+    ///
+    /// # Errors
+    /// All that is wrong with them.
+    pub fn refuse_keys(&self, job: &InputJob, scope: Scope<'_>, keys: &KeyFaults) -> Result<()> {
+        if keys.rows == 0 {
+            return Err(nothing_in_scope(&self.features, scope));
+        }
+        Error::from_faults(Kind::Input, key_faults(&self.features.shown, job, keys))
     }
 
     fn summarise(&self, findings: Findings, stats: Stats) -> CheckSummary {
@@ -220,7 +227,7 @@ fn nothing_in_scope(features: &Table, scope: Scope<'_>) -> Error {
     }
 }
 
-fn key_faults(shown: &str, job: &InputJob, keys: &crate::engine::KeyFaults) -> Vec<Fault> {
+fn key_faults(shown: &str, job: &InputJob, keys: &KeyFaults) -> Vec<Fault> {
     let columns = job.key.join(", ");
     let mut faults = Vec::new();
     if keys.nulls > 0 {

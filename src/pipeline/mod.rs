@@ -1,6 +1,7 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
 mod inputs;
+mod run;
 mod score;
 mod train;
 mod validate;
@@ -14,11 +15,14 @@ use serde_json::{Value, json};
 use crate::engine::datafusion_version;
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{Manifest, StagedFile};
+use crate::output::{Manifest, RunFacts, StagedFile};
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
 pub use inputs::{CheckSummary, Inputs, Scope};
+pub use run::{
+    DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, run,
+};
 pub use score::{ScoreSummary, score};
 pub use train::{TrainSummary, train};
 pub use validate::{ParitySummary, ValidateSummary, validate};
@@ -69,10 +73,21 @@ fn manifest(
     files: Vec<StagedFile>,
     summary: &impl Serialize,
 ) -> Result<String> {
+    manifest_of(command, None, (job, summary), files)
+}
+
+/// The same, with what a run that can be resumed worked on.
+fn manifest_of(
+    command: &str,
+    run: Option<RunFacts>,
+    (job, summary): (&Job, &impl Serialize),
+    files: Vec<StagedFile>,
+) -> Result<String> {
     let broken = |error| Error::internal("manifest", "has no JSON").source(error);
     let manifest = Manifest {
         command: command.to_string(),
         versions: versions()?,
+        run,
         job: serde_json::to_value(job).map_err(broken)?,
         summary: serde_json::to_value(summary).map_err(broken)?,
         tables: files.into_iter().map(Into::into).collect(),

@@ -55,13 +55,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     check_target(job, &inputs, predictor.task())?;
     let result = runtime.block_on(async {
         let check = inputs.check(&job.input, Scope::explained(&job.input), observer).await?;
-        let parity = match (&job.input.scores, &inputs.scores) {
-            (Some(scores), Some(_)) => {
-                observer.stage("comparing scores", Some(check.rows_in_scope));
-                Some(compare(job, &inputs, scores, predictor.as_ref(), observer).await?)
-            }
-            _ => None,
-        };
+        let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;
         let (classes, probabilities) = match predictor.task() {
             Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),
             Task::Regression => (Vec::new(), false),
@@ -72,6 +66,22 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         predictor.stop();
     }
     result
+}
+
+/// Holds a score table against the model, if there is one.
+pub(super) async fn parity(
+    job: &Job,
+    inputs: &Inputs,
+    predictor: &dyn Predictor,
+    observer: &Observer,
+) -> Result<Option<ParitySummary>> {
+    match (&job.input.scores, &inputs.scores) {
+        (Some(scores), Some(_)) => {
+            observer.stage("comparing scores", Some(inputs.features.rows));
+            Ok(Some(compare(job, inputs, scores, predictor, observer).await?))
+        }
+        _ => Ok(None),
+    }
 }
 
 pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {

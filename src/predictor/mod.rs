@@ -60,6 +60,29 @@ impl Scores {
         Scores { rows: 0, outcome, failures: Vec::new() }
     }
 
+    /// The answers for the rows at these positions, in this order. Failures are told by the answers alone.
+    #[must_use]
+    pub fn take(&self, rows: &[u32]) -> Scores {
+        let outcome = match &self.outcome {
+            Outcome::Values(values) => {
+                Outcome::Values(rows.iter().map(|row| values[*row as usize]).collect())
+            }
+            Outcome::Classes { labels, probabilities } => {
+                let width = probabilities.as_ref().map_or(0, |all| all.len() / self.rows.max(1));
+                let of_row = |all: &Vec<f64>, row: &u32| {
+                    all[*row as usize * width..(*row as usize + 1) * width].to_vec()
+                };
+                Outcome::Classes {
+                    labels: rows.iter().map(|row| labels[*row as usize]).collect(),
+                    probabilities: probabilities
+                        .as_ref()
+                        .map(|all| rows.iter().flat_map(|row| of_row(all, row)).collect()),
+                }
+            }
+        };
+        Scores { rows: rows.len(), outcome, failures: Vec::new() }
+    }
+
     /// Adds the answers for the rows that follow, of the same task.
     pub fn append(&mut self, next: Scores) {
         let before = self.rows;

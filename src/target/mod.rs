@@ -13,6 +13,10 @@ use crate::predictor::{NO_CLASS, Outcome, Scores, Task};
 pub use draw::{RowOrder, TargetSampler};
 pub use reward::{Rewarder, is_valid};
 
+/// What is asked for where a wish is a probability and the job names a class only: the least that was
+/// asked for in training.
+const LEAST_PROBABILITY: f32 = 0.5;
+
 /// Turns decisions and wishes into numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TargetCodec {
@@ -74,6 +78,31 @@ impl Wishes {
         self.len() == 0
     }
 
+    /// The wishes at these positions, in this order.
+    #[must_use]
+    pub fn take(&self, rows: &[u32]) -> Wishes {
+        fn taken<T: Copy>(values: &[T], rows: &[u32]) -> Vec<T> {
+            rows.iter().map(|row| values[*row as usize]).collect()
+        }
+        match self {
+            Wishes::Classes { classes, probabilities } => Wishes::Classes {
+                classes: taken(classes, rows),
+                probabilities: taken(probabilities, rows),
+            },
+            Wishes::Distributions { classes, values } => {
+                let width = values.len() / classes.len().max(1);
+                let row = |row: &u32| &values[*row as usize * width..(*row as usize + 1) * width];
+                Wishes::Distributions {
+                    classes: taken(classes, rows),
+                    values: rows.iter().flat_map(row).copied().collect(),
+                }
+            }
+            Wishes::Ranges { low, high } => {
+                Wishes::Ranges { low: taken(low, rows), high: taken(high, rows) }
+            }
+        }
+    }
+
     /// The wanted class of each row, where there are classes.
     pub fn classes(&self) -> Option<&[u32]> {
         match self {
@@ -114,6 +143,40 @@ impl TargetCodec {
             }
             _ => Err(Error::internal("targets", "answers do not fit the model's task")),
         }
+    }
+
+    /// Wishes for classes, as the generator was trained to hear them.
+    pub fn labels(&self, classes: Vec<u32>) -> Wishes {
+        match self {
+            TargetCodec::Classes { classes: all, kind: TargetsKind::Distribution } => {
+                let values = one_hots(&classes, all.len());
+                Wishes::Distributions { classes, values }
+            }
+            TargetCodec::Classes { kind: TargetsKind::Probability, .. } => {
+                let probabilities = vec![LEAST_PROBABILITY; classes.len()];
+                Wishes::Classes { classes, probabilities }
+            }
+            _ => {
+                let probabilities = vec![0.0; classes.len()];
+                Wishes::Classes { classes, probabilities }
+            }
+        }
+    }
+
+    /// The task of the model it is for.
+    pub fn task(&self) -> Task {
+        match self {
+            TargetCodec::Range { .. } => Task::Regression,
+            TargetCodec::Classes { classes, kind } => Task::Classification {
+                classes: classes.clone().into(),
+                probabilities: *kind != TargetsKind::Label,
+            },
+        }
+    }
+
+    /// Whether the generator is told whole distributions.
+    pub fn tells_distributions(&self) -> bool {
+        matches!(self, TargetCodec::Classes { kind: TargetsKind::Distribution, .. })
     }
 
     /// Width of y_M.

@@ -247,7 +247,7 @@ impl<'a> Problem<'a> {
     ) -> Result<(Start, AutoencoderFigures)> {
         let layout = setup.encoder.layout();
         let places = Places::new(layout, setup.constraints.numeric_ranges(), setup.device);
-        if let Some(Artefact { description, generator, critic }) = from {
+        if let Some(Artefact { description, generator, critic, .. }) = from {
             let figures = description.figures.get("autoencoder").cloned().unwrap_or_default();
             let figures = serde_json::from_value(figures).unwrap_or_default();
             let Generator { autoencoder, actor, .. } = generator;

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 18] = [
+const RANKS: [(&str, u32); 20] = [
     ("error", 0),
     ("document", 1),
     ("feature", 2),
@@ -21,6 +21,8 @@ const RANKS: [(&str, u32); 18] = [
     ("score", 4),
     ("target", 4),
     ("nn", 5),
+    ("explain", 6),
+    ("report", 6),
     ("train", 6),
     ("engine", 7),
     ("pipeline", 8),

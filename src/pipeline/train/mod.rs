@@ -3,13 +3,15 @@
 mod load;
 mod origin;
 mod publish;
+mod reference;
 mod warm;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::validate::check_target;
 use super::{CheckSummary, Inputs, Observer, seconds_since};
@@ -27,6 +29,8 @@ use crate::train::{
 };
 
 use load::Loaded;
+pub(super) use origin::{hex, model_hash};
+pub(super) use publish::save_generator;
 
 /// Rows up to here are all trained on and all validated on: setting some aside would leave too few of both.
 const FEW_ROWS: usize = 50;
@@ -37,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// What a training run did.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainSummary {
     /// Rows of the feature table.
     pub rows_read: u64,
@@ -78,11 +82,33 @@ pub fn train(
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<TrainSummary> {
+    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
+    let trained = fit_generator(job, &staging.checkpoint(), resume, (runtime, observer))?;
+    publish::publish(job, staging, &trained)?;
+    trained.checkpoints.clear();
+    Ok(trained.summary)
+}
+
+/// A trained generator, to be written somewhere.
+pub(super) struct Trained {
+    pub(super) artefact: Artefact,
+    pub(super) curve: Vec<Point>,
+    pub(super) summary: TrainSummary,
+    /// To be cleared once the generator is safe.
+    pub(super) checkpoints: Checkpoints,
+}
+
+/// Trains the generator of a job, with checkpoints in a folder.
+pub(super) fn fit_generator(
+    job: &Job,
+    checkpoint: &Path,
+    resume: bool,
+    (runtime, observer): (&Runtime, &Observer),
+) -> Result<Trained> {
     let began = Instant::now();
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
-    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
     let source = load::Source { job, inputs: &inputs, runtime, observer };
     let result = runtime.block_on(source.load(&predictor));
     let loaded = result.inspect_err(|_| predictor.stop())?;
@@ -91,7 +117,8 @@ pub fn train(
     let fixed = Fixed::new(&inputs, &stats);
     refuse(&inputs, &fixed, &loaded, predictor.task())?;
     let origin = origin::of(job, &fixed, &loaded.sample, runtime)?;
-    let checkpoints = Checkpoints::new(staging.checkpoint(), origin::fingerprint(job, &origin)?);
+    let checkpoints =
+        Checkpoints::new(checkpoint.to_path_buf(), origin::fingerprint(job, &origin)?);
     if !resume {
         checkpoints.clear();
     }
@@ -104,13 +131,12 @@ pub fn train(
     summary.load_seconds = load_seconds;
     summary.train_seconds = seconds_since(began);
     summary.output = job.output.dir.display().to_string();
+    let reference = reference::gather(&fixed, &loaded, runtime);
     let Fitted { generator, critic, curve, .. } = fitted;
     let description =
         describe(job, &inputs, &stats, (fitted.shape, fitted.codec), &summary, origin)?;
-    let artefact = Artefact { description, generator, critic };
-    publish::publish(job, staging, &artefact, &curve, &summary)?;
-    checkpoints.clear();
-    Ok(summary)
+    let artefact = Artefact { description, generator, critic, reference };
+    Ok(Trained { artefact, curve, summary, checkpoints })
 }
 
 /// What follows from schema and statistics.
@@ -321,6 +347,7 @@ fn describe(
         actor,
         method: job.train.method.clone(),
         figures,
+        predictor: job.predictor.clone(),
         origin,
     })
 }

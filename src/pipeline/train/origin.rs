@@ -21,16 +21,17 @@ const HASHED_ROWS: usize = 4096;
 
 pub(super) fn of(job: &Job, fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Origin> {
     Ok(Origin {
-        model: model(&job.predictor)?,
+        model: model_hash(&job.predictor)?,
         training_rows: rows(fixed, sample),
         weights: String::new(),
+        reference: String::new(),
         seed: runtime.streams().seed(),
         versions: versions()?,
     })
 }
 
 /// SHA-256 of the model's file, or of the command that runs it.
-fn model(job: &PredictorJob) -> Result<String> {
+pub(in crate::pipeline) fn model_hash(job: &PredictorJob) -> Result<String> {
     let content = match &job.kind {
         PredictorKind::Onnx(model) => fs::read(&model.model).map_err(|error| {
             Error::predictor(model.model.display().to_string(), format!("cannot be read: {error}"))
@@ -81,6 +82,6 @@ pub(super) fn fingerprint(job: &Job, origin: &Origin) -> Result<Fingerprint> {
     ]))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(in crate::pipeline) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

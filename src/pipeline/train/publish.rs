@@ -5,34 +5,37 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
 
 use super::super::{manifest, versions};
-use super::TrainSummary;
+use super::Trained;
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::nn::{Artefact, save};
+use crate::nn::save;
 use crate::output::{
-    GENERATOR, MANIFEST_FILE, REPORTS, Staging, TRAINING_REPORT, TableWriter, WriterOptions,
-    training_schema,
+    GENERATOR, MANIFEST_FILE, REPORTS, StagedFile, Staging, TRAINING_REPORT, TableWriter,
+    WriterOptions, training_schema,
 };
 use crate::train::Point;
 
-pub(super) fn publish(
-    job: &Job,
-    staging: Staging,
-    artefact: &Artefact,
-    curve: &[Point],
-    summary: &TrainSummary,
-) -> Result<()> {
-    let folder = staging.tables(&[GENERATOR, REPORTS])?;
-    save(&folder.join(GENERATOR), artefact)?;
-    let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
-    let options = WriterOptions { row_group_rows: job.output.row_group_rows, metadata };
-    let name = format!("{REPORTS}/{TRAINING_REPORT}");
-    let mut writer = TableWriter::create(folder.join(&name), name, training_schema(), &options)?;
-    writer.write(&table(curve)?)?;
-    let file = writer.close()?;
-    staging.write(MANIFEST_FILE, &manifest("train", job, vec![file], summary)?)?;
+pub(super) fn publish(job: &Job, staging: Staging, trained: &Trained) -> Result<()> {
+    let files = save_generator(&staging, trained, job.output.row_group_rows)?;
+    staging.write(MANIFEST_FILE, &manifest("train", job, files, &trained.summary)?)?;
     staging.publish()?;
     Ok(())
+}
+
+/// Writes the generator and its training curve; gives the tables among the files.
+pub(in crate::pipeline) fn save_generator(
+    staging: &Staging,
+    trained: &Trained,
+    row_group_rows: usize,
+) -> Result<Vec<StagedFile>> {
+    let folder = staging.tables(&[GENERATOR, REPORTS])?;
+    save(&folder.join(GENERATOR), &trained.artefact)?;
+    let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
+    let options = WriterOptions { row_group_rows, metadata };
+    let name = format!("{REPORTS}/{TRAINING_REPORT}");
+    let mut writer = TableWriter::create(folder.join(&name), name, training_schema(), &options)?;
+    writer.write(&table(&trained.curve)?)?;
+    Ok(vec![writer.close()?])
 }
 
 /// The training curve as a table.

@@ -1,0 +1,228 @@
+//! `overturn run` and `overturn explain`.
+
+use clap::Args;
+
+use super::print::{Printer, grouped, lines};
+use super::{Global, JobArguments, observer};
+use crate::error::Result;
+use crate::metrics::Status;
+use crate::pipeline::{DryRun, Example, Part, RunSummary, TargetSummary, dry_run, gate_error, run};
+use crate::runtime::Runtime;
+
+/// Give every row in scope a counterfactual or a reason, with reports, and publish all of it.
+///
+/// Trains the job's generator, unless `explain.generator` names one. Writes `output.dir` with
+/// `counterfactuals/`, `rejects/`, `reports/`, `generator/`, `manifest.json` and `_SUCCESS`. The folder
+/// appears whole or not at all. A stopped or killed run goes on where it stopped with `--resume`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  overturn run jobs/demo/run.toml --set data=table --set out=explained"
+)]
+pub(super) struct Run {
+    #[command(flatten)]
+    arguments: RunArguments,
+}
+
+/// Explain every row in scope with a fitted generator and publish the tables.
+///
+/// `run` without training and without reports: `explain.generator` names the generator, and
+/// `overturn report` adds the reports.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  overturn explain job.toml --set date=2026-11-16 --resume")]
+pub(super) struct Explain {
+    #[command(flatten)]
+    arguments: RunArguments,
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    #[command(flatten)]
+    job: JobArguments,
+    /// Go on from what a stopped or killed run has finished; start afresh if there is nothing.
+    #[arg(long)]
+    resume: bool,
+    /// Print the plan, the rows and an estimate, and do nothing.
+    #[arg(long, conflicts_with = "resume")]
+    dry_run: bool,
+}
+
+impl Run {
+    pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        self.arguments.run(Part::Run, printer, global)
+    }
+}
+
+impl Explain {
+    pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        self.arguments.run(Part::Explain, printer, global)
+    }
+}
+
+impl RunArguments {
+    fn run(&self, part: Part, printer: &Printer, global: &Global) -> Result<()> {
+        let job = self.job.read()?;
+        let runtime = Runtime::start(&job.runtime)?;
+        let observer = observer(global);
+        if self.dry_run {
+            let plan = dry_run(&job, part, &runtime, &observer);
+            drop(observer);
+            printer.summary(&plan?, plan_text);
+            return Ok(());
+        }
+        let result = run(&job, (part, self.resume), &runtime, &observer);
+        drop(observer);
+        let summary = result?;
+        printer.summary(&summary, text);
+        gate_error(&summary)
+    }
+}
+
+fn plan_text(plan: &DryRun) -> String {
+    let mut rows = vec![
+        ("rows".to_string(), format!("{} in {} files", grouped(plan.rows), plan.files)),
+        ("rows in scope".to_string(), grouped(plan.rows_in_scope)),
+    ];
+    let stages = plan.stages.iter().enumerate();
+    rows.extend(stages.map(|(index, stage)| (format!("{}.", index + 1), stage.clone())));
+    let estimate = match plan.explaining_seconds {
+        Some(seconds) => format!("about {seconds:.0} s for explaining"),
+        None => "not known before there is a generator".to_string(),
+    };
+    rows.push(("estimate".to_string(), estimate));
+    lines(&rows)
+}
+
+fn text(summary: &RunSummary) -> String {
+    let mut rows = counts(summary);
+    rows.push(("time".to_string(), times(summary)));
+    let used =
+        format!("{:.1} s CPU, {} MiB at peak", summary.cpu_seconds, summary.peak_bytes >> 20);
+    rows.push(("used".to_string(), used));
+    for gate in &summary.gates {
+        let found = gate.found.map_or("not measured".to_string(), |found| format!("{found:.4}"));
+        let verdict = if gate.passed { "passed" } else { "FAILED" };
+        let text = format!("{verdict}: {found} against {} {}", gate.limit, gate.gate);
+        rows.push(("gate".to_string(), text));
+    }
+    rows.extend(summary.remarks.iter().map(|text| ("note".to_string(), text.clone())));
+    let place = match (summary.already_published, summary.passes()) {
+        (true, _) => "published before",
+        (false, true) => "published",
+        (false, false) => "set aside",
+    };
+    rows.push((place.to_string(), summary.output.clone()));
+    let mut text = lines(&rows);
+    if !summary.targets.is_empty() {
+        text.push('\n');
+        text.push_str(&targets(&summary.targets));
+    }
+    let examples: Vec<String> = summary.examples.iter().map(example).collect();
+    if !examples.is_empty() {
+        text.push('\n');
+        text.push_str(&examples.join("\n"));
+    }
+    text
+}
+
+fn counts(summary: &RunSummary) -> Vec<(String, String)> {
+    let share = |rows: u64| {
+        let share = 100.0 * rows as f64 / summary.rows_explained.max(1) as f64;
+        format!("{} ({share:.1} %)", grouped(rows))
+    };
+    let mut rows = vec![
+        ("rows read".to_string(), grouped(summary.rows_read)),
+        ("  out of scope".to_string(), grouped(summary.rows_out_of_scope)),
+        ("  rejected".to_string(), grouped(summary.rejected())),
+    ];
+    for (reason, count) in &summary.rows_rejected {
+        rows.push((format!("    {reason}"), grouped(*count)));
+    }
+    rows.push(("  explained".to_string(), grouped(summary.rows_explained)));
+    for (name, status) in [
+        ("    solved", Status::SolvedByGenerator),
+        ("    unsolved", Status::Unsolved),
+        ("    as wanted already", Status::AlreadyTarget),
+        ("    infeasible", Status::Infeasible),
+    ] {
+        rows.push((name.to_string(), share(summary.rows(status))));
+    }
+    if summary.counterfactuals != summary.rows_explained {
+        rows.push(("counterfactuals".to_string(), grouped(summary.counterfactuals)));
+    }
+    rows
+}
+
+fn times(summary: &RunSummary) -> String {
+    let seconds = &summary.seconds;
+    let parts = [
+        ("training", seconds.training),
+        ("checking", seconds.checking),
+        ("explaining", seconds.explaining),
+        ("reporting", seconds.reporting),
+        ("verifying", seconds.verifying),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(name, seconds)| format!("{seconds:.1} s {name}"))
+        .collect();
+    format!("{}: {} rows/s", parts.join(", "), grouped(summary.rows_per_second as u64))
+}
+
+/// A table of figures by wanted decision.
+fn targets(targets: &[TargetSummary]) -> String {
+    let head =
+        ["wanted", "needed", "valid", "validity", "L0", "L1", "changed", "MMD²", "floor", "as is"];
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or("–".to_string(), |value| format!("{value:.digits$}"))
+    };
+    let row = |target: &TargetSummary| {
+        [
+            target.target.clone(),
+            grouped(target.needed),
+            grouped(target.valid),
+            if target.needed == 0 {
+                "–".to_string()
+            } else {
+                format!("{:.1} %", 100.0 * target.validity)
+            },
+            number(target.l0, 3),
+            number(target.l1, 3),
+            number(target.n_changed, 2),
+            number(target.mmd2, 4),
+            number(target.mmd2_held_out, 4),
+            number(target.mmd2_unchanged, 4),
+        ]
+    };
+    let mut table = vec![head.map(String::from)];
+    table.extend(targets.iter().map(row));
+    aligned(&table)
+}
+
+/// Columns to the right, the first to the left.
+fn aligned(table: &[[String; 10]]) -> String {
+    let width =
+        |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..10).map(width).collect();
+    let line = |row: &[String; 10]| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells: Vec<String> = cells
+            .map(|(column, (cell, width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            })
+            .collect();
+        format!("{}\n", cells.join("  "))
+    };
+    table.iter().map(line).collect()
+}
+
+/// "Change this, to that."
+fn example(example: &Example) -> String {
+    let key = example.key.join(", ");
+    let mut text = format!("Row {key}: {} → {} if\n", example.decided, example.wanted);
+    for [feature, from, to] in &example.changes {
+        text.push_str(&format!("  {feature} changes from {from} to {to}\n"));
+    }
+    text
+}

@@ -1,0 +1,224 @@
+//! From a batch of rows to a batch of counterfactuals: admit, ask the model (or the score table), ask the
+//! generator, keep to the constraints, ask the model again, measure. Engine-free: batches in, batches out,
+//! and a [`Ledger`] with what cannot be a column of the table.
+//!
+//! What comes out of a block of rows depends on nothing but those rows: random numbers are drawn from the
+//! row's key. A matrix product may round otherwise in a block of another size, so whoever calls cuts blocks
+//! of [`BLOCK_ROWS`] rows, counted from the start of a unit of work.
+
+mod admit;
+mod ask;
+mod changes;
+mod decisions;
+mod fit;
+mod ledger;
+mod measure;
+mod table;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::{FieldRef, SchemaRef};
+
+use crate::constrain::Constraints;
+use crate::encode::Encoder;
+use crate::error::{Error, Result};
+use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
+use crate::job::Target;
+use crate::nn::{Description, Generator};
+use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
+use crate::predictor::{Predictor, Task};
+use crate::runtime::Streams;
+use crate::target::TargetCodec;
+
+use ask::Goal;
+pub use decisions::Decisions;
+pub use fit::{check_fit, target_names};
+pub use ledger::{Kept, Ledger, Stage, StageSeconds};
+
+/// Rows explained at once: enough for the matrix products, few enough for the caches.
+pub const BLOCK_ROWS: usize = 8192;
+
+/// A block may have so many times as many answers as it could have rows.
+const BLOCKS_OF_ANSWERS: usize = 4;
+
+/// Where a batch's columns are.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    /// The key.
+    pub key: Vec<usize>,
+    /// The features, in the schema's order.
+    pub features: Vec<usize>,
+    /// Columns that constrain single rows.
+    pub constraints: Vec<RowConstraint>,
+    /// What is wanted of each row.
+    pub target: Option<usize>,
+    /// What divides the rows into segments.
+    pub segments: Vec<usize>,
+}
+
+/// What rows are explained with.
+pub struct Setup<'a> {
+    /// What the generator is.
+    pub description: &'a Description,
+    /// The feature schema, whose constraints may be others than those that were trained with.
+    pub schema: Arc<FeatureSchema>,
+    /// The batches' schema …
+    pub table: SchemaRef,
+    /// … and what its columns are.
+    pub columns: Columns,
+    /// The model.
+    pub predictor: Arc<dyn Predictor>,
+    /// What it decided before.
+    pub decisions: Option<Arc<Decisions>>,
+    /// What it should decide instead.
+    pub target: &'a Target,
+    /// Counterfactuals for each row and wish, at most.
+    pub samples: usize,
+    /// Random streams.
+    pub streams: Streams,
+    /// Of the rows' key hashes, the greatest that is kept for the comparison of distributions.
+    pub keep: u128,
+}
+
+/// All that explaining needs and threads can share; see [`Worker`].
+pub struct Explainer {
+    generator: Mutex<Generator>,
+    columns: Columns,
+    admission: Admission,
+    reader: RowReader,
+    writer: RowWriter,
+    schema: Arc<FeatureSchema>,
+    encoder: Encoder,
+    constraints: Constraints,
+    codec: TargetCodec,
+    predictor: Arc<dyn Predictor>,
+    decisions: Option<Arc<Decisions>>,
+    goal: Goal,
+    samples: usize,
+    streams: Streams,
+    keep: u128,
+    /// Schema of the counterfactual table.
+    pub counterfactuals: SchemaRef,
+    /// Schema of the rejects table.
+    pub rejects: SchemaRef,
+}
+
+/// One thread's explainer, with a generator of its own.
+pub struct Worker {
+    shared: Arc<Explainer>,
+    generator: Generator,
+}
+
+impl Explainer {
+    /// An explainer with this generator.
+    ///
+    /// # Errors
+    /// When a key column has a name that the table needs itself, or the target is not one of the model's.
+    pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
+        let Setup { description, schema, table, columns, predictor, .. } = setup;
+        let fields = |places: &[usize]| -> Vec<FieldRef> {
+            places.iter().map(|place| Arc::clone(&table.fields()[*place])).collect()
+        };
+        let (key, features) = (fields(&columns.key), fields(&columns.features));
+        let regression = matches!(predictor.task(), Task::Regression);
+        let counterfactuals = counterfactual_schema(&key, &features, regression);
+        let rejects = rejects_schema(&key);
+        refuse_taken(&key, &[&counterfactuals, &rejects])?;
+        let encoder = description.encoder();
+        let layout = Arc::clone(encoder.layout());
+        let feature_schema = arrow::datatypes::Schema::new(features);
+        let constraints =
+            Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema);
+        // Whole distributions are not in a score table.
+        let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());
+        Ok(Explainer {
+            generator: Mutex::new(generator),
+            admission: Admission::new(&schema),
+            reader: RowReader::new(&schema),
+            writer: RowWriter::new(&schema),
+            goal: Goal::new(setup.target, predictor.task())?,
+            schema,
+            encoder,
+            constraints,
+            codec: description.targets.clone(),
+            predictor,
+            decisions: stored,
+            columns,
+            samples: setup.samples,
+            streams: setup.streams,
+            keep: setup.keep,
+            counterfactuals,
+            rejects,
+        })
+    }
+
+    /// Names of the features, in the schema's order.
+    pub fn schema(&self) -> &Arc<FeatureSchema> {
+        &self.schema
+    }
+
+    /// An explainer for one thread.
+    ///
+    /// # Errors
+    /// When the generator cannot be copied.
+    pub fn worker(self: &Arc<Self>) -> Result<Worker> {
+        let generator = self.generator.lock().unwrap_or_else(PoisonError::into_inner).replica()?;
+        Ok(Worker { shared: Arc::clone(self), generator })
+    }
+
+    /// Rows to be explained at once: fewer where each has many answers.
+    pub fn block_rows(&self) -> usize {
+        let answers = self.samples * self.goal.wishes();
+        (BLOCK_ROWS * BLOCKS_OF_ANSWERS / answers).clamp(1, BLOCK_ROWS)
+    }
+
+    /// An empty ledger for its rows.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new(self.encoder.layout().width, Arc::clone(&self.rejects))
+    }
+}
+
+impl Worker {
+    /// Counterfactuals of a block of rows, in their order.
+    ///
+    /// # Errors
+    /// When the model as a whole fails.
+    pub fn explain(&self, block: &RecordBatch, ledger: &mut Ledger) -> Result<RecordBatch> {
+        let shared = &self.shared;
+        ledger.rows += block.num_rows() as u64;
+        let mut clock = Instant::now();
+        let usable = shared.admit(block, ledger)?;
+        ledger.clock(Stage::Decide, &mut clock);
+        if usable.rows.len == 0 {
+            return Ok(RecordBatch::new_empty(Arc::clone(&shared.counterfactuals)));
+        }
+        let entries = shared.ask(&usable)?;
+        let answers = self.answer(&usable, entries, ledger)?;
+        clock = Instant::now();
+        shared.record(&usable, &answers, ledger)?;
+        ledger.clock(Stage::Measure, &mut clock);
+        let table = shared.table(&usable, &answers)?;
+        ledger.clock(Stage::Tabulate, &mut clock);
+        Ok(table)
+    }
+}
+
+/// Rows of a batch.
+fn take(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
+    let whole =
+        rows.len() == batch.num_rows() && (0u32..).zip(rows).all(|(place, row)| place == *row);
+    if whole {
+        return Ok(batch.clone());
+    }
+    take_record_batch(batch, &UInt32Array::from(rows.to_vec()))
+        .map_err(|error| Error::internal("explaining", "rows cannot be taken").source(error))
+}
+
+fn project(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch> {
+    batch
+        .project(columns)
+        .map_err(|error| Error::internal("explaining", "a column is lost").source(error))
+}

@@ -1,0 +1,96 @@
+//! Answers as rows of the counterfactual table.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray, StringBuilder,
+};
+
+use super::admit::Usable;
+use super::ask::Answers;
+use super::changes::changes;
+use super::fit::range_name;
+use super::{Explainer, project, take};
+use crate::error::{Error, Result};
+use crate::predictor::{Outcome, Task};
+use crate::target::Wishes;
+
+impl Explainer {
+    /// The rows of the counterfactual table, in the order of the answers.
+    pub(super) fn table(&self, usable: &Usable, answers: &Answers) -> Result<RecordBatch> {
+        let key = project(&usable.all, &self.columns.key)?;
+        let mut columns = take(&key, &answers.rows)?.columns().to_vec();
+        columns.push(Arc::new(Int32Array::from(answers.samples.clone())));
+        columns.push(self.wanted_names(&answers.wishes));
+        columns.extend(self.before_and_after(answers));
+        let status = answers.status.iter().map(|status| status.name());
+        columns.push(Arc::new(StringArray::from_iter_values(status)));
+        columns.push(Arc::new(BooleanArray::from(answers.valid.clone())));
+        let found = &answers.distances;
+        columns.push(Arc::new(Float64Array::from(found.l0.clone())));
+        columns.push(Arc::new(Float64Array::from(found.l1.clone())));
+        let changed = found.changed.iter().map(|changed| *changed as i32);
+        columns.push(Arc::new(Int32Array::from_iter_values(changed)));
+        let batches = (&answers.before, &answers.after);
+        columns.push(changes(&answers.originals, &answers.counterfactuals, batches)?);
+        columns.extend(answers.after.columns().iter().cloned());
+        RecordBatch::try_new(Arc::clone(&self.counterfactuals), columns)
+            .map_err(|error| Error::internal("counterfactuals", "columns do not fit").source(error))
+    }
+
+    fn wanted_names(&self, wishes: &Wishes) -> ArrayRef {
+        match wishes {
+            Wishes::Ranges { low, high } => {
+                let names = low.iter().zip(high).map(|(low, high)| range_name(*low, *high));
+                Arc::new(StringArray::from_iter_values(names))
+            }
+            Wishes::Classes { classes, .. } | Wishes::Distributions { classes, .. } => {
+                self.class_names(classes)
+            }
+        }
+    }
+
+    /// Decision before, decision after, and the wanted class's probability after.
+    fn before_and_after(&self, answers: &Answers) -> Vec<ArrayRef> {
+        match (&answers.decided.outcome, &answers.scores.outcome) {
+            (Outcome::Values(before), Outcome::Values(after)) => {
+                let scores = Float64Array::from(vec![None; after.len()]);
+                vec![known_numbers(before), known_numbers(after), Arc::new(scores)]
+            }
+            (
+                Outcome::Classes { labels: before, .. },
+                Outcome::Classes { labels, probabilities },
+            ) => {
+                let scores: ArrayRef = match (probabilities, answers.wishes.classes()) {
+                    (Some(shares), Some(wanted)) => {
+                        let width = shares.len() / labels.len().max(1);
+                        let share =
+                            |(row, class): (usize, &u32)| shares[row * width + *class as usize];
+                        known_numbers(&wanted.iter().enumerate().map(share).collect::<Vec<_>>())
+                    }
+                    _ => Arc::new(Float64Array::from(vec![None; labels.len()])),
+                };
+                vec![self.class_names(before), self.class_names(labels), scores]
+            }
+            _ => unreachable!("both are answers of one model"),
+        }
+    }
+
+    /// Names of classes; null where the model gave none.
+    fn class_names(&self, labels: &[u32]) -> ArrayRef {
+        let Task::Classification { classes, .. } = self.predictor.task() else {
+            return Arc::new(StringArray::from(vec![None::<&str>; labels.len()]));
+        };
+        let mut names = StringBuilder::with_capacity(labels.len(), labels.len() * 8);
+        for label in labels {
+            names.append_option(classes.get(*label as usize));
+        }
+        Arc::new(names.finish())
+    }
+}
+
+/// Numbers, with null for NaN.
+fn known_numbers(values: &[f64]) -> ArrayRef {
+    let known = values.iter().map(|value| (!value.is_nan()).then_some(*value));
+    Arc::new(Float64Array::from_iter(known))
+}

@@ -1,0 +1,87 @@
+//! The `[report]` section: segments, MMD, and the gates that a run must pass to be published.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Random encoders that a generator keeps.
+pub const MOST_ENCODERS: usize = 32;
+
+/// What is reported.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReportSpec {
+    /// Columns of the feature table whose values divide the rows into segments: texts, whole numbers or
+    /// booleans. Every combination that occurs is a segment.
+    pub by: Vec<String>,
+    /// How like rows of the wanted class counterfactuals are.
+    pub mmd: MmdSpec,
+    /// What a run must reach to be published.
+    pub gates: GatesSpec,
+}
+
+/// Target-conditional MMD² of counterfactuals against training rows of the wanted class.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MmdSpec {
+    /// What rows are compared in.
+    pub space: MmdSpace,
+    /// Random encoders whose figures are averaged, at most 32.
+    pub encoders: usize,
+    /// Explained rows that are compared, chosen by key; 0 for all of them.
+    pub rows: u64,
+    /// Kernel values up to which MMD² is computed exactly; beyond them by random Fourier features.
+    pub pairs: u64,
+    /// Random Fourier features per encoder.
+    pub frequencies: usize,
+    /// Permutations for a p-value; 0 for none.
+    pub permutations: usize,
+}
+
+/// What rows are compared in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MmdSpace {
+    /// The outputs of random untrained encoders 32-16-5, as in the paper.
+    #[default]
+    Encoder,
+    /// The standardised features themselves.
+    Raw,
+    /// No MMD.
+    None,
+}
+
+impl Default for MmdSpec {
+    fn default() -> Self {
+        MmdSpec {
+            space: MmdSpace::Encoder,
+            encoders: 10,
+            rows: 4_000,
+            pairs: 400_000_000,
+            frequencies: 256,
+            permutations: 0,
+        }
+    }
+}
+
+/// What a run must reach to be published. A run that fails a gate is kept under a name that readers skip.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatesSpec {
+    /// Least share of the rows that need a counterfactual and get a valid one.
+    pub min_validity: Option<f64>,
+    /// Most that MMD² may be as a multiple of that of the rows left as they are, for every wanted class.
+    pub max_mmd_ratio: Option<f64>,
+    /// Most that may be rejected of the rows in scope.
+    pub max_reject_share: Option<f64>,
+}
+
+/// What is reported, checked.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReportJob {
+    /// Segment columns.
+    pub by: Vec<String>,
+    /// MMD.
+    pub mmd: MmdSpec,
+    /// Gates.
+    pub gates: GatesSpec,
+}

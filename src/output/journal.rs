@@ -1,0 +1,139 @@
+//! What is finished of a run that is not: a line of JSON for each finished piece, synced before the next
+//! begins. The first line says what the run is. A line that a kill cut short is no line.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result};
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+/// A journal as it was found.
+#[derive(Debug)]
+pub struct Found<H, E> {
+    /// What the run is.
+    pub header: H,
+    /// What is finished.
+    pub entries: Vec<E>,
+    /// To be gone on with.
+    pub journal: Journal,
+}
+
+impl Journal {
+    /// Begins a journal.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn create<H: Serialize + DeserializeOwned>(path: &Path, header: &H) -> Result<Journal> {
+        let file = File::create(path).map_err(|error| cannot_write(path, error))?;
+        let mut journal = Journal { path: path.to_path_buf(), file };
+        journal.append(header)?;
+        Ok(journal)
+    }
+
+    /// Opens the journal that a run left; none if there is none that can be gone on with.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn open<H: DeserializeOwned, E: DeserializeOwned>(
+        path: &Path,
+    ) -> Result<Option<Found<H, E>>> {
+        let content = match fs::read(path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(cannot_write(path, error)),
+        };
+        let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let mut lines =
+            content[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let Some(header) = lines.next().and_then(|line| serde_json::from_slice(line).ok()) else {
+            return Ok(None);
+        };
+        let mut entries = Vec::new();
+        let mut end =
+            content[..whole].iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        for line in lines {
+            // What follows a broken line was written after something went wrong.
+            let Ok(entry) = serde_json::from_slice(line) else { break };
+            entries.push(entry);
+            end += line.len() + 1;
+        }
+        let file = OpenOptions::new().append(true).open(path);
+        let file = file.and_then(|file| file.set_len(end as u64).map(|()| file));
+        let file = file.map_err(|error| cannot_write(path, error))?;
+        Ok(Some(Found { header, entries, journal: Journal { path: path.to_path_buf(), file } }))
+    }
+
+    /// Adds a line and waits until it is on the disk. Gives the entry as it will be read back: numbers may
+    /// lose their last bit as JSON, and a run must not differ from one that was resumed.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn append<E: Serialize + DeserializeOwned>(&mut self, entry: &E) -> Result<E> {
+        let broken = |error| Error::internal("journal", "has no JSON").source(error);
+        let mut line = serde_json::to_vec(entry).map_err(broken)?;
+        let read = serde_json::from_slice(&line).map_err(broken)?;
+        line.push(b'\n');
+        let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
+        written.map_err(|error| cannot_write(&self.path, error))?;
+        Ok(read)
+    }
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Error {
+    Error::output(path.display().to_string(), format!("cannot be written: {error}"))
+        .hint("check the free space and the permissions of `output.dir`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &Path) -> Option<Found<String, u32>> {
+        Journal::open(path).expect("readable")
+    }
+
+    #[test]
+    fn what_was_written_is_found_and_gone_on_with() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("journal");
+        assert!(found(&path).is_none());
+        let mut journal = Journal::create(&path, &"run".to_string()).expect("created");
+        journal.append(&1).expect("written");
+        drop(journal);
+        let mut again = found(&path).expect("there");
+        assert_eq!((again.header.as_str(), &again.entries[..]), ("run", &[1][..]));
+        again.journal.append(&2).expect("written");
+        assert_eq!(found(&path).expect("there").entries, [1, 2]);
+    }
+
+    #[test]
+    fn a_journal_cut_anywhere_gives_the_whole_lines_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("journal");
+        let mut journal = Journal::create(&path, &"run".to_string()).expect("created");
+        (10..13).for_each(|entry| drop(journal.append(&entry).expect("written")));
+        let content = fs::read(&path).expect("readable");
+        for length in 0..=content.len() {
+            fs::write(&path, &content[..length]).expect("written");
+            let whole = content[..length].iter().filter(|byte| **byte == b'\n').count();
+            match found(&path) {
+                None => assert_eq!(whole, 0),
+                Some(mut again) => {
+                    assert_eq!(again.entries.len(), whole - 1);
+                    again.journal.append(&99).expect("written");
+                    assert_eq!(found(&path).expect("there").entries.last(), Some(&99));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Which columns a run reads, and what they are for.
+
+use std::sync::Arc;
+
+use arrow::compute::can_cast_types;
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+
+use super::super::Inputs;
+use crate::error::{Error, Fault, Kind, Result};
+use crate::explain::Columns;
+use crate::feature::{missing_column, type_name};
+use crate::job::{Job, Target};
+
+/// Columns of the feature table, in the order in which they are read, and their places.
+pub(super) struct ScanColumns {
+    pub(super) names: Vec<String>,
+    pub(super) places: Columns,
+}
+
+impl ScanColumns {
+    pub(super) fn new(job: &Job, inputs: &Inputs) -> Result<ScanColumns> {
+        Error::from_faults(Kind::Spec, segment_faults(job, inputs))?;
+        let mut names = inputs.columns.clone();
+        let mut place = |name: &str| match names.iter().position(|known| known == name) {
+            Some(place) => place,
+            None => {
+                names.push(name.to_string());
+                names.len() - 1
+            }
+        };
+        for constraint in &inputs.constraints {
+            place(&constraint.column);
+        }
+        let target = match &job.target {
+            Some(Target::Column { name, .. }) => Some(place(name)),
+            _ => None,
+        };
+        let segments = job.report.by.iter().map(|name| place(name)).collect();
+        let places = Columns {
+            key: inputs.key.to_vec(),
+            features: inputs.feature_columns.to_vec(),
+            constraints: inputs.constraints.clone(),
+            target,
+            segments,
+        };
+        Ok(ScanColumns { names, places })
+    }
+
+    /// The schema of the batches.
+    pub(super) fn schema(&self, inputs: &Inputs) -> SchemaRef {
+        let field = |name: &String| -> Option<FieldRef> {
+            let (place, _) = inputs.features.schema.column_with_name(name)?;
+            Some(Arc::clone(&inputs.features.schema.fields()[place]))
+        };
+        Arc::new(Schema::new(self.names.iter().filter_map(field).collect::<Vec<_>>()))
+    }
+}
+
+fn segment_faults(job: &Job, inputs: &Inputs) -> Vec<Fault> {
+    let table = &inputs.features;
+    let fault = |name: &String| match table.schema.field_with_name(name) {
+        Err(_) => Some(missing_column(name, &table.schema, &table.shown)),
+        Ok(field) => (!can_cast_types(field.data_type(), &DataType::Utf8)).then(|| {
+            let problem = format!(
+                "names `{name}` of type {}, which has no text",
+                type_name(field.data_type())
+            );
+            Fault::new("report.by", problem)
+        }),
+    };
+    job.report.by.iter().filter_map(fault).collect()
+}

@@ -1,0 +1,95 @@
+//! What a run works on, and the fingerprint that tells whether another works on the same.
+
+use std::fs;
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::super::train::{hex, model_hash};
+use super::super::{Inputs, versions};
+use super::Part;
+use crate::engine::Table;
+use crate::error::{Error, Result};
+use crate::job::Job;
+use crate::nn::WEIGHTS_FILE;
+use crate::output::{InputFile, RunFacts, sha256_of};
+use crate::runtime::Runtime;
+
+/// Digits of a run's name.
+const ID_DIGITS: usize = 16;
+
+/// What a run works on.
+pub(super) fn gather(
+    job: &Job,
+    part: Part,
+    inputs: &Inputs,
+    runtime: &Runtime,
+) -> Result<RunFacts> {
+    let schema = fs::read(&job.input.schema).map_err(|error| {
+        Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
+    })?;
+    let generator = match &job.explain.generator {
+        None => String::new(),
+        Some(folder) => {
+            sha256_of(&folder.join(WEIGHTS_FILE)).map(|(_, hash)| hash).map_err(|error| {
+                let shown = folder.join(WEIGHTS_FILE).display().to_string();
+                Error::input(shown, format!("cannot be read: {error}"))
+                    .hint("a generator is the folder `generator` of a published run")
+            })?
+        }
+    };
+    let mut files = input_files(&inputs.features);
+    files.extend(inputs.scores.iter().flat_map(input_files));
+    let mut facts = RunFacts {
+        run_id: String::new(),
+        fingerprint: String::new(),
+        inputs: files,
+        model: model_hash(&job.predictor)?,
+        schema: hex(&Sha256::digest(&schema)),
+        generator,
+        seed: runtime.streams().seed(),
+        device: runtime.device_name(),
+    };
+    let settings = json!({ "part": part.name(), "job": settings(job), "facts": &facts,
+        "versions": versions()? });
+    facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
+    facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
+    Ok(facts)
+}
+
+/// The job without what does not change its tables.
+fn settings(job: &Job) -> serde_json::Value {
+    let mut settings = serde_json::to_value(job).unwrap_or_default();
+    settings["runtime"] = serde_json::Value::Null;
+    settings["input"]["batch_rows"] = serde_json::Value::Null;
+    settings["input"]["max_reject_share"] = serde_json::Value::Null;
+    settings["output"]["overwrite"] = serde_json::Value::Null;
+    settings["output"]["metrics"] = serde_json::Value::Null;
+    settings["report"]["gates"] = serde_json::Value::Null;
+    settings
+}
+
+fn input_files(table: &Table) -> Vec<InputFile> {
+    let file = |file: &crate::engine::SourceFile| InputFile {
+        path: file.path.display().to_string(),
+        bytes: file.bytes,
+        modified: file.modified,
+        rows: file.rows,
+    };
+    table.source_files().iter().map(file).collect()
+}
+
+/// In what two runs differ, in words.
+pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
+    [
+        ("tables", old.inputs != new.inputs),
+        ("model", old.model != new.model),
+        ("feature schema", old.schema != new.schema),
+        ("generator", old.generator != new.generator),
+        ("seed", old.seed != new.seed),
+        ("device", old.device != new.device),
+    ]
+    .into_iter()
+    .filter_map(|(what, differs)| differs.then_some(what))
+    .collect()
+}

@@ -1,0 +1,342 @@
+//! From finished units to a published run: accounting, reports, verification, gates, manifest.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+
+use super::super::{TrainSummary, manifest_of, seconds_since};
+use super::generator::GeneratorRecord;
+use super::summary::{RunSummary, Seconds, TargetSummary};
+use super::work::{Done, UnitRecord};
+use super::{Part, Stages, clear, prometheus};
+use crate::error::{Error, Fault, Kind, Result};
+use crate::explain::{Kept, StageSeconds, target_names};
+use crate::job::Target;
+use crate::metrics::{Group, Status, Tally, wilson};
+use crate::nn::Artefact;
+use crate::output::{
+    COUNTERFACTUALS, MANIFEST_FILE, REJECTS, StagedFile, Staging, TableWriter, part_name,
+    report_name, verify,
+};
+use crate::report::{
+    ComparedRows, Comparison, MmdRow, Names, Reached, coverage, features, judge, mmd_table,
+    sparsity, validity,
+};
+use crate::runtime::usage;
+
+/// What is ready to be put together.
+pub(super) struct Finished {
+    pub(super) done: Done,
+    pub(super) generator: GeneratorRecord,
+    pub(super) artefact: Artefact,
+    pub(super) began: Instant,
+}
+
+impl Stages<'_> {
+    /// Accounts for every row, writes the reports, reads everything back, and publishes, if the job's gates
+    /// let it through.
+    pub(super) fn finish(&self, staging: Staging, finished: Finished) -> Result<RunSummary> {
+        let Finished { done, generator, artefact, began } = finished;
+        let mut tally = Tally::default();
+        done.units.iter().try_for_each(|unit| tally.merge(&unit.tally))?;
+        self.account(&done, &tally)?;
+        let mut files: Vec<StagedFile> =
+            done.units.iter().flat_map(|unit| unit.files.clone()).collect();
+        files.extend(generator.files);
+        files.extend(self.complete(&staging, &done, &files)?);
+        self.observer.stage("reporting", None);
+        let reporting = Instant::now();
+        let names = self.names(&artefact);
+        let found = self.compare(&done, &artefact, &tally)?;
+        if self.part == Part::Run {
+            files.extend(self.reports(&staging, (&tally, &names), &found, rejected(&done))?);
+        }
+        let reporting = seconds_since(reporting);
+        let verifying = Instant::now();
+        verify(staging.folder(), &files)?;
+        let mut summary = self.summarise(&done, (&tally, &names), &found, generator.summary);
+        summary.seconds.reporting = reporting;
+        summary.seconds.verifying = seconds_since(verifying);
+        summary.seconds.total = seconds_since(began);
+        self.publish(staging, files, summary, &artefact)
+    }
+
+    /// Every row read must be out of scope, explained or rejected.
+    fn account(&self, done: &Done, tally: &Tally) -> Result<()> {
+        let rows: u64 = done.units.iter().map(|unit| unit.rows).sum();
+        let (rejected, explained) = (rejected(done), tally.rows);
+        if rows == done.rows_in_scope && explained + rejected == rows {
+            return Ok(());
+        }
+        let problem = format!(
+            "{explained} explained and {rejected} rejected of {rows} rows read, {} in scope",
+            done.rows_in_scope
+        );
+        Err(Error::internal("accounting", problem))
+    }
+
+    /// Readers find both tables even when one has no rows.
+    fn complete(
+        &self,
+        staging: &Staging,
+        done: &Done,
+        files: &[StagedFile],
+    ) -> Result<Vec<StagedFile>> {
+        let mut more = Vec::new();
+        let schemas =
+            [(COUNTERFACTUALS, &done.schemas.counterfactuals), (REJECTS, &done.schemas.rejects)];
+        for (table, schema) in schemas {
+            if !files.iter().any(|file| file.name.starts_with(table)) {
+                let name = part_name(table, 0);
+                let path = staging.folder().join(&name);
+                let options = self.writer_options()?;
+                let writer = TableWriter::create(path, name, schema.clone(), &options)?;
+                more.push(writer.close()?);
+            }
+        }
+        Ok(more)
+    }
+
+    fn names(&self, artefact: &Artefact) -> Names {
+        let task = artefact.description.targets.task();
+        Names {
+            targets: target_names(self.target, &task),
+            by: self.job.report.by.clone(),
+            schema: self.inputs.schema.clone(),
+        }
+    }
+
+    /// MMD² of the rows that were kept.
+    fn compare(&self, done: &Done, artefact: &Artefact, tally: &Tally) -> Result<Vec<MmdRow>> {
+        if self.part == Part::Explain {
+            return Ok(Vec::new());
+        }
+        let wanted: Vec<(u32, Box<dyn Fn(f64) -> bool>)> =
+            tally.groups.keys().filter_map(|target| self.wanted(*target)).collect();
+        let width = artefact.description.layout.width;
+        let seed = self.runtime.streams().seed_of("mmd");
+        let rows = (&artefact.reference, width);
+        let mut comparison = Comparison::new(&self.job.report.mmd, rows, &wanted, seed)?;
+        for unit in &done.units {
+            if let Some(kept) = done.kept(unit)? {
+                self.add_kept(&mut comparison, unit, &kept);
+            }
+        }
+        Ok(comparison.finish())
+    }
+
+    /// Which decisions of the model are the wanted one; none if every row wants another.
+    fn wanted(&self, target: u32) -> Option<(u32, Box<dyn Fn(f64) -> bool>)> {
+        match *self.target {
+            Target::Range { low, high } => {
+                Some((target, Box::new(move |value| (low..=high).contains(&value))))
+            }
+            Target::Column { .. } if self.is_regression() => None,
+            _ => Some((target, Box::new(move |class| class == f64::from(target)))),
+        }
+    }
+
+    fn is_regression(&self) -> bool {
+        self.job.predictor.task == crate::job::TaskSpec::Regression
+    }
+
+    fn add_kept(&self, comparison: &mut Comparison, unit: &UnitRecord, kept: &Kept) {
+        let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+        for (row, key) in kept.targets.iter().zip(&kept.segments).enumerate() {
+            groups.entry((*key.0, *key.1)).or_default().push(row);
+        }
+        for ((target, segment), rows) in groups {
+            let take = |values: &[f32], rows: &[usize]| -> Vec<f32> {
+                let row = |row: &usize| &values[row * kept.width..(row + 1) * kept.width];
+                rows.iter().flat_map(row).copied().collect()
+            };
+            let valid: Vec<usize> = rows.iter().copied().filter(|row| kept.valid[*row]).collect();
+            let segment = &unit.tally.segments[segment as usize];
+            comparison.add(&ComparedRows {
+                target,
+                segment: (!self.job.report.by.is_empty()).then_some(segment),
+                counterfactuals: &take(&kept.counterfactuals, &rows),
+                valid: &take(&kept.counterfactuals, &valid),
+                originals: &take(&kept.originals, &rows),
+            });
+        }
+    }
+
+    /// Writes the reports.
+    fn reports(
+        &self,
+        staging: &Staging,
+        (tally, names): (&Tally, &Names),
+        found: &[MmdRow],
+        rejected: u64,
+    ) -> Result<Vec<StagedFile>> {
+        let space = serde_json::to_value(self.job.report.mmd.space).unwrap_or_default();
+        let tables: [(&str, RecordBatch); 5] = [
+            ("coverage", coverage(tally, names, rejected)?),
+            ("validity", validity(tally, names)?),
+            ("sparsity", sparsity(tally, names)?),
+            ("features", features(tally, names)?),
+            ("mmd", mmd_table(found, names, space.as_str().unwrap_or_default())?),
+        ];
+        let options = self.writer_options()?;
+        let write = |(report, table): &(&str, RecordBatch)| {
+            let name = report_name(report);
+            let path = staging.folder().join(&name);
+            let mut writer = TableWriter::create(path, name, table.schema(), &options)?;
+            writer.write(table)?;
+            writer.close()
+        };
+        tables.iter().map(write).collect()
+    }
+
+    fn summarise(
+        &self,
+        done: &Done,
+        (tally, names): (&Tally, &Names),
+        found: &[MmdRow],
+        training: Option<TrainSummary>,
+    ) -> RunSummary {
+        let total = tally.total();
+        let mut explaining = StageSeconds::default();
+        done.units.iter().for_each(|unit| explaining.add(&unit.seconds));
+        let in_counterfactuals = |file: &&StagedFile| file.name.starts_with(COUNTERFACTUALS);
+        let files = done.units.iter().flat_map(|unit| &unit.files);
+        let rows_read = self.inputs.features.rows;
+        let used = usage();
+        let trained = |trained: &TrainSummary| trained.load_seconds + trained.train_seconds;
+        let mut summary = RunSummary {
+            command: self.part.name().to_string(),
+            run_id: self.facts.run_id.clone(),
+            already_published: false,
+            rows_read,
+            rows_out_of_scope: rows_read - done.rows_in_scope,
+            rows_explained: tally.rows,
+            rows_rejected: rejected_by_reason(done),
+            counterfactuals: files.filter(in_counterfactuals).map(|file| file.rows).sum(),
+            statuses: statuses(&total),
+            validity: (total.needed() > 0).then(|| total.solved() as f64 / total.needed() as f64),
+            l0: total.valid.l0.mean(),
+            l1: total.valid.l1.mean(),
+            n_changed: total.valid.changed.mean(),
+            targets: targets(tally, names, found),
+            units: done.units.len(),
+            units_resumed: done.resumed,
+            rows_per_second: done.rows_explained as f64 / done.explain_seconds.max(1e-9),
+            seconds: Seconds {
+                training: training.as_ref().map_or(0.0, trained),
+                checking: done.check_seconds,
+                explaining: done.explain_seconds,
+                ..Seconds::default()
+            },
+            explaining,
+            cpu_seconds: used.cpu_seconds,
+            peak_bytes: used.peak_bytes,
+            training,
+            gates: Vec::new(),
+            examples: done.units.iter().flat_map(|unit| unit.examples.clone()).take(3).collect(),
+            output: self.job.output.dir.display().to_string(),
+            remarks: done.remarks.clone(),
+        };
+        summary.gates = self.gates(&summary, done);
+        summary.remarks.extend(without_score(done));
+        summary
+    }
+
+    fn gates(&self, summary: &RunSummary, done: &Done) -> Vec<crate::report::Gate> {
+        let ratio = |target: &TargetSummary| {
+            let unchanged = target.mmd2_unchanged.filter(|unchanged| *unchanged > 0.0);
+            (target.target.clone(), unchanged.and_then(|all| Some(target.mmd2? / all)))
+        };
+        let needed = summary.targets.iter().filter(|target| target.needed > 0);
+        let reached = Reached {
+            validity: summary.validity,
+            reject_share: summary.rejected() as f64 / done.rows_in_scope.max(1) as f64,
+            mmd_ratios: needed.map(ratio).collect(),
+        };
+        judge(&self.job.report.gates, &reached)
+    }
+
+    /// The last step: the whole becomes visible, or is set aside.
+    fn publish(
+        &self,
+        staging: Staging,
+        files: Vec<StagedFile>,
+        mut summary: RunSummary,
+        artefact: &Artefact,
+    ) -> Result<RunSummary> {
+        let mut facts = self.facts.clone();
+        facts.generator = artefact.description.origin.weights.clone();
+        let passes = summary.passes();
+        let manifest = manifest_of(self.part.name(), Some(facts), (self.job, &summary), files)?;
+        staging.write(MANIFEST_FILE, &manifest)?;
+        let journal = staging.journal();
+        let place = if passes { staging.publish()? } else { staging.set_aside()? };
+        clear(&journal);
+        summary.output = place.display().to_string();
+        if let Some(path) = &self.job.output.metrics {
+            prometheus::write(path, &summary)?;
+        }
+        Ok(summary)
+    }
+}
+
+/// What a run that fails its gates ends with.
+///
+/// # Errors
+/// Every gate that it fails.
+pub fn gate_error(summary: &RunSummary) -> Result<()> {
+    let fault = |gate: &crate::report::Gate| {
+        let found = gate.found.map_or("not measured".to_string(), |found| format!("{found:.4}"));
+        Fault::new(&gate.gate, format!("is {}, the run has {found}", gate.limit))
+            .hint(format!("nothing is published; the tables are in `{}`", summary.output))
+    };
+    let failed = summary.gates.iter().filter(|gate| !gate.passed);
+    Error::from_faults(Kind::Gate, failed.map(fault).collect())
+}
+
+fn rejected(done: &Done) -> u64 {
+    done.units.iter().flat_map(|unit| unit.rejected.values()).sum()
+}
+
+fn rejected_by_reason(done: &Done) -> BTreeMap<String, u64> {
+    let mut rejected = BTreeMap::new();
+    for (reason, rows) in done.units.iter().flat_map(|unit| &unit.rejected) {
+        *rejected.entry(reason.clone()).or_default() += rows;
+    }
+    rejected
+}
+
+fn without_score(done: &Done) -> Option<String> {
+    let rows: u64 = done.units.iter().map(|unit| unit.rows_without_score).sum();
+    (rows > 0).then(|| format!("{rows} rows without a stored decision were scored by the model"))
+}
+
+fn statuses(group: &Group) -> BTreeMap<String, u64> {
+    Status::ALL.map(|status| (status.name().to_string(), group.rows(status))).into()
+}
+
+fn targets(tally: &Tally, names: &Names, found: &[MmdRow]) -> Vec<TargetSummary> {
+    let summary = |target: &u32| {
+        let group = tally.of_target(*target);
+        let (needed, valid) = (group.needed(), group.solved());
+        let interval = wilson(valid, needed);
+        let mmd = found
+            .iter()
+            .find(|row| row.target == *target && row.segment.is_none() && row.over == "all");
+        TargetSummary {
+            target: names.targets.get(*target as usize).cloned().unwrap_or_default(),
+            needed,
+            valid,
+            validity: if needed == 0 { 0.0 } else { valid as f64 / needed as f64 },
+            interval: [interval.low, interval.high],
+            l0: group.valid.l0.mean(),
+            l1: group.valid.l1.mean(),
+            n_changed: group.valid.changed.mean(),
+            mmd2: mmd.map(|row| row.estimate.mmd2),
+            mmd2_held_out: mmd.and_then(|row| row.held_out),
+            mmd2_unchanged: mmd.and_then(|row| row.unchanged),
+        }
+    };
+    tally.groups.keys().map(summary).collect()
+}

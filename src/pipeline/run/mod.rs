@@ -1,0 +1,310 @@
+//! `overturn run`: a generator (trained, or brought along), every row in scope explained unit by unit, the
+//! reports, and all of it published as one folder. `overturn explain` is the same without training and
+//! reports. Every finished piece is journalled, so that a killed run goes on where it stopped.
+
+mod columns;
+mod dry;
+mod facts;
+mod finish;
+mod generator;
+mod kept;
+mod prometheus;
+mod summary;
+mod work;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::validate::{check_target, parity};
+use super::{Inputs, Observer, Scope, seconds_since, versions};
+use crate::engine::{check_keys, gather_decisions};
+use crate::error::{Error, Fault, Kind, Result};
+use crate::explain::{Explainer, Setup, check_fit};
+use crate::job::{Job, MmdSpace, Target};
+use crate::nn::Artefact;
+use crate::output::{
+    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, MANIFEST_FILE, REJECTS, REPORTS,
+    RunFacts, SUCCESS_FILE, Staging, WriterOptions,
+};
+use crate::predictor::{self, Predictor};
+use crate::runtime::Runtime;
+
+use columns::ScanColumns;
+pub use dry::{DryRun, dry_run};
+use finish::Finished;
+pub use finish::gate_error;
+use generator::GeneratorRecord;
+pub use summary::{Example, RunSummary, Seconds, TargetSummary};
+use work::{Done, Shop, UnitRecord};
+
+/// How much of the whole is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Training (unless the job brings a generator), explaining, reports.
+    Run,
+    /// Explaining with the job's generator.
+    Explain,
+}
+
+impl Part {
+    /// The command's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Run => "run",
+            Part::Explain => "explain",
+        }
+    }
+}
+
+/// A line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Entry {
+    Generator(GeneratorRecord),
+    Unit(Box<UnitRecord>),
+}
+
+/// What a run shares with its stages.
+struct Stages<'a> {
+    job: &'a Job,
+    part: Part,
+    target: &'a Target,
+    inputs: Arc<Inputs>,
+    columns: ScanColumns,
+    facts: RunFacts,
+    runtime: &'a Runtime,
+    observer: &'a Observer,
+}
+
+/// What was finished before, and the journal to go on with.
+struct Progressed {
+    journal: Journal,
+    generator: Option<GeneratorRecord>,
+    units: Vec<UnitRecord>,
+}
+
+/// Explains every row in scope and publishes the tables.
+///
+/// # Errors
+/// Whatever stops it; nothing is published then, and what is finished stays for `resume`.
+pub fn run(
+    job: &Job,
+    (part, resume): (Part, bool),
+    runtime: &Runtime,
+    observer: &Observer,
+) -> Result<RunSummary> {
+    let began = Instant::now();
+    let stages = Stages::new(job, part, runtime, observer)?;
+    if let Some(summary) = stages.published()? {
+        return Ok(summary);
+    }
+    let open = if resume { Staging::resume } else { Staging::begin };
+    let mut staging = open(&job.output.dir, job.output.overwrite)?;
+    let mut progressed = stages.journal(&staging, resume)?;
+    let artefact = stages.generator(&mut staging, &mut progressed, resume)?;
+    let generator = progressed.generator.take().unwrap_or_default();
+    let done = stages.explain(&mut staging, progressed, &artefact)?;
+    stages.finish(staging, Finished { done, generator, artefact, began })
+}
+
+impl<'a> Stages<'a> {
+    fn new(
+        job: &'a Job,
+        part: Part,
+        runtime: &'a Runtime,
+        observer: &'a Observer,
+    ) -> Result<Stages<'a>> {
+        let target = job.target.as_ref().ok_or_else(|| {
+            Error::spec("target", "is missing, expected what the model should decide instead")
+                .hint("add a section such as\n    [target]\n    class = \"approved\"")
+        })?;
+        if part == Part::Explain && job.explain.generator.is_none() {
+            let problem = "is missing, expected the folder of a fitted generator";
+            return Err(Error::spec("explain.generator", problem)
+                .hint("`overturn train` makes one; `overturn run` trains and explains"));
+        }
+        let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+        let columns = ScanColumns::new(job, &inputs)?;
+        let facts = facts::gather(job, part, &inputs, runtime)?;
+        let inputs = Arc::new(inputs);
+        Ok(Stages { job, part, target, inputs, columns, facts, runtime, observer })
+    }
+
+    /// The summary of a run that has published the very same.
+    fn published(&self) -> Result<Option<RunSummary>> {
+        let folder = &self.job.output.dir;
+        if self.job.output.overwrite || !folder.join(SUCCESS_FILE).exists() {
+            return Ok(None);
+        }
+        let manifest = fs::read(folder.join(MANIFEST_FILE)).unwrap_or_default();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap_or_default();
+        let same = manifest["run"]["fingerprint"].as_str() == Some(&self.facts.fingerprint);
+        if !same {
+            return Ok(None);
+        }
+        clear(&journal_of(folder));
+        let summary = serde_json::from_value(manifest["summary"].clone());
+        Ok(summary.ok().map(|summary: RunSummary| summary.repeated()))
+    }
+
+    /// The journal of this run: a fresh one, or that of the run to be gone on with.
+    fn journal(&self, staging: &Staging, resume: bool) -> Result<Progressed> {
+        let folder = staging.journal();
+        let path = folder.join(JOURNAL_FILE);
+        let found: Option<Found<RunFacts, Entry>> =
+            if resume { Journal::open(&path)? } else { None };
+        if let Some(found) = found {
+            self.refuse_other(&found.header)?;
+            return Ok(self.progressed(found, staging));
+        }
+        clear(&folder);
+        clear(staging.folder());
+        let made = fs::create_dir_all(&folder).and_then(|()| fs::create_dir_all(staging.folder()));
+        made.map_err(|error| {
+            Error::output(folder.display().to_string(), format!("cannot be created: {error}"))
+        })?;
+        let journal = Journal::create(&path, &self.facts)?;
+        Ok(Progressed { journal, generator: None, units: Vec::new() })
+    }
+
+    /// What of a journal can be used: units whose files are there.
+    fn progressed(&self, found: Found<RunFacts, Entry>, staging: &Staging) -> Progressed {
+        let mut progressed =
+            Progressed { journal: found.journal, generator: None, units: Vec::new() };
+        for entry in found.entries {
+            match entry {
+                Entry::Generator(record) => progressed.generator = Some(record),
+                Entry::Unit(unit) if unit.is_there(staging) => progressed.units.push(*unit),
+                Entry::Unit(_) => {}
+            }
+        }
+        tracing::info!(units = progressed.units.len(), "going on from the journal");
+        progressed
+    }
+
+    /// Only the very same work can be gone on with.
+    fn refuse_other(&self, found: &RunFacts) -> Result<()> {
+        if found.fingerprint == self.facts.fingerprint {
+            return Ok(());
+        }
+        let fault = |what: &str| {
+            Fault::new(
+                self.job.output.dir.display().to_string(),
+                format!("cannot be resumed: the {what} changed since the run was stopped"),
+            )
+            .hint("run without `--resume` to start over")
+        };
+        let mut faults: Vec<Fault> =
+            facts::differences(found, &self.facts).into_iter().map(fault).collect();
+        if faults.is_empty() {
+            faults.push(fault("job, or the version of overturn,"));
+        }
+        Error::from_faults(Kind::Input, faults)
+    }
+
+    /// Explains what is left.
+    fn explain(
+        &self,
+        staging: &mut Staging,
+        progressed: Progressed,
+        artefact: &Artefact,
+    ) -> Result<Done> {
+        let (job, runtime) = (self.job, self.runtime);
+        runtime.for_explaining();
+        let columns = self.inputs.predictor_columns();
+        let predictor = predictor::open(&job.predictor, &columns, runtime.threads)?;
+        check_target(job, &self.inputs, predictor.task())?;
+        let shown = staging.folder().join(GENERATOR);
+        let shown = job.explain.generator.as_deref().unwrap_or(&shown).display().to_string();
+        check_fit(&artefact.description, &self.inputs.schema, predictor.task(), &shown)?;
+        staging.tables(&[COUNTERFACTUALS, REJECTS, REPORTS])?;
+        let work = self.work(staging, progressed, artefact, Arc::clone(&predictor));
+        runtime.block_on(work).inspect_err(|_| predictor.stop())
+    }
+
+    /// Everything that the engine has a part in.
+    async fn work(
+        &self,
+        staging: &mut Staging,
+        progressed: Progressed,
+        artefact: &Artefact,
+        predictor: Arc<dyn Predictor>,
+    ) -> Result<Done> {
+        let (job, inputs) = (self.job, &self.inputs);
+        let began = Instant::now();
+        self.observer.stage("checking keys", None);
+        let scope = Scope::explained(&job.input);
+        let plan = inputs.plan(scope);
+        let keys =
+            check_keys(&inputs.engine, &inputs.features, &job.input.key, plan.predicate).await?;
+        inputs.refuse_keys(&job.input, scope, &keys)?;
+        let mut remarks = Vec::new();
+        let decisions = match (&job.input.scores, &inputs.scores) {
+            (Some(scores), Some(table)) => {
+                parity(job, inputs, predictor.as_ref(), self.observer).await?;
+                let tables = (table, &inputs.features);
+                let wanted = (&job.input.key[..], scores.decision.as_str());
+                let found =
+                    gather_decisions(&inputs.engine, tables, wanted, predictor.task()).await?;
+                remarks.push(format!("{} decisions taken from the score table", found.len()));
+                Some(Arc::new(found))
+            }
+            _ => None,
+        };
+        let explainer = Explainer::new(
+            artefact.generator.replica()?,
+            Setup {
+                description: &artefact.description,
+                schema: Arc::clone(&inputs.schema),
+                table: self.columns.schema(inputs),
+                columns: self.columns.places.clone(),
+                predictor,
+                decisions,
+                target: self.target,
+                samples: job.explain.samples,
+                streams: self.runtime.streams(),
+                keep: self.keep(keys.rows),
+            },
+        )?;
+        let check_seconds = seconds_since(began);
+        let shop = Shop::new(self, staging, progressed, Arc::new(explainer), keys.rows)?;
+        self.observer.stage("explaining", Some(shop.rows_left()));
+        staging.keep();
+        let mut done = shop.work(self.runtime.threads).await?;
+        (done.check_seconds, done.remarks) = (check_seconds, remarks);
+        Ok(done)
+    }
+
+    /// Up to which hash rows are kept for the comparison of distributions.
+    fn keep(&self, rows: u64) -> u128 {
+        let mmd = &self.job.report.mmd;
+        if self.part == Part::Explain || mmd.space == MmdSpace::None {
+            return 0;
+        }
+        let share = mmd.rows as f64 / rows.max(1) as f64;
+        if mmd.rows == 0 || share >= 1.0 { u128::MAX } else { (share * u128::MAX as f64) as u128 }
+    }
+
+    fn writer_options(&self) -> Result<WriterOptions> {
+        let metadata = vec![
+            ("overturn.run_id".to_string(), self.facts.run_id.clone()),
+            ("overturn.versions".to_string(), versions()?.to_string()),
+        ];
+        Ok(WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata })
+    }
+}
+
+/// Where the journal of a run's folder is.
+fn journal_of(folder: &Path) -> std::path::PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    folder.with_file_name(format!(".{name}.journal"))
+}
+
+/// Removes what is there, if it is.
+fn clear(folder: &Path) {
+    let _ = fs::remove_dir_all(folder);
+}

@@ -1,0 +1,64 @@
+//! The run's figures for Prometheus's textfile collector, replaced in one step.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::Path;
+
+use super::summary::RunSummary;
+use crate::error::{Error, Result};
+
+/// Writes the figures of a run.
+pub(super) fn write(path: &Path, summary: &RunSummary) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.new"));
+    let written = fs::write(&beside, text(summary))
+        .and_then(|()| File::open(&beside)?.sync_all())
+        .and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        Error::output(path.display().to_string(), format!("cannot be written: {error}"))
+            .hint("check `output.metrics`; the run itself is published")
+    })
+}
+
+fn text(summary: &RunSummary) -> String {
+    let mut text = String::new();
+    let mut metric = |name: &str, help: &str, values: &[(String, f64)]| {
+        let _ = writeln!(text, "# HELP overturn_{name} {help}\n# TYPE overturn_{name} gauge");
+        for (labels, value) in values {
+            let _ = writeln!(text, "overturn_{name}{labels} {value}");
+        }
+    };
+    let plain = |value: f64| vec![(String::new(), value)];
+    let mut rows: Vec<(String, f64)> = summary
+        .statuses
+        .iter()
+        .map(|(status, rows)| (label("status", status), *rows as f64))
+        .collect();
+    rows.push((label("status", "rejected"), summary.rejected() as f64));
+    rows.push((label("status", "out_of_scope"), summary.rows_out_of_scope as f64));
+    metric("rows", "Rows by what became of them.", &rows);
+    let by_target = |value: fn(&super::TargetSummary) -> Option<f64>| -> Vec<(String, f64)> {
+        let targets = summary.targets.iter();
+        targets
+            .filter_map(|target| Some((label("target", &target.target), value(target)?)))
+            .collect()
+    };
+    metric("validity", "Share of valid counterfactuals.", &by_target(|of| Some(of.validity)));
+    metric("l0", "Mean share of changed categorical features.", &by_target(|of| of.l0));
+    metric("l1", "Mean change of standardised numeric features.", &by_target(|of| of.l1));
+    metric("mmd2", "MMD² against training rows of the class.", &by_target(|of| of.mmd2));
+    let passed = f64::from(u8::from(summary.passes()));
+    metric("published", "Whether the run passed its gates.", &plain(passed));
+    metric("run_seconds", "Seconds of the whole run.", &plain(summary.seconds.total));
+    metric("rows_per_second", "Rows explained a second.", &plain(summary.rows_per_second));
+    metric("peak_bytes", "Most memory held.", &plain(summary.peak_bytes as f64));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0.0, |now| now.as_secs_f64().floor());
+    metric("finished_seconds", "When the run ended, since 1970.", &plain(now));
+    text
+}
+
+fn label(name: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{{{name}=\"{value}\"}}")
+}

@@ -1,0 +1,188 @@
+//! What a run did, for people, schedulers and the manifest.
+
+use std::collections::BTreeMap;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Int32Type;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use serde::{Deserialize, Serialize};
+
+use super::super::TrainSummary;
+use crate::explain::StageSeconds;
+use crate::metrics::Status;
+use crate::report::Gate;
+
+/// Examples shown.
+const EXAMPLES: usize = 3;
+
+/// What a run did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// `run` or `explain`.
+    pub command: String,
+    /// Name of the run.
+    pub run_id: String,
+    /// Whether the very same was published before: nothing was done.
+    pub already_published: bool,
+    /// Rows of the feature table.
+    pub rows_read: u64,
+    /// Rows that `input.where` leaves out.
+    pub rows_out_of_scope: u64,
+    /// Rows explained: those with `sample` 0.
+    pub rows_explained: u64,
+    /// Rows set aside, by reason.
+    pub rows_rejected: BTreeMap<String, u64>,
+    /// Rows of the counterfactual table.
+    pub counterfactuals: u64,
+    /// First answers by status.
+    pub statuses: BTreeMap<String, u64>,
+    /// Share of the counterfactuals needed that are valid.
+    pub validity: Option<f64>,
+    /// Mean share of changed categoricals, over valid counterfactuals.
+    pub l0: Option<f64>,
+    /// Mean |Δ| of standardised numerics, over valid counterfactuals.
+    pub l1: Option<f64>,
+    /// Mean number of changed features, over valid counterfactuals.
+    pub n_changed: Option<f64>,
+    /// The same by wanted decision, with MMD².
+    pub targets: Vec<TargetSummary>,
+    /// Units of work.
+    pub units: usize,
+    /// Units that an earlier run had finished.
+    pub units_resumed: usize,
+    /// Rows explained a second, reading and writing included.
+    pub rows_per_second: f64,
+    /// Seconds by stage.
+    pub seconds: Seconds,
+    /// Seconds of work while explaining, all threads together.
+    pub explaining: StageSeconds,
+    /// Processor time.
+    pub cpu_seconds: f64,
+    /// Most memory held.
+    pub peak_bytes: u64,
+    /// How training went, if there was one.
+    pub training: Option<TrainSummary>,
+    /// What the job demands, and whether it was reached.
+    pub gates: Vec<Gate>,
+    /// Some counterfactuals.
+    pub examples: Vec<Example>,
+    /// Where the tables are.
+    pub output: String,
+    /// What is odd, but usable.
+    pub remarks: Vec<String>,
+}
+
+/// Figures of one wanted decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TargetSummary {
+    /// The wanted decision.
+    pub target: String,
+    /// Counterfactuals needed.
+    pub needed: u64,
+    /// Valid ones.
+    pub valid: u64,
+    /// Their share …
+    pub validity: f64,
+    /// … and its 95 % interval.
+    pub interval: [f64; 2],
+    /// Mean share of changed categoricals, over valid ones.
+    pub l0: Option<f64>,
+    /// Mean |Δ| of standardised numerics, over valid ones.
+    pub l1: Option<f64>,
+    /// Mean number of changed features, over valid ones.
+    pub n_changed: Option<f64>,
+    /// MMD² of all of them.
+    pub mmd2: Option<f64>,
+    /// That of rows of the class that were not trained on.
+    pub mmd2_held_out: Option<f64>,
+    /// That of the explained rows left as they are.
+    pub mmd2_unchanged: Option<f64>,
+}
+
+/// Seconds by stage.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seconds {
+    /// Training, with all that belongs to it.
+    pub training: f64,
+    /// Checks before explaining.
+    pub checking: f64,
+    /// Reading, explaining, writing.
+    pub explaining: f64,
+    /// Reports.
+    pub reporting: f64,
+    /// Reading the files back.
+    pub verifying: f64,
+    /// All, until publishing.
+    pub total: f64,
+}
+
+/// A counterfactual in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Example {
+    /// The row's key.
+    pub key: Vec<String>,
+    /// What the model decides.
+    pub decided: String,
+    /// What it would decide.
+    pub wanted: String,
+    /// Feature, from, to.
+    pub changes: Vec<[String; 3]>,
+}
+
+impl RunSummary {
+    /// The same, said again without having been done again.
+    pub(super) fn repeated(mut self) -> RunSummary {
+        self.already_published = true;
+        self
+    }
+
+    /// Rows rejected.
+    pub fn rejected(&self) -> u64 {
+        self.rows_rejected.values().sum()
+    }
+
+    /// Rows of a status.
+    pub fn rows(&self, status: Status) -> u64 {
+        self.statuses.get(status.name()).copied().unwrap_or(0)
+    }
+
+    /// Whether it may be published.
+    pub fn passes(&self) -> bool {
+        self.gates.iter().all(|gate| gate.passed)
+    }
+}
+
+/// Adds the first solved rows of a batch of the counterfactual table to the examples, until there are
+/// enough.
+pub(super) fn examples(batch: &RecordBatch, key: usize, into: &mut Vec<Example>) {
+    if into.len() >= EXAMPLES {
+        return;
+    }
+    let solved = |row: &usize| {
+        let first = batch.column(key).as_primitive::<Int32Type>().value(*row) == 0;
+        let status = batch.column_by_name("status").map(|column| column.as_string::<i32>());
+        first && status.is_some_and(|status| status.value(*row) == "solved_by_generator")
+    };
+    let rows = (0..batch.num_rows()).filter(solved).take(EXAMPLES - into.len());
+    into.extend(rows.filter_map(|row| example(batch, key, row)));
+}
+
+fn example(batch: &RecordBatch, key: usize, row: usize) -> Option<Example> {
+    let options = FormatOptions::default();
+    let text = |column: &dyn Array, row: usize| {
+        Some(ArrayFormatter::try_new(column, &options).ok()?.value(row).to_string())
+    };
+    let cell = |place: usize| text(batch.column(place), row);
+    let list = batch.column_by_name("changes")?.as_list::<i32>().value(row);
+    let items = list.as_struct();
+    let change = |item: usize| {
+        let of = |place: usize| text(items.column(place), item);
+        Some([of(0)?, of(1)?, of(2)?])
+    };
+    Some(Example {
+        key: (0..key).map(cell).collect::<Option<_>>()?,
+        wanted: cell(key + 1)?,
+        decided: cell(key + 2)?,
+        changes: (0..items.len()).map(change).collect::<Option<_>>()?,
+    })
+}

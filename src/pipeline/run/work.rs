@@ -1,0 +1,280 @@
+//! Units of work: explained by as many workers as there are threads, written, synced, journalled.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int32Type;
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+use tokio::task::{JoinSet, block_in_place};
+
+use super::super::{Inputs, Observer, Scope, seconds_since};
+use super::kept::{read_kept, write_kept};
+use super::summary::{Example, examples};
+use super::{Entry, Progressed, Stages};
+use crate::engine::{ScanPlan, Unit, UnitStream};
+use crate::error::{Error, Result};
+use crate::explain::{Explainer, Kept, Ledger, Stage, StageSeconds};
+use crate::job::InputJob;
+use crate::metrics::Tally;
+use crate::output::{
+    COUNTERFACTUALS, Journal, PartWriter, REJECTS, StagedFile, Staging, WriterOptions, kept_name,
+};
+
+/// A finished unit.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct UnitRecord {
+    pub(super) unit: usize,
+    /// Rows in scope.
+    pub(super) rows: u64,
+    pub(super) rows_without_score: u64,
+    pub(super) rejected: BTreeMap<String, u64>,
+    pub(super) files: Vec<StagedFile>,
+    /// What is kept of it beside the journal.
+    pub(super) kept: Option<StagedFile>,
+    pub(super) tally: Tally,
+    pub(super) seconds: StageSeconds,
+    pub(super) examples: Vec<Example>,
+}
+
+impl UnitRecord {
+    /// Whether all of its files are there, in their full size.
+    pub(super) fn is_there(&self, staging: &Staging) -> bool {
+        let whole = |folder: &std::path::Path, file: &StagedFile| {
+            std::fs::metadata(folder.join(&file.name)).is_ok_and(|data| data.len() == file.bytes)
+        };
+        let journal = staging.journal();
+        self.files.iter().all(|file| whole(staging.folder(), file))
+            && self.kept.iter().all(|file| whole(&journal, file))
+    }
+}
+
+/// Finished work.
+pub(super) struct Done {
+    /// All units, in order.
+    pub(super) units: Vec<UnitRecord>,
+    /// Those that an earlier run had finished.
+    pub(super) resumed: usize,
+    pub(super) rows_in_scope: u64,
+    pub(super) schemas: Schemas,
+    pub(super) check_seconds: f64,
+    pub(super) explain_seconds: f64,
+    /// Rows explained in that time.
+    pub(super) rows_explained: u64,
+    pub(super) remarks: Vec<String>,
+    journal: PathBuf,
+}
+
+/// Schemas of the two tables.
+#[derive(Clone)]
+pub(super) struct Schemas {
+    pub(super) counterfactuals: arrow::datatypes::SchemaRef,
+    pub(super) rejects: arrow::datatypes::SchemaRef,
+}
+
+impl Done {
+    /// The rows that a unit kept.
+    pub(super) fn kept(&self, unit: &UnitRecord) -> Result<Option<Kept>> {
+        unit.kept.as_ref().map(|file| read_kept(&self.journal.join(&file.name))).transpose()
+    }
+}
+
+/// What workers share.
+pub(super) struct Shop {
+    inputs: Arc<Inputs>,
+    input: InputJob,
+    columns: Vec<String>,
+    explainer: Arc<Explainer>,
+    folder: PathBuf,
+    journal_folder: PathBuf,
+    options: WriterOptions,
+    partition_by: Vec<String>,
+    observer: Observer,
+    rows_in_scope: u64,
+    rejected: AtomicU64,
+    queue: Mutex<VecDeque<Unit>>,
+    journal: Mutex<Journal>,
+    done: Mutex<Vec<UnitRecord>>,
+    resumed: usize,
+}
+
+impl Shop {
+    pub(super) fn new(
+        stages: &Stages<'_>,
+        staging: &Staging,
+        progressed: Progressed,
+        explainer: Arc<Explainer>,
+        rows_in_scope: u64,
+    ) -> Result<Shop> {
+        let inputs = &stages.inputs;
+        let units = inputs.engine.units(&inputs.features, stages.job.explain.unit_rows);
+        let finished = |unit: &Unit| progressed.units.iter().any(|done| done.unit == unit.index);
+        let queue: VecDeque<Unit> = units.into_iter().filter(|unit| !finished(unit)).collect();
+        let rejected = progressed.units.iter().flat_map(|unit| unit.rejected.values()).sum();
+        let shop = Shop {
+            inputs: Arc::clone(inputs),
+            input: stages.job.input.clone(),
+            columns: stages.columns.names.clone(),
+            explainer,
+            folder: staging.folder().to_path_buf(),
+            journal_folder: staging.journal(),
+            options: stages.writer_options()?,
+            partition_by: stages.job.output.partition_by.clone(),
+            observer: Arc::clone(stages.observer),
+            rows_in_scope,
+            rejected: AtomicU64::new(rejected),
+            queue: Mutex::new(queue),
+            journal: Mutex::new(progressed.journal),
+            resumed: progressed.units.len(),
+            done: Mutex::new(progressed.units),
+        };
+        // A column that cannot become folders is found before anything long starts.
+        shop.writer(COUNTERFACTUALS, 0)?;
+        Ok(shop)
+    }
+
+    /// Rows of the units that are left, before any predicate.
+    pub(super) fn rows_left(&self) -> u64 {
+        lock(&self.queue).iter().map(|unit| unit.rows).sum()
+    }
+
+    /// Works until no unit is left.
+    pub(super) async fn work(self, workers: usize) -> Result<Done> {
+        let began = Instant::now();
+        let before: u64 = lock(&self.done).iter().map(|unit| unit.rows).sum();
+        let shop = Arc::new(self);
+        let mut tasks = JoinSet::new();
+        for _ in 0..workers {
+            tasks.spawn(Arc::clone(&shop).labour());
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(|error| Error::internal("explaining", error.to_string()))??;
+        }
+        let mut units = std::mem::take(&mut *lock(&shop.done));
+        units.sort_by_key(|unit| unit.unit);
+        let rows: u64 = units.iter().map(|unit| unit.rows).sum();
+        Ok(Done {
+            rows_explained: rows - before,
+            units,
+            resumed: shop.resumed,
+            rows_in_scope: shop.rows_in_scope,
+            schemas: Schemas {
+                counterfactuals: Arc::clone(&shop.explainer.counterfactuals),
+                rejects: Arc::clone(&shop.explainer.rejects),
+            },
+            check_seconds: 0.0,
+            explain_seconds: seconds_since(began),
+            remarks: Vec::new(),
+            journal: shop.journal_folder.clone(),
+        })
+    }
+
+    async fn labour(self: Arc<Self>) -> Result<()> {
+        loop {
+            let unit = lock(&self.queue).pop_front();
+            let Some(unit) = unit else { return Ok(()) };
+            let record = self.unit(&unit).await?;
+            self.refuse_rejects(&record)?;
+            let entry = lock(&self.journal).append(&Entry::Unit(Box::new(record)))?;
+            if let Entry::Unit(record) = entry {
+                lock(&self.done).push(*record);
+            }
+        }
+    }
+
+    /// Explains one unit and writes what comes of it.
+    async fn unit(&self, unit: &Unit) -> Result<UnitRecord> {
+        let scope = Scope::explained(&self.input);
+        let plan = ScanPlan { columns: &self.columns, ..self.inputs.plan(scope) };
+        let mut stream = self.inputs.engine.explain(plan, unit, &self.explainer).await?;
+        let mut writer = self.writer(COUNTERFACTUALS, unit.index)?;
+        let mut seconds = StageSeconds::default();
+        let mut shown: Vec<Example> = Vec::new();
+        while let Some(batch) = stream.batches.next().await {
+            let batch = batch?;
+            let mut clock = Instant::now();
+            block_in_place(|| writer.write(&batch))?;
+            seconds.clock(Stage::Write, &mut clock);
+            examples(&batch, self.input.key.len(), &mut shown);
+            self.observer.advance(rows_of(&batch, self.input.key.len()));
+        }
+        let mut clock = Instant::now();
+        let files = block_in_place(|| writer.close())?;
+        seconds.clock(Stage::Write, &mut clock);
+        block_in_place(|| self.record(unit, stream, files, (seconds, shown)))
+    }
+
+    fn record(
+        &self,
+        unit: &Unit,
+        stream: UnitStream,
+        mut files: Vec<StagedFile>,
+        (seconds, examples): (StageSeconds, Vec<Example>),
+    ) -> Result<UnitRecord> {
+        let Ledger {
+            rows, rows_without_score, rejected, rejects, tally, kept, seconds: own, ..
+        } = stream.ledger()?;
+        let mut writer = self.writer(REJECTS, unit.index)?;
+        rejects.iter().try_for_each(|batch| writer.write(batch))?;
+        files.extend(writer.close()?);
+        let kept = write_kept(&self.journal_folder, kept_name(unit.index), &kept)?;
+        let mut total = own;
+        total.add(&seconds);
+        let seconds = total;
+        let unit = unit.index;
+        Ok(UnitRecord {
+            unit,
+            rows,
+            rows_without_score,
+            rejected,
+            files,
+            kept,
+            tally,
+            seconds,
+            examples,
+        })
+    }
+
+    fn writer(&self, table: &str, part: usize) -> Result<PartWriter> {
+        let (schema, by) = if table == COUNTERFACTUALS {
+            (&self.explainer.counterfactuals, &self.partition_by[..])
+        } else {
+            (&self.explainer.rejects, &[][..])
+        };
+        PartWriter::new(self.folder.clone(), (table, part), schema, by, &self.options)
+    }
+
+    /// Ends a run early that cannot but end so.
+    fn refuse_rejects(&self, record: &UnitRecord) -> Result<()> {
+        let more: u64 = record.rejected.values().sum();
+        let rejected = self.rejected.fetch_add(more, Ordering::Relaxed) + more;
+        let (share, limit) =
+            (rejected as f64 / self.rows_in_scope.max(1) as f64, self.input.max_reject_share);
+        if share <= limit {
+            return Ok(());
+        }
+        let problem = format!(
+            "{:.2} % of the rows and more were rejected, at most {:.2} % may be",
+            100.0 * share,
+            100.0 * limit
+        );
+        let reasons: Vec<String> =
+            record.rejected.iter().map(|(reason, rows)| format!("{reason}: {rows}")).collect();
+        Err(Error::input("input.max_reject_share", problem)
+            .hint(format!("in the last piece of work {}", reasons.join(", "))))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rows of the input that a batch answers.
+fn rows_of(batch: &RecordBatch, sample: usize) -> u64 {
+    let samples = batch.column(sample).as_primitive::<Int32Type>();
+    samples.values().iter().filter(|sample| **sample == 0).count() as u64
+}

@@ -1,0 +1,74 @@
+//! What a run must reach to be published.
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::GatesSpec;
+
+/// What a run reached.
+#[derive(Debug, Clone, Default)]
+pub struct Reached {
+    /// Share of the counterfactuals needed that are valid; none if none was needed.
+    pub validity: Option<f64>,
+    /// Share of the rows in scope that were rejected.
+    pub reject_share: f64,
+    /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
+    pub mmd_ratios: Vec<(String, Option<f64>)>,
+}
+
+/// One gate and whether the run passes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// Its key in the job.
+    pub gate: String,
+    /// What is demanded.
+    pub limit: f64,
+    /// What was reached.
+    pub found: Option<f64>,
+    /// Whether that is enough. What could not be measured is not.
+    pub passed: bool,
+}
+
+/// Holds a run against its gates.
+pub fn judge(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
+    let mut judged = Vec::new();
+    let mut add = |gate: String, limit: f64, found: Option<f64>, passed: bool| {
+        judged.push(Gate { gate, limit, found, passed });
+    };
+    if let Some(least) = gates.min_validity {
+        let passed = reached.validity.is_none_or(|found| found >= least);
+        add("report.gates.min_validity".to_string(), least, reached.validity, passed);
+    }
+    if let Some(most) = gates.max_reject_share {
+        let found = reached.reject_share;
+        add("report.gates.max_reject_share".to_string(), most, Some(found), found <= most);
+    }
+    if let Some(most) = gates.max_mmd_ratio {
+        for (target, found) in &reached.mmd_ratios {
+            let gate = format!("report.gates.max_mmd_ratio ({target})");
+            add(gate, most, *found, found.is_some_and(|found| found <= most));
+        }
+    }
+    judged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reached_is_held_against_every_limit() {
+        let gates = GatesSpec {
+            min_validity: Some(0.9),
+            max_mmd_ratio: Some(1.1),
+            max_reject_share: Some(0.01),
+        };
+        let reached = Reached {
+            validity: Some(0.95),
+            reject_share: 0.02,
+            mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
+        };
+        let passed: Vec<bool> = judge(&gates, &reached).iter().map(|gate| gate.passed).collect();
+        assert_eq!(passed, [true, false, true, false], "what cannot be measured fails");
+        assert!(judge(&GatesSpec::default(), &reached).is_empty());
+    }
+}

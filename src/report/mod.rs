@@ -1,0 +1,179 @@
+//! From counts to report tables: coverage, validity, sparsity, features, and how like rows of the wanted
+//! class counterfactuals are ([`mmd`]). Knows what the columns mean; counts nothing itself.
+
+mod columns;
+mod gates;
+mod mmd;
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+use crate::error::{Error, Result};
+use crate::feature::FeatureSchema;
+use crate::metrics::{Group, Segment, Status, Tally, wilson};
+use crate::output::{
+    QUANTILES, coverage_schema, features_schema, sparsity_schema, validity_schema,
+};
+
+use columns::Columns;
+pub use gates::{Gate, Reached, judge};
+pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, mmd_table};
+
+/// What numbers in a tally stand for.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// Wanted decisions.
+    pub targets: Vec<String>,
+    /// Segment columns.
+    pub by: Vec<String>,
+    /// The features.
+    pub schema: Arc<FeatureSchema>,
+}
+
+/// Whose figures a row of a report has.
+#[derive(Debug, Clone)]
+pub struct Level<'a> {
+    /// `all`, `target` or `segment`.
+    pub name: &'static str,
+    /// Number of the wanted decision.
+    pub target: Option<u32>,
+    /// Values of the segment columns.
+    pub segment: Option<&'a Segment>,
+}
+
+/// The segments of every wanted decision, in the order of their values.
+fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
+    if names.by.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (target, groups) in &tally.groups {
+        let mut of_target: Vec<(&Segment, &Group)> = groups
+            .iter()
+            .map(|(number, group)| (&tally.segments[*number as usize], group))
+            .collect();
+        of_target.sort_by(|left, right| left.0.cmp(right.0));
+        found.extend(of_target.into_iter().map(|(segment, group)| {
+            let level = Level { name: "segment", target: Some(*target), segment: Some(segment) };
+            (level, group.clone())
+        }));
+    }
+    found
+}
+
+/// All rows of a report, in its order.
+fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
+    let all = Level { name: "all", target: None, segment: None };
+    let mut rows = vec![(all, tally.total())];
+    for target in tally.groups.keys() {
+        let level = Level { name: "target", target: Some(*target), segment: None };
+        rows.push((level, tally.of_target(*target)));
+    }
+    rows.extend(segments(tally, names));
+    rows
+}
+
+/// Rows by status.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBatch> {
+    let mut columns = Columns::new(names);
+    for (level, group) in rows(tally, names) {
+        let rejected = if level.name == "all" { Some(rejected) } else { None };
+        let known = Status::ALL.map(|status| (status.name(), Some(group.rows(status))));
+        let counts = known.into_iter().chain([("rejected", rejected)]);
+        let counts: Vec<(&str, u64)> =
+            counts.filter_map(|(name, rows)| Some((name, rows?))).collect();
+        let total: u64 = counts.iter().map(|(_, rows)| rows).sum();
+        for (status, count) in counts {
+            columns.group(&level, names);
+            columns.text(Some(status));
+            columns.count(count);
+            columns.number(Some(share(count, total)));
+        }
+    }
+    columns.finish(coverage_schema(&names.by))
+}
+
+/// How many counterfactuals get the wanted decision.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn validity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
+    let mut columns = Columns::new(names);
+    for (level, group) in rows(tally, names) {
+        let (needed, valid) = (group.needed(), group.solved());
+        let interval = wilson(valid, needed);
+        columns.group(&level, names);
+        columns.count(needed);
+        columns.count(valid);
+        columns.number(Some(share(valid, needed)));
+        columns.number(Some(interval.low));
+        columns.number(Some(interval.high));
+    }
+    columns.finish(validity_schema(&names.by))
+}
+
+/// How far counterfactuals are from their rows.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
+    let mut columns = Columns::new(names);
+    for (level, group) in rows(tally, names) {
+        for (over, spread) in [("valid", &group.valid), ("all", &group.all)] {
+            columns.group(&level, names);
+            columns.text(Some(over));
+            columns.count(spread.l1.count());
+            for sketch in [&spread.l0, &spread.l1, &spread.changed] {
+                columns.number(sketch.mean());
+                for (_, share) in QUANTILES {
+                    columns.number(sketch.quantile(share));
+                }
+            }
+        }
+    }
+    columns.finish(sparsity_schema(&names.by))
+}
+
+/// How features change.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn features(tally: &Tally, names: &Names) -> Result<RecordBatch> {
+    let mut columns = Columns::new(names);
+    for (level, group) in rows(tally, names) {
+        let valid = group.solved();
+        for (feature, changes) in names.schema.features.iter().zip(&group.features) {
+            let numeric = feature.numeric().is_some();
+            let decreased = if numeric { changes.changed - changes.increased } else { 0 };
+            let commonest =
+                changes.values.iter().max_by_key(|(code, rows)| (**rows, u32::MAX - **code));
+            let commonest = commonest.and_then(|(code, _)| {
+                feature.categorical()?.values.get(*code as usize).map(String::as_str)
+            });
+            columns.group(&level, names);
+            columns.text(Some(&feature.name));
+            columns.count(valid);
+            columns.count(changes.changed);
+            columns.number(Some(share(changes.changed, valid)));
+            columns.count(changes.increased);
+            columns.count(decreased);
+            columns.number(changes.size.quantile(0.5));
+            columns.text(commonest);
+        }
+    }
+    columns.finish(features_schema(&names.by))
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The name of a wanted decision.
+fn target_name(names: &Names, target: u32) -> Result<&str> {
+    let name = names.targets.get(target as usize).map(String::as_str);
+    name.ok_or_else(|| Error::internal("reports", "a wanted decision has no name"))
+}
