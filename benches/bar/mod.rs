@@ -53,17 +53,17 @@ pub(crate) fn say(line: &str) {
 }
 
 /// A bar to be reached, or to be kept below.
+#[allow(dead_code, reason = "some benches are held against others")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bar {
     /// So much at least.
-    #[allow(dead_code, reason = "each bench has bars of one kind")]
     Least(f64),
     /// So much at most.
-    #[allow(dead_code, reason = "each bench has bars of one kind")]
     Most(f64),
 }
 
 /// Says whether a bar is met.
+#[allow(dead_code, reason = "some benches are held against others")]
 pub(crate) fn verdict(found: f64, bar: Bar) -> String {
     let (met, sign, bar) = match bar {
         Bar::Least(bar) => (found >= bar, ">=", bar),

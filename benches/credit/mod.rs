@@ -26,6 +26,7 @@ pub(crate) fn project() -> &'static Path {
 pub(crate) struct Credit {
     folder: TempDir,
     /// What its columns mean.
+    #[allow(dead_code, reason = "some benches need the file only")]
     pub(crate) features: Arc<FeatureSchema>,
 }
 
@@ -44,6 +45,7 @@ impl Credit {
     }
 
     /// The features of all rows in batches.
+    #[allow(dead_code, reason = "some benches need the file only")]
     pub(crate) fn batches(&self, batch_rows: usize) -> Vec<RecordBatch> {
         read(&self.file(), &self.features, batch_rows)
     }

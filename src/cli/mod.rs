@@ -7,6 +7,7 @@ mod progress;
 mod run;
 mod schema;
 mod score;
+mod sql;
 mod synth;
 mod train;
 mod validate;
@@ -81,6 +82,7 @@ enum Command {
     Train(train::Train),
     Run(run::Run),
     Explain(run::Explain),
+    Sql(sql::Sql),
     #[command(subcommand)]
     Schema(schema::Schema),
     Synth(synth::Synth),
@@ -128,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::Train(command) => command.run(&printer, &arguments.global),
         Command::Run(command) => command.run(&printer, &arguments.global),
         Command::Explain(command) => command.run(&printer, &arguments.global),
+        Command::Sql(command) => command.run(&printer, &arguments.global),
         Command::Schema(command) => command.run(&printer, &arguments.global),
         Command::Synth(command) => command.run(&printer, &arguments.global),
     };

@@ -68,7 +68,7 @@ impl Engine {
 }
 
 /// Our own errors travel through the engine in its envelope.
-fn explaining(error: DataFusionError) -> Error {
+pub(super) fn explaining(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
             Ok(own) => *own,
@@ -173,7 +173,7 @@ impl ExecutionPlan for ExplainExec {
     }
 }
 
-fn enveloped(error: Error) -> DataFusionError {
+pub(super) fn enveloped(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 

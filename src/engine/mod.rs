@@ -9,6 +9,7 @@ mod keys;
 mod sample;
 mod scan;
 mod session;
+mod sql;
 mod stats;
 mod table;
 mod units;

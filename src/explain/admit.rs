@@ -59,7 +59,7 @@ impl Explainer {
                 Some((reason, detail)) => rejects.push(Reject { row: *place, reason, detail }),
             }
         }
-        ledger.reject(self.reject_table(&key, &mut rejects)?, &rejects);
+        ledger.reject(self.reject_table(&key, &mut rejects)?, rejects);
         let at: Vec<u32> = kept.iter().map(|row| places[*row as usize]).collect();
         let all = take(block, &at)?;
         let originals = take(&admitted.features, &kept)?;

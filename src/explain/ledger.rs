@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 use crate::feature::Reject;
@@ -22,8 +21,8 @@ pub struct Ledger {
     pub rejected: BTreeMap<String, u64>,
     /// The same as rows of the rejects table.
     pub rejects: Vec<RecordBatch>,
-    /// Schema of the rejects table.
-    pub rejects_schema: SchemaRef,
+    /// Those of the last block, by their place in it.
+    pub last_rejects: Vec<Reject>,
     /// Counts by target and segment.
     pub tally: Tally,
     /// Rows kept for the comparison of distributions.
@@ -112,13 +111,13 @@ impl StageSeconds {
 
 impl Ledger {
     /// An empty one, for encoded rows of this width.
-    pub(super) fn new(width: usize, rejects_schema: SchemaRef) -> Ledger {
+    pub(super) fn new(width: usize) -> Ledger {
         Ledger {
             rows: 0,
             rows_without_score: 0,
             rejected: BTreeMap::new(),
             rejects: Vec::new(),
-            rejects_schema,
+            last_rejects: Vec::new(),
             tally: Tally::default(),
             kept: Kept { width, ..Kept::default() },
             seconds: StageSeconds::default(),
@@ -134,13 +133,13 @@ impl Ledger {
         self.seconds.clock(stage, since);
     }
 
-    pub(super) fn reject(&mut self, table: RecordBatch, rejects: &[Reject]) {
-        if rejects.is_empty() {
-            return;
-        }
-        for reject in rejects {
+    pub(super) fn reject(&mut self, table: RecordBatch, rejects: Vec<Reject>) {
+        for reject in &rejects {
             *self.rejected.entry(reject.reason.name().to_string()).or_default() += 1;
         }
-        self.rejects.push(table);
+        if !rejects.is_empty() {
+            self.rejects.push(table);
+        }
+        self.last_rejects = rejects;
     }
 }

@@ -177,7 +177,7 @@ impl Explainer {
 
     /// An empty ledger for its rows.
     pub fn ledger(&self) -> Ledger {
-        Ledger::new(self.encoder.layout().width, Arc::clone(&self.rejects))
+        Ledger::new(self.encoder.layout().width)
     }
 }
 

@@ -108,6 +108,16 @@ impl Description {
     /// # Errors
     /// When a column type is not one.
     pub fn constraints(&self, encoder: &Encoder) -> Result<Constraints> {
+        let table = arrow::datatypes::Schema::new(self.features()?);
+        let schema = Arc::new(self.schema.clone());
+        Ok(Constraints::new(schema, &self.stats, Arc::clone(encoder.layout()), &table))
+    }
+
+    /// The feature columns of a table like the one that was trained on.
+    ///
+    /// # Errors
+    /// When a column type is not one.
+    pub fn features(&self) -> Result<Vec<Field>> {
         let fields = self.schema.names().zip(&self.column_types).map(|(name, data_type)| {
             let data_type: DataType = data_type.parse().map_err(|error| {
                 let problem = format!("gives `{name}` the type `{data_type}`, which is none");
@@ -115,9 +125,7 @@ impl Description {
             })?;
             Ok(Field::new(name, data_type, true))
         });
-        let table = arrow::datatypes::Schema::new(fields.collect::<Result<Vec<_>>>()?);
-        let schema = Arc::new(self.schema.clone());
-        Ok(Constraints::new(schema, &self.stats, Arc::clone(encoder.layout()), &table))
+        fields.collect()
     }
 }
 

@@ -121,7 +121,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
         let mut journal = Journal::create(&path, &"run".to_string()).expect("created");
-        (10..13).for_each(|entry| drop(journal.append(&entry).expect("written")));
+        for entry in 10..13 {
+            journal.append(&entry).expect("written");
+        }
         let content = fs::read(&path).expect("readable");
         for length in 0..=content.len() {
             fs::write(&path, &content[..length]).expect("written");

@@ -3,6 +3,7 @@
 mod inputs;
 mod run;
 mod score;
+mod sql;
 mod train;
 mod validate;
 
@@ -24,6 +25,7 @@ pub use run::{
     DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, run,
 };
 pub use score::{ScoreSummary, score};
+pub use sql::{Query, sql};
 pub use train::{TrainSummary, train};
 pub use validate::{ParitySummary, ValidateSummary, validate};
 

@@ -9,7 +9,7 @@ use crate::predictor::{NO_CLASS, Outcome, Scores};
 use crate::runtime::Runtime;
 
 /// Training rows kept of every class, and of all values of a regression: as many as a comparison can use.
-const ROWS_OF_A_CLASS: usize = 5_000;
+const ROWS_OF_A_CLASS: usize = 2_500;
 /// Rows kept at most, however many classes there are.
 const MOST_ROWS: usize = 50_000;
 

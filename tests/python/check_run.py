@@ -1,0 +1,820 @@
+"""Is a published run what it says? A second opinion by DuckDB, from the tables alone.
+
+    check_run.py RUN_DIR FEATURES SCHEMA.toml [--key application_id] [--where SQL] [--sample-check N]
+
+RUN_DIR is what `overturn run` published, FEATURES the table it was made from (a Parquet file, a folder or a
+glob), SCHEMA.toml the feature schema. `--key` names the key columns, with commas between them; `--where` is
+the job's `input.where`; N rows have their list of changes compared entry by entry.
+
+Nothing is taken from the program but what it wrote: rows are counted and joined, constraints are predicates
+made of the schema's words, distances and reports are computed again. Every check prints a line, `ok NAME:
+figures` or `FAIL NAME: what`; the last line is a JSON object with all figures. Ends with code 1 if a check
+failed.
+
+Tables may be larger than memory: pairs of row and counterfactual go to a database in the folder for
+temporary files, and quantiles are checked by counting, not by sorting.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import statistics
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import pyarrow
+import pyarrow.parquet
+
+MEMORY, THREADS = "2GB", 2
+STATUSES = ["solved_by_generator", "unsolved", "already_target", "infeasible"]
+# Counterfactuals of rows that have not got the wanted decision.
+NEEDED = "status <> 'already_target'"
+QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+MEASURES = ["l0", "l1", "n_changed"]
+# What a coverage report always has; its other columns are segments.
+COVERAGE = {"level", "target", "status", "rows", "share"}
+SCHEMA_REASONS = ["null", "infinite", "outside_range", "unseen_category"]
+OWN_FILES = {"manifest.json", "_SUCCESS"}
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+# Of distances per row, of means and shares, of quantiles (the width of the reports' buckets).
+ROW_TOLERANCE, MEAN_TOLERANCE, QUANTILE_TOLERANCE = 1e-6, 1e-9, 0.01
+# Whole numbers and decimals may pass an end by this part of their unit: 0.29 of 100 is a little below 29.
+UNIT_SLACK = 2e-6
+NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0, "day": 86_400e9}
+Z_95 = statistics.NormalDist().inv_cdf(0.975)
+
+
+@dataclass
+class Feature:
+    """A feature of the schema; `o<place>` and `c<place>` are its values before and after."""
+
+    place: int
+    spec: dict
+    arrow_type: pyarrow.DataType
+    sql_type: str
+    seen: dict
+
+    @property
+    def name(self):
+        return self.spec["name"]
+
+    @property
+    def numeric(self):
+        return self.spec["kind"] == "numeric"
+
+    @property
+    def changed(self):
+        return f"(c{self.place} IS DISTINCT FROM o{self.place})"
+
+    @property
+    def moved(self):
+        return f"abs(c{self.place} - o{self.place})"
+
+    @property
+    def range(self):
+        return self.spec.get("range") or [self.seen["min"], self.seen["max"]]
+
+    @property
+    def std(self):
+        std = self.seen["std"]
+        return std if std is not None and math.isfinite(std) and std > 0 else 1.0
+
+
+@dataclass
+class Run:
+    """What is checked, and what was found so far."""
+
+    folder: Path
+    database: duckdb.DuckDBPyConnection
+    manifest: dict
+    key: list
+    where: str
+    sample: int
+    features: list = field(default_factory=list)
+    by: list = field(default_factory=list)
+    figures: dict = field(default_factory=dict)
+    failed: list = field(default_factory=list)
+
+    def row(self, query):
+        return self.database.execute(query).fetchone()
+
+    def rows(self, query):
+        return self.database.execute(query).fetchall()
+
+    def check(self, name, problems, **figures):
+        """Prints a line about a check and keeps its figures."""
+        self.figures[name] = figures
+        if problems:
+            self.failed.append(name)
+            more = f" (and {len(problems) - 8} more)" if len(problems) > 8 else ""
+            print(f"FAIL {name}: {'; '.join(problems[:8])}{more}", flush=True)
+        else:
+            print(f"ok {name}: " + " ".join(f"{key}={value}" for key, value in figures.items()), flush=True)
+
+    @property
+    def keys(self):
+        return ", ".join(f"k{place}" for place in range(len(self.key)))
+
+    @property
+    def levels(self):
+        segment = ["target"] + [f"s{place}" for place in range(len(self.by))]
+        levels = {"all": [], "target": ["target"]}
+        return levels | {"segment": segment} if self.by else levels
+
+    @property
+    def regression(self):
+        return self.manifest["job"]["predictor"]["task"] == "regression"
+
+
+def quoted(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value):
+    value = str(value).lower() if isinstance(value, bool) else str(value)
+    return "'" + value.replace("'", "''") + "'"
+
+
+def texts(values):
+    return "(" + ", ".join(text(value) for value in values) + ")"
+
+
+def differs(found, expected, tolerance):
+    if found is None or expected is None:
+        return found is not expected
+    return abs(found - expected) > tolerance * max(abs(expected), 1e-300)
+
+
+# --- the tables ------------------------------------------------------------------------------------
+
+
+def table_files(place):
+    """Files of a table, and how DuckDB names them."""
+    place = Path(place)
+    if place.is_dir():
+        return sorted(place.rglob("*.parquet")), f"{place}/**/*.parquet"
+    return sorted(place.parent.glob(place.name)), str(place)
+
+
+def column_types(run, table):
+    return {name: kind for name, kind, *_ in run.rows(f"DESCRIBE {table}")}
+
+
+def time_unit(arrow_type):
+    if pyarrow.types.is_date32(arrow_type):
+        return "day"
+    if pyarrow.types.is_date64(arrow_type):
+        return "ms"
+    return arrow_type.unit if pyarrow.types.is_timestamp(arrow_type) else None
+
+
+def number(expression, arrow_type, unit):
+    """A cell as a number, dates and times in `unit`; a NaN is a null."""
+    own = time_unit(arrow_type)
+    if own == "ns":
+        return f"(epoch_ns({expression}) / {NANOSECONDS[unit]})"
+    if own:
+        return f"(epoch_us({expression}) * 1000.0 / {NANOSECONDS[unit]})"
+    if pyarrow.types.is_floating(arrow_type):
+        return f"CASE WHEN NOT isnan({expression}) THEN CAST({expression} AS DOUBLE) END"
+    return f"CAST({expression} AS DOUBLE)"
+
+
+def cell(feature, expression):
+    """A cell of a feature's column in the form in which cells are compared."""
+    if feature.numeric:
+        return number(expression, feature.arrow_type, time_unit(feature.arrow_type))
+    return f"CAST({expression} AS VARCHAR)"
+
+
+def original_cell(feature):
+    """The row's own value, with stand-ins filled in as the schema says."""
+    spec, own = feature.spec, cell(feature, quoted(feature.name))
+    if feature.numeric:
+        return f"coalesce({own}, {spec['fill']})" if spec.get("nulls") == "fill" else own
+    if spec.get("unseen") == "fill":
+        own = f"CASE WHEN {own} NOT IN {texts(spec['values'])} THEN {text(spec['fill'])} ELSE {own} END"
+    return f"coalesce({own}, {text(spec['fill'])})" if spec.get("nulls") == "fill" else own
+
+
+def misfit(feature):
+    """Whether the schema's policies refuse a row for this feature."""
+    spec, own = feature.spec, cell(feature, quoted(feature.name))
+    rules = [f"{own} IS NULL"] if spec.get("nulls", "reject") == "reject" else []
+    if feature.numeric:
+        rules += [f"isinf({own})"] if pyarrow.types.is_floating(feature.arrow_type) else []
+        if spec.get("outside") == "reject" and "range" in spec:
+            rules.append(f"{own} NOT BETWEEN {spec['range'][0]} AND {spec['range'][1]}")
+    elif spec.get("unseen", "reject") == "reject":
+        rules.append(f"{own} NOT IN {texts(spec['values'])}")
+    return " OR ".join(f"coalesce({rule}, false)" for rule in rules) or "false"
+
+
+def own_bounds(feature, types):
+    """The row's own constraints on a feature."""
+    found = []
+    for bound in ["min", "max", "allowed"]:
+        column = f"{feature.name}__{bound}"
+        if column not in types:
+            continue
+        if bound == "allowed":
+            value = f"CAST({quoted(column)} AS VARCHAR[])"
+        else:
+            value = number(quoted(column), types[column], time_unit(feature.arrow_type))
+        found.append(f"{value} AS {bound}{feature.place}")
+        feature.spec[f"__{bound}"] = True
+    return found
+
+
+def read_features(run, place, schema):
+    """The features, and the input as the view `original`."""
+    files, glob = table_files(place)
+    types = {column.name: column.type for column in pyarrow.parquet.read_schema(files[0])}
+    run.database.execute(f"CREATE VIEW input AS FROM read_parquet({text(glob)})")
+    sql_types = column_types(run, "input")
+    stats = json.loads((run.folder / "generator/generator.json").read_text())["stats"]["features"]
+    for place, spec in enumerate(tomllib.loads(Path(schema).read_text())["feature"]):
+        name = spec["name"]
+        arrow_type = types.get(name, pyarrow.string())
+        seen = stats[place].get("Numeric", {})
+        run.features.append(Feature(place, spec, arrow_type, sql_types[name], seen))
+    columns = [f"{quoted(key)} AS k{place}" for place, key in enumerate(run.key)]
+    columns += [f"CAST({quoted(name)} AS VARCHAR) AS s{place}" for place, name in enumerate(run.by)]
+    columns.append(f"coalesce({run.where}, false) AS in_scope")
+    columns.append("(" + " OR ".join(f"({misfit(feature)})" for feature in run.features) + ") AS misfit")
+    for feature in run.features:
+        columns += [f"{original_cell(feature)} AS o{feature.place}", *own_bounds(feature, types)]
+    run.database.execute(f"CREATE VIEW original AS SELECT {', '.join(columns)} FROM input")
+
+
+def read_answers(run):
+    """The counterfactual table as the views `written` and `answer`, the rejects as `reject`."""
+    source = f"read_parquet({text(f'{run.folder}/counterfactuals/**/*.parquet')}"
+    source += ", hive_partitioning = true, hive_types_autocast = false)"
+    run.database.execute(f"CREATE VIEW written AS FROM {source}")
+    types = column_types(run, "input")
+    columns = [f"CAST({quoted(key)} AS {types[key]}) AS k{place}" for place, key in enumerate(run.key)]
+    columns += ["CAST(sample AS INTEGER) AS sample", "CAST(valid AS BOOLEAN) AS valid", "target", "status"]
+    if run.regression:
+        columns += ["original_value AS before", "cf_value AS after"]
+    else:
+        columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
+    columns += ["cf_score", *MEASURES, "changes"]
+    columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
+    run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
+    files, glob = table_files(run.folder / "rejects")
+    columns = ", ".join(f"{quoted(key)} AS k{place}" for place, key in enumerate(run.key))
+    source = f"reason FROM read_parquet({text(glob)})" if files else "'' AS reason FROM input WHERE false"
+    run.database.execute(f"CREATE VIEW reject AS SELECT {columns}, {source}")
+
+
+def make_pairs(run):
+    """Every counterfactual beside its row, as the table `pair`."""
+    answers, firsts = run.row("SELECT count(*), count(*) FILTER (sample = 0) FROM answer")
+    first = "true"
+    if answers != firsts:
+        first = f"sample = min(sample) OVER (PARTITION BY {run.keys}, target)"
+    query = f"""
+        SELECT *, {first} AS first FROM
+        (SELECT * EXCLUDE (changes), len(changes) AS entries FROM answer)
+        JOIN (SELECT * EXCLUDE (in_scope, misfit) FROM original) USING ({run.keys})"""
+    run.database.execute(f"CREATE TABLE pair AS {query}")
+    by_row = run.regression and "Range" not in run.manifest["job"]["target"]
+    target = "REPLACE ('by row' AS target)" if by_row else ""
+    run.database.execute(f"CREATE VIEW grouped AS SELECT * {target} FROM pair")
+    run.database.execute(f"CREATE VIEW needed AS FROM grouped WHERE {NEEDED}")
+    pairs = run.row("SELECT count(*) FROM pair")[0]
+    problems = [] if pairs == answers else [f"{answers} counterfactuals, {pairs} of them have a row"]
+    run.check("pairs", problems, counterfactuals=answers, first=firsts)
+
+
+# --- rows, cells, decisions ------------------------------------------------------------------------
+
+
+ACCOUNTS = """
+    WITH everything AS (
+        SELECT {keys}, 1 AS i, CAST(in_scope AS INTEGER) AS s, misfit FROM original
+        UNION ALL BY NAME
+        SELECT {keys}, CAST(sample = 0 AS INTEGER) AS c, 1 AS a, sample FROM answer
+        UNION ALL BY NAME
+        SELECT {keys}, 1 AS r, reason IN {reasons} AS refused FROM reject
+    ), by_key AS (
+        SELECT coalesce(sum(i), 0) AS i, coalesce(sum(s), 0) AS s, coalesce(sum(c), 0) AS c,
+            coalesce(sum(r), 0) AS r, count(a) AS a, coalesce(max(sample), -1) AS last,
+            bool_or(misfit) AS misfit, bool_or(refused) AS refused
+        FROM everything GROUP BY {keys}
+    )
+    SELECT sum(i), sum(i - s), sum(c), sum(r), {wrong} FROM by_key"""
+# What must not be true of a key: in the input, in scope, with sample 0, with any sample, rejected so often.
+WRONG_KEYS = {
+    "keys not in the input": "i = 0",
+    "keys twice in the input": "i > 1",
+    "keys explained or rejected twice": "c > 1 OR r > 1",
+    "keys explained and rejected": "c > 0 AND r > 0",
+    "keys not as often in the output as in scope": "c + r <> s",
+    "rows with gaps in `sample`": "a <> last + 1",
+    "rows explained that the schema refuses": "c > 0 AND misfit",
+    "rows rejected that the schema admits": "refused AND NOT misfit",
+}
+
+
+def check_accounting(run):
+    """Every row in scope is explained or rejected, once, and nothing else is."""
+    wrong = counts(WRONG_KEYS.values())
+    query = ACCOUNTS.format(keys=run.keys, reasons=texts(SCHEMA_REASONS), wrong=wrong)
+    read, out, explained, rejected, *wrong = (int(count or 0) for count in run.row(query))
+    problems = [f"{count} {what}" for count, what in zip(wrong, WRONG_KEYS) if count]
+    if read != out + explained + rejected:
+        problems.append(f"{read} rows read, {out} + {explained} + {rejected} accounted for")
+    told = run.manifest["summary"]
+    told = [told["rows_read"], told["rows_out_of_scope"], told["rows_explained"],
+            sum(told["rows_rejected"].values())]
+    if told != [read, out, explained, rejected]:
+        problems.append(f"the manifest says {told}, found {[read, out, explained, rejected]}")
+    run.check("accounting", problems, rows=read, out_of_scope=out, explained=explained, rejected=rejected)
+
+
+def counts(conditions):
+    return ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
+
+
+def unit_of(feature):
+    """What two numbers of a column differ by at least; zero for fractions."""
+    if pyarrow.types.is_decimal(feature.arrow_type):
+        unit = 10.0**-feature.arrow_type.scale
+    else:
+        unit = 0.0 if pyarrow.types.is_floating(feature.arrow_type) else 1.0
+    return max(unit, 1.0) if feature.spec.get("type") == "integer" else unit
+
+
+def rounding(feature):
+    """What a column's binary fractions lose, as a part of the numbers."""
+    bits = {"halffloat": 10, "float": 23}.get(str(feature.arrow_type), 52)
+    return 4 * 2.0**-bits
+
+
+def number_rules(feature):
+    """What must not be true of a number that changes, by the schema's words."""
+    spec, own, new = feature.spec, f"o{feature.place}", f"c{feature.place}"
+    rules = {"null": f"{own} IS NULL OR {new} IS NULL OR isinf({new})"}
+    direction = {"never": "true", "increase": f"{new} < {own}", "decrease": f"{new} > {own}"}
+    if spec.get("change", "any") != "any":
+        rules["change"] = direction[spec["change"]]
+    slack = UNIT_SLACK * unit_of(feature)
+    low, high = feature.range
+    rules["range"] = f"{new} < {low - slack!r} OR {new} > {high + slack!r}"
+    if "limit" in spec:
+        rules["limit"] = limit_rule(feature, slack)
+    if "step" in spec:
+        size = f"({new} - {own})"
+        lost = f"{rounding(feature)!r} * (abs({own}) + abs({new})) + {1e-9 * spec['step']!r}"
+        rules["step"] = f"abs({size} - round({size} / {spec['step']}) * {spec['step']}) > {lost}"
+    if spec.get("type") == "integer":
+        whole = f"{own} = round({own})" if "step" in spec else "true"
+        rules["type"] = f"{new} <> round({new}) AND {whole}"
+    below, above = f"{new} < min{feature.place} - {slack!r}", f"{new} > max{feature.place} + {slack!r}"
+    ends = {"__min": below, "__max": above}
+    return rules | {end: rule for end, rule in ends.items() if end in spec}
+
+
+def limit_rule(feature, slack):
+    limit, own, new = feature.spec["limit"], f"o{feature.place}", f"c{feature.place}"
+    unit = feature.range[1] - feature.range[0] if limit.get("unit") == "share" else 1.0
+    lost = f"({slack!r} + {4 * 2.0**-52!r} * (abs({own}) + abs({new})))"
+    rules = [f"{own} - {new} > {limit['down'] * unit!r} + {lost}"] if "down" in limit else []
+    rules += [f"{new} - {own} > {limit['up'] * unit!r} + {lost}"] if "up" in limit else []
+    return " OR ".join(rules) or "false"
+
+
+def category_rules(feature):
+    """What must not be true of a category that changes, by the schema's words."""
+    spec, own, new = feature.spec, f"o{feature.place}", f"c{feature.place}"
+    rules = {"null": f"{own} IS NULL OR {new} IS NULL", "values": f"{new} NOT IN {texts(spec['values'])}"}
+    if spec.get("change") == "never":
+        rules["change"] = "true"
+    if "allowed" in spec:
+        rules["allowed"] = f"{new} NOT IN {texts(spec['allowed'])}" if spec["allowed"] else "true"
+    if "__allowed" in spec:
+        rules["__allowed"] = f"NOT list_contains(allowed{feature.place}, {new})"
+    return rules
+
+
+def plain(arrow_type):
+    """A column's type; how text is laid out in memory makes no difference."""
+    kinds = pyarrow.types
+    arrow_type = arrow_type.value_type if kinds.is_dictionary(arrow_type) else arrow_type
+    is_text = kinds.is_large_string(arrow_type) or kinds.is_string_view(arrow_type)
+    return pyarrow.string() if is_text else arrow_type
+
+
+def type_problems(run):
+    """Counterfactuals that have another type than the input's column, file by file."""
+    problems = []
+    for path in table_files(run.folder / "counterfactuals")[0]:
+        schema = pyarrow.parquet.read_schema(path)
+        for feature in run.features:
+            found, expected = plain(schema.field("cf_" + feature.name).type), plain(feature.arrow_type)
+            if found != expected:
+                problems.append(f"{feature.name} is {found} in {path.name}, {expected} in the input")
+    return problems
+
+
+def check_constraints(run):
+    """Changed cells keep to the schema; columns keep their types."""
+    rules = {f.name: number_rules(f) if f.numeric else category_rules(f) for f in run.features}
+    conditions = [f.changed for f in run.features]
+    conditions += [f"{f.changed} AND ({rule})" for f in run.features for rule in rules[f.name].values()]
+    found = list(run.row(f"SELECT {counts(conditions)} FROM pair"))
+    changed, found = found[: len(run.features)], found[len(run.features) :]
+    names = [(f.name, rule) for f in run.features for rule in rules[f.name]]
+    problems = [f"{count} of {name} break `{rule}`" for (name, rule), count in zip(names, found) if count]
+    problems += type_problems(run)
+    run.check("constraints", problems, rules=len(names), violations=sum(found), cells_changed=sum(changed))
+    run.figures["constraints"]["changed"] = dict(zip([f.name for f in run.features], changed))
+
+
+def check_distances(run):
+    """`l0`, `l1`, `n_changed` and the length of `changes` are those of the cells."""
+    numeric = [f for f in run.features if f.numeric]
+    others = [f for f in run.features if not f.numeric]
+    moved = [f"coalesce({f.moved}, 0) / {f.std!r}" for f in numeric]
+    changed = [f"CAST({f.changed} AS INTEGER)" for f in run.features]
+    replaced = [f"CAST({f.changed} AS INTEGER)" for f in others]
+    l1 = f"({' + '.join(moved) or '0.0'}) / {max(len(numeric), 1)}"
+    l0 = f"({' + '.join(replaced) or '0.0'}) / {max(len(others), 1)}"
+    wrong = [f"abs(l0 - {l0}) > {ROW_TOLERANCE} * {l0}", f"abs(l1 - {l1}) > {ROW_TOLERANCE} * {l1}",
+             f"n_changed <> {' + '.join(changed)}", "entries <> n_changed"]
+    *found, l0, l1, n_changed = run.row(f"""
+        SELECT {counts(wrong)}, favg(l0) FILTER ({NEEDED}), favg(l1) FILTER ({NEEDED}),
+            avg(n_changed) FILTER ({NEEDED}) FROM pair""")
+    names = ["l0", "l1", "n_changed", "changes"]
+    problems = [f"{count} rows with another {name} than their cells"
+                for name, count in zip(names, found) if count]
+    run.check("distances", problems, l0=l0, l1=l1, n_changed=n_changed)
+
+
+def check_changes(run):
+    """Entries of `changes` are the changed features in order, with the cells' own values."""
+    names = ", ".join(f"CASE WHEN {f.changed} THEN {text(f.name)} END" for f in run.features)
+    listed = "list_transform(changes, lambda entry: entry.feature)"
+    wrong = [f"{listed} IS DISTINCT FROM list_filter([{names}], lambda name: name IS NOT NULL)"]
+    for feature in run.features:
+        entry = f"list_filter(changes, lambda entry: entry.feature = {text(feature.name)})[1]"
+        for side, cells in [('"from"', "o"), ('"to"', "c")]:
+            told = f"TRY_CAST({entry}.{side} AS {feature.sql_type})"
+            found = cell(feature, told)
+            wrong.append(f"{feature.changed} AND {found} IS DISTINCT FROM {cells}{feature.place}")
+    run.database.execute(f"""
+        CREATE TABLE picked AS FROM pair WHERE n_changed > 0
+        ORDER BY hash({run.keys}, sample) LIMIT {run.sample}""")
+    rows, *found = run.row(f"""
+        SELECT count(*), {counts(wrong)} FROM picked
+        JOIN (SELECT {run.keys}, sample, changes FROM answer) USING ({run.keys}, sample)""")
+    words = ["names"] + [f"{f.name} {side}" for f in run.features for side in ["from", "to"]]
+    problems = [f"{count} lists with another {what}" for what, count in zip(words, found) if count]
+    run.check("changes", problems, rows=rows)
+
+
+def status_rules(run):
+    """What must not be true of an answer."""
+    wanted = "coalesce({0} = target, false)"
+    if run.regression:
+        low, high = (f"CAST(split_part(target, '..', {place}) AS DOUBLE)" for place in [1, 2])
+        wanted = "coalesce({0} BETWEEN " + f"{low} AND {high}, false)"
+    # Stored decisions may be others than the model's, and then nothing need change.
+    stored = run.manifest["job"]["input"]["scores"] is not None
+    own = "false" if stored else "n_changed = 0"
+    needed = ["sample", "target", "before", "status", "valid", *MEASURES, "entries"]
+    already = "status = 'already_target'"
+    return {
+        "nulls where none may be": " OR ".join(f"{name} IS NULL" for name in needed),
+        "unknown statuses": f"status NOT IN {texts(STATUSES)}",
+        "`valid` is not the decision": f"valid <> {wanted.format('after')}",
+        "`already_target` is not the decision": f"({already}) <> {wanted.format('before')}",
+        "as wanted already, but changed": f"{already} AND (n_changed > 0 OR l0 > 0 OR l1 > 0)",
+        "as wanted already, but decided otherwise": f"{already} AND after IS DISTINCT FROM before",
+        "solved, but not valid": "status = 'solved_by_generator' AND NOT valid",
+        "unsolved, but valid": "status = 'unsolved' AND valid",
+        "infeasible, but changed or valid": "status = 'infeasible' AND (n_changed > 0 OR valid)",
+        "solved without a change": f"status = 'solved_by_generator' AND {own}",
+        "unchanged, but decided otherwise": f"{own} AND after <> before",
+        "`cf_score` is no probability": "cf_score IS NOT NULL AND NOT cf_score BETWEEN 0 AND 1",
+    }
+
+
+def check_statuses(run):
+    """Status, validity and decisions agree."""
+    rules = status_rules(run)
+    found = run.row(f"SELECT {counts(rules.values())} FROM pair")
+    problems = [f"{count} rows: {what}" for what, count in zip(rules, found) if count]
+    statuses = dict(run.rows("SELECT status, count(*) FROM pair WHERE first GROUP BY 1 ORDER BY 1"))
+    told = {name: count for name, count in run.manifest["summary"]["statuses"].items() if count}
+    if told != statuses:
+        problems.append(f"the manifest says {told}, found {statuses}")
+    run.check("statuses", problems, **{str(status): rows for status, rows in statuses.items()})
+
+
+# --- reports ---------------------------------------------------------------------------------------
+
+
+def recount(run, source, figures):
+    """Figures of every group of every level: {(level, target, segment …): figures}."""
+    found = {}
+    for level, columns in run.levels.items():
+        wide = ", ".join(columns + [figures])
+        for row in run.rows(f"SELECT {wide} FROM {source} GROUP BY ALL"):
+            group = list(row[: len(columns)]) + [None] * (1 + len(run.by) - len(columns))
+            found[level, *group] = row[len(columns) :]
+    return found
+
+
+def read_report(run, name, *extra):
+    """A report: {(level, target, segment …, extra …): {column: value}}."""
+    place = text(f"{run.folder}/reports/{name}.parquet")
+    result = run.database.execute(f"FROM read_parquet({place})")
+    columns = [column[0] for column in result.description]
+    rows = [dict(zip(columns, row)) for row in result.fetchall()]
+    return {tuple(row[key] for key in ["level", "target", *run.by, *extra]): row for row in rows}, len(rows)
+
+
+def compare(run, name, extra, expected):
+    """Holds a report against {key: {column: (value, tolerance)}}; gives the problems."""
+    report, rows = read_report(run, name, *extra)
+    problems = [f"{rows} rows, {len(expected)} expected"] if rows != len(expected) else []
+    problems += [f"{key} is missing" for key in expected if key not in report]
+    problems += [f"{key} is nothing of the tables" for key in report if key not in expected]
+    for key in report.keys() & expected.keys():
+        for column, (value, tolerance) in expected[key].items():
+            if differs(report[key][column], value, tolerance):
+                problems.append(f"{key} has {column} {report[key][column]}, found {value}")
+    return report, problems
+
+
+def share(part, whole):
+    return part / whole if whole else 0.0
+
+
+def check_coverage(run):
+    figures = counts([f"first AND status = {text(status)}" for status in STATUSES])
+    rejected = run.row("SELECT count(*) FROM reject")[0]
+    expected = {}
+    for group, found in recount(run, "grouped", figures).items():
+        rows = dict(zip(STATUSES, found))
+        if group[0] == "all":
+            rows["rejected"] = rejected
+        for status, count in rows.items():
+            part = share(count, sum(rows.values()))
+            expected[*group, status] = {"rows": (count, 0), "share": (part, MEAN_TOLERANCE)}
+    report, problems = compare(run, "coverage", ["status"], expected)
+    run.check("coverage", problems, rows=len(report))
+
+
+def wilson(valid, rows):
+    """Where a share would have to be for what was found to be 1.96 standard deviations away: the roots of
+    (found - p)² = z² p (1 - p) / rows."""
+    if rows == 0:
+        return 0.0, 1.0
+    found, square = valid / rows, Z_95**2 / rows
+    middle, product = (2 * found + square) / (1 + square), found**2 / (1 + square)
+    half = math.sqrt(max(middle**2 / 4 - product, 0.0))
+    return (middle / 2 - half if valid else 0.0), (middle / 2 + half if valid < rows else 1.0)
+
+
+def check_validity(run):
+    figures, expected = counts([NEEDED, f"{NEEDED} AND valid"]), {}
+    for group, (rows, valid) in recount(run, "grouped", figures).items():
+        low, high = wilson(valid, rows)
+        numbers = {"validity": share(valid, rows), "low": low, "high": high}
+        expected[group] = {"rows": (rows, 0), "valid": (valid, 0)}
+        expected[group] |= {name: (number, MEAN_TOLERANCE) for name, number in numbers.items()}
+    report, problems = compare(run, "validity", [], expected)
+    whole = report.get(("all", None, *[None] * len(run.by)), {})
+    figures = {name: whole.get(name) for name in ["rows", "validity", "low", "high"]}
+    run.check("validity", problems, **figures, groups=len(report))
+
+
+@dataclass
+class Mark:
+    """A reported quantile: of which values, and where it is said to lie."""
+
+    value: str
+    condition: str
+    share: float
+    report: str
+    key: tuple
+    column: str
+
+
+def marks_of(run):
+    """All quantiles that reports have."""
+    overs = {"valid": "valid", "all": "true"}
+    marks = [Mark(measure, condition, part, "sparsity", (over,), f"{measure}_{name}")
+             for over, condition in overs.items() for measure in MEASURES for name, part in QUANTILES.items()]
+    return marks + [Mark(f.moved, f"valid AND {f.changed}", 0.5, "features", (f.name,), "median_change")
+                    for f in run.features if f.numeric]
+
+
+def check_quantiles(run):
+    """Between the ranks on both sides of a quantile lies a value within 1 % of the one reported."""
+    reports = {"sparsity": read_report(run, "sparsity", "over")[0],
+               "features": read_report(run, "features", "feature")[0]}
+    marks, problems, checked = marks_of(run), [], 0
+    write_marks(run, marks, reports)
+    for group, found in count_ranks(run, marks).items():
+        for place, mark in enumerate(marks):
+            rows, below, up_to = found[3 * place : 3 * place + 3]
+            told = reports[mark.report].get((*group, *mark.key), {}).get(mark.column)
+            checked += rows > 0
+            rank = mark.share * (rows - 1)
+            fits = told is not None and below <= math.ceil(rank) and up_to > math.floor(rank)
+            if fits if rows == 0 else not fits:
+                problems.append(f"{group} {mark.key} has {mark.column} {told}: {below} of {rows} are "
+                                f"below it by 1 %, {up_to} at most 1 % above")
+    run.check("quantiles", problems, quantiles=checked)
+
+
+def write_marks(run, marks, reports):
+    """The table `mark`: per group the ends of what is within 1 % of each reported quantile."""
+    segments = [f"s{place}" for place in range(len(run.by))]
+    numbers = [f"{end}{place} DOUBLE" for place in range(len(marks)) for end in ["low", "high"]]
+    columns = [f"{name} VARCHAR" for name in ["level", "target", *segments]] + numbers
+    run.database.execute(f"CREATE TABLE mark ({', '.join(columns)})")
+    holes = ", ".join("?" * len(columns))
+    for group in {key[:-1] for key in reports["sparsity"]}:
+        row = list(group)
+        for mark in marks:
+            told = reports[mark.report].get((*group, *mark.key), {}).get(mark.column)
+            known = told is not None
+            row += [told / (1 + QUANTILE_TOLERANCE) if known else None,
+                    told / (1 - QUANTILE_TOLERANCE) if known else None]
+        run.database.execute(f"INSERT INTO mark VALUES ({holes})", row)
+
+
+def count_ranks(run, marks):
+    """Per group and mark: values, values below what is within 1 %, values up to its end."""
+    found = {}
+    figures = []
+    for place, mark in enumerate(marks):
+        figures += [mark.condition, f"{mark.condition} AND {mark.value} < low{place}",
+                    f"{mark.condition} AND {mark.value} <= high{place}"]
+    for level, columns in run.levels.items():
+        on = [f"needed.{name} IS NOT DISTINCT FROM mark.{name}" for name in columns]
+        on = " AND ".join(on + [f"mark.level = '{level}'"])
+        own = [f"mark.{name}" for name in ["target", *[f"s{place}" for place in range(len(run.by))]]]
+        query = f"SELECT {', '.join(own)}, {counts(figures)} FROM needed JOIN mark ON {on} GROUP BY ALL"
+        for row in run.rows(query):
+            found[level, *row[: len(own)]] = row[len(own) :]
+    return found
+
+
+def check_sparsity(run):
+    figures = [f"{function}({measure}) FILTER ({over})" for over in ["valid", "true"]
+               for function, measure in [("count", "l1"), *[("favg", measure) for measure in MEASURES]]]
+    expected = {}
+    for group, found in recount(run, "needed", ", ".join(figures)).items():
+        for over, (rows, *means) in [("valid", found[:4]), ("all", found[4:])]:
+            expected[*group, over] = {"rows": (rows, 0)}
+            means = {f"{measure}_mean": (mean, MEAN_TOLERANCE) for measure, mean in zip(MEASURES, means)}
+            expected[*group, over] |= means
+    report, problems = compare(run, "sparsity", ["over"], expected)
+    run.check("sparsity", problems, rows=len(report))
+
+
+def check_features(run):
+    conditions = ["valid"]
+    for feature in run.features:
+        moves = [f"c{feature.place} {sign} o{feature.place}" for sign in "><"]
+        moves = moves if feature.numeric else ["false", "false"]
+        conditions += [f"valid AND {condition}" for condition in [feature.changed, *moves]]
+    expected = {}
+    for group, (valid, *found) in recount(run, "needed", counts(conditions)).items():
+        for feature in run.features:
+            changed, up, down = found[3 * feature.place : 3 * feature.place + 3]
+            exact = {"rows": valid, "changed": changed, "increased": up, "decreased": down}
+            figures = {name: (count, 0) for name, count in exact.items()}
+            figures["share"] = (share(changed, valid), MEAN_TOLERANCE)
+            expected[*group, feature.name] = figures
+    report, problems = compare(run, "features", ["feature"], expected)
+    problems += commonest_problems(run, report)
+    changed = sum(row["changed"] for row in report.values() if row["level"] == "all")
+    run.check("features", problems, rows=len(report), changed=changed)
+
+
+def commonest_problems(run, report):
+    """What changed categories become most often; of several equally often, any will do."""
+    problems = []
+    for feature in run.features:
+        best = {}
+        if not feature.numeric:
+            source = f"(FROM needed WHERE valid AND {feature.changed})"
+            best = recount(run, source, f"histogram(c{feature.place})")
+        for key in [key for key in report if key[-1] == feature.name]:
+            values = (best.get(key[:-1]) or [None])[0] or {}
+            most = {value for value, rows in values.items() if rows == max(values.values())}
+            told = report[key]["commonest_value"]
+            if told not in (most or {None}):
+                problems.append(f"{key} has commonest_value {told}, found {sorted(most)}")
+    return problems
+
+
+def check_reports(run):
+    if not list((run.folder / "reports").glob("coverage.parquet")):
+        missing = ["the reports are missing"] if run.manifest["command"] == "run" else []
+        return run.check("reports", missing, reports=0)
+    for check in [check_coverage, check_validity, check_sparsity, check_features, check_quantiles]:
+        check(run)
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def sha256_of(path):
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_problems(run, told):
+    """What is wrong with a file that the manifest names."""
+    path = run.folder / told["path"]
+    if not path.is_file():
+        return [f"{told['path']} is missing"]
+    metadata = pyarrow.parquet.read_metadata(path)
+    facts = metadata.metadata or {}
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    run_id = facts.get(b"overturn.run_id", b"").decode()
+    most = run.manifest["job"]["output"]["row_group_rows"]
+    wrong = {
+        f"{path.stat().st_size} bytes, {told['bytes']} told": path.stat().st_size != told["bytes"],
+        f"{metadata.num_rows} rows, {told['rows']} told": metadata.num_rows != told["rows"],
+        "another SHA-256": sha256_of(path) != told["sha256"],
+        f"run_id `{run_id}`": run_id != run.manifest["run"]["run_id"],
+        "columns that are not zstd": any(column.compression != "ZSTD" for column in columns),
+        "columns without statistics": any(not column.is_stats_set for column in columns),
+        f"row groups of more than {most} rows": any(group.num_rows > most for group in groups),
+    }
+    return [f"{told['path']} has {what}" for what, is_so in wrong.items() if is_so]
+
+
+def check_files(run):
+    told = run.manifest["tables"]
+    problems = [problem for file in told for problem in file_problems(run, file)]
+    known = OWN_FILES | {file["path"] for file in told}
+    found = [path.relative_to(run.folder) for path in run.folder.rglob("*") if path.is_file()]
+    strangers = [path for path in found if str(path) not in known and path.parts[0] != "generator"]
+    problems += [f"{path} is not in the manifest" for path in strangers]
+    problems += [f"{name} is missing" for name in sorted(OWN_FILES) if not (run.folder / name).is_file()]
+    rows = sum(file["rows"] for file in told if file["path"].startswith("counterfactuals/"))
+    size = sum(file["bytes"] for file in told)
+    run.check("files", problems, files=len(told), counterfactuals=rows, bytes=size)
+
+
+# --- all of it -------------------------------------------------------------------------------------
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("features")
+    parser.add_argument("schema")
+    parser.add_argument("--key", default="application_id")
+    parser.add_argument("--where", default="true")
+    parser.add_argument("--sample-check", type=int, default=10_000)
+    return parser.parse_args()
+
+
+def check_run(given, scratch):
+    database = duckdb.connect(f"{scratch}/pairs.duckdb")
+    settings = {"memory_limit": MEMORY, "threads": THREADS, "temp_directory": f"{scratch}/spilled"}
+    for name, value in settings.items():
+        database.execute(f"SET {name} = '{value}'")
+    database.execute("SET preserve_insertion_order = false")
+    manifest = json.loads((given.run / "manifest.json").read_text())
+    run = Run(given.run, database, manifest, given.key.split(","), given.where, given.sample_check)
+    check_files(run)
+    coverage = given.run / "reports/coverage.parquet"
+    if coverage.is_file():
+        run.by = [name for name in pyarrow.parquet.read_schema(coverage).names if name not in COVERAGE]
+    read_features(run, given.features, given.schema)
+    read_answers(run)
+    check_accounting(run)
+    make_pairs(run)
+    for check in [check_constraints, check_distances, check_changes, check_statuses, check_reports]:
+        check(run)
+    return run
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        run = check_run(arguments(), scratch)
+    print(json.dumps({"failed": run.failed, **run.figures}, default=str))
+    sys.exit(1 if run.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
