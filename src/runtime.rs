@@ -3,11 +3,13 @@
 //! which take turns and do not nest. Also the one place where signals are heard.
 
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
@@ -25,6 +27,8 @@ pub struct Runtime {
     pub device: tch::Device,
     seed: u64,
     tokio: Option<tokio::runtime::Runtime>,
+    /// Heard from the first [`Runtime::block_on`] on, also between two of them.
+    signals: Mutex<Option<Signals>>,
 }
 
 impl Runtime {
@@ -44,7 +48,13 @@ impl Runtime {
             .enable_all()
             .build()
             .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;
-        Ok(Runtime { threads, device, seed: job.seed, tokio: Some(tokio) })
+        Ok(Runtime {
+            threads,
+            device,
+            seed: job.seed,
+            tokio: Some(tokio),
+            signals: Mutex::default(),
+        })
     }
 
     /// Runs a future to its end, or to a SIGINT or SIGTERM, whichever comes first. The one `block_on`.
@@ -56,18 +66,35 @@ impl Runtime {
             return Err(Error::internal("runtime", "used after its end"));
         };
         tokio.block_on(async {
-            let listen = |kind| {
-                signal(kind)
-                    .map_err(|error| Error::resources("signals", "cannot be heard").source(error))
+            let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+            let Signals { interrupt, terminate } = match &mut *signals {
+                Some(known) => known,
+                none => none.insert(Signals::listen()?),
             };
-            let mut interrupt = listen(SignalKind::interrupt())?;
-            let mut terminate = listen(SignalKind::terminate())?;
             tokio::select! {
-                result = future => result,
+                biased;
                 _ = interrupt.recv() => Err(Error::interrupted(nix::libc::SIGINT)),
                 _ = terminate.recv() => Err(Error::interrupted(nix::libc::SIGTERM)),
+                result = future => result,
             }
         })
+    }
+
+    /// Whether a signal has come, for work outside of [`Runtime::block_on`] that takes long.
+    ///
+    /// # Errors
+    /// [`Error::interrupted`] if one has.
+    pub fn check_signals(&self) -> Result<()> {
+        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Signals { interrupt, terminate }) = &mut *signals else { return Ok(()) };
+        let mut context = Context::from_waker(Waker::noop());
+        let kinds = [(interrupt, nix::libc::SIGINT), (terminate, nix::libc::SIGTERM)];
+        for (signal, number) in kinds {
+            if let Poll::Ready(Some(())) = signal.poll_recv(&mut context) {
+                return Err(Error::interrupted(number));
+            }
+        }
+        Ok(())
     }
 
     /// Gives torch the threads that training does best with. On a CPU that is one: at the method's batch
@@ -93,6 +120,26 @@ impl Runtime {
     /// The job's random streams.
     pub fn streams(&self) -> Streams {
         Streams { seed: self.seed }
+    }
+}
+
+/// The signals that end a run.
+#[derive(Debug)]
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Signals> {
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Error::resources("signals", "cannot be heard").source(error))
+        };
+        Ok(Signals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
 }
 

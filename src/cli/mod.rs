@@ -82,6 +82,7 @@ enum Command {
     Train(train::Train),
     Run(run::Run),
     Explain(run::Explain),
+    Report(run::Report),
     Sql(sql::Sql),
     #[command(subcommand)]
     Schema(schema::Schema),
@@ -130,6 +131,7 @@ pub fn main() -> ExitCode {
         Command::Train(command) => command.run(&printer, &arguments.global),
         Command::Run(command) => command.run(&printer, &arguments.global),
         Command::Explain(command) => command.run(&printer, &arguments.global),
+        Command::Report(command) => command.run(&printer, &arguments.global),
         Command::Sql(command) => command.run(&printer, &arguments.global),
         Command::Schema(command) => command.run(&printer, &arguments.global),
         Command::Synth(command) => command.run(&printer, &arguments.global),

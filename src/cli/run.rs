@@ -6,7 +6,9 @@ use super::print::{Printer, grouped, lines};
 use super::{Global, JobArguments, observer};
 use crate::error::Result;
 use crate::metrics::Status;
-use crate::pipeline::{DryRun, Example, Part, RunSummary, TargetSummary, dry_run, gate_error, run};
+use crate::pipeline::{
+    DryRun, Example, Part, RunSummary, TargetSummary, dry_run, gate_error, report, run,
+};
 use crate::runtime::Runtime;
 
 /// Give every row in scope a counterfactual or a reason, with reports, and publish all of it.
@@ -34,6 +36,17 @@ pub(super) struct Explain {
     arguments: RunArguments,
 }
 
+/// Make the reports of a published run anew, from its tables.
+///
+/// For example with other segments (`report.by`), another MMD, or after `overturn explain`. The tables stay
+/// as they are; the folder is replaced in one step.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  overturn report job.toml --set date=2026-11-16")]
+pub(super) struct Report {
+    #[command(flatten)]
+    job: JobArguments,
+}
+
 #[derive(Debug, Args)]
 struct RunArguments {
     #[command(flatten)]
@@ -58,6 +71,23 @@ impl Explain {
     }
 }
 
+impl Report {
+    pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        let job = self.job.read()?;
+        let runtime = Runtime::start(&job.runtime)?;
+        let observer = observer(global);
+        let result = report(&job, &runtime, &observer);
+        drop(observer);
+        conclude(&result?, printer)
+    }
+}
+
+/// Shows what was done, and says whether it is enough.
+fn conclude(summary: &RunSummary, printer: &Printer) -> Result<()> {
+    printer.summary(summary, text);
+    gate_error(summary)
+}
+
 impl RunArguments {
     fn run(&self, part: Part, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
@@ -71,9 +101,7 @@ impl RunArguments {
         }
         let result = run(&job, (part, self.resume), &runtime, &observer);
         drop(observer);
-        let summary = result?;
-        printer.summary(&summary, text);
-        gate_error(&summary)
+        conclude(&result?, printer)
     }
 }
 

@@ -191,16 +191,18 @@ impl Constraints {
         drawn
     }
 
-    /// Whether the widest condition of each row lets anything change at all.
-    pub fn movable(&self, widest: &Conditions, rows: &Rows) -> Vec<bool> {
-        let numbers = 2 * self.numerics.len();
+    /// Whether the widest condition of each row, and its own bounds, let anything change at all.
+    pub fn movable(&self, widest: &Conditions, rows: &Rows, bounds: &RowBounds) -> Vec<bool> {
         let free = |row: usize| {
             let condition = widest.row(row);
-            condition[..numbers].iter().any(|bound| *bound != 0.0)
-                || self
-                    .categoricals
-                    .iter()
-                    .any(|rule| rule.has_choice(codes_of(rows, rule.feature)[row], condition))
+            let number = |rule: &NumericRule| {
+                let own = numbers_of(rows, rule.feature)[row];
+                rule.has_room(own, condition, bounds.ends(rule.feature)(row))
+            };
+            let category = |rule: &CategoricalRule| {
+                rule.has_choice(codes_of(rows, rule.feature)[row], condition)
+            };
+            self.numerics.iter().any(number) || self.categoricals.iter().any(category)
         };
         (0..rows.len).map(free).collect()
     }

@@ -128,6 +128,17 @@ impl NumericRule {
         farthest > 0.0 && farthest * (1.0 + 1e-9) >= self.grid.least_move() && !self.hold.is_empty()
     }
 
+    /// Whether a row's condition and own bounds leave it another number than its own.
+    pub(super) fn has_room(&self, own: f64, condition: &[f32], ends: (f64, f64)) -> bool {
+        if !own.is_finite() {
+            return false;
+        }
+        let inside = self.interval(own, (condition[self.place], condition[self.place + 1]), ends);
+        let other =
+            |end: f64| self.grid.nearest(end, own, inside).is_some_and(|nearest| nearest != own);
+        !inside.is_empty() && (other(inside.low) || other(inside.high))
+    }
+
     /// Writes the widest pair of each row of a block.
     pub(super) fn widest(&self, own: &[f64], bounds: &RowBounds, block: &mut Block<'_>) {
         let ends = bounds.ends(self.feature);

@@ -47,6 +47,22 @@ impl UnitStream {
 }
 
 impl Engine {
+    /// The rows of a unit of the plan's table, in their order.
+    ///
+    /// # Errors
+    /// When the predicate cannot be understood.
+    pub async fn scan_unit(&self, plan: ScanPlan<'_>, unit: &Unit) -> Result<BatchStream> {
+        let input = self.unit_plan(plan, unit).await?;
+        let stream = input.execute(0, self.context.task_ctx()).map_err(reading)?;
+        Ok(stream.map_err(reading).boxed())
+    }
+
+    async fn unit_plan(&self, plan: ScanPlan<'_>, unit: &Unit) -> Result<Arc<dyn ExecutionPlan>> {
+        let part = Arc::new(plan.table.source.part(unit));
+        let frame = self.context.read_table(part).map_err(planning)?;
+        self.physical(frame, plan).await
+    }
+
     /// Starts explaining a unit of the plan's table.
     ///
     /// # Errors
@@ -57,9 +73,7 @@ impl Engine {
         unit: &Unit,
         explainer: &Arc<Explainer>,
     ) -> Result<UnitStream> {
-        let part = Arc::new(plan.table.source.part(unit));
-        let frame = self.context.read_table(part).map_err(planning)?;
-        let input = self.physical(frame, plan).await?;
+        let input = self.unit_plan(plan, unit).await?;
         let ledger = Slot::default();
         let operator = ExplainExec::new(input, Arc::clone(explainer), Arc::clone(&ledger));
         let stream = operator.execute(0, self.context.task_ctx()).map_err(explaining)?;

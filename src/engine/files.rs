@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::type_name;
+use crate::output::unescaped;
 
 /// File name endings taken for Parquet inside a folder.
 const ENDINGS: [&str; 3] = ["parquet", "parq", "pq"];
@@ -210,31 +211,9 @@ fn hive_partition(path: &Path, root: &Path) -> Vec<(String, String)> {
     parts
         .filter_map(|part| {
             let (name, value) = part.as_os_str().to_str()?.split_once('=')?;
-            Some((name.to_string(), percent_decoded(value)))
+            Some((name.to_string(), unescaped(value)))
         })
         .collect()
-}
-
-/// Writers escape what a folder name cannot hold as `%XX`.
-fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while index < bytes.len() {
-        let code =
-            text.get(index + 1..index + 3).and_then(|code| u8::from_str_radix(code, 16).ok());
-        match (bytes[index], code) {
-            (b'%', Some(code)) => {
-                decoded.push(code);
-                index += 3;
-            }
-            (byte, _) => {
-                decoded.push(byte);
-                index += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 /// One schema for all files; a column that some files lack is null there.

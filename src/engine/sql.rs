@@ -14,7 +14,8 @@ use arrow::datatypes::{DataType, Field, Fields, SchemaRef};
 use datafusion::error::{DataFusionError, Result as EngineResult};
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr as PlanExpr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement;
@@ -199,6 +200,15 @@ impl ScalarUDFImpl for Counterfactual {
         &self.signature
     }
 
+    /// The short call, where it stands for the long one.
+    fn schema_name(&self, arguments: &[PlanExpr]) -> EngineResult<String> {
+        let names = self.features.fields().iter().map(|field| Some(field.name().as_str()));
+        let short = names.eq(arguments.iter().skip(1).map(column_name));
+        let shown = if short { &arguments[..1] } else { arguments };
+        let shown: Vec<String> = shown.iter().map(|of| of.schema_name().to_string()).collect();
+        Ok(format!("{NAME}({})", shown.join(", ")))
+    }
+
     fn return_type(&self, _arguments: &[DataType]) -> EngineResult<DataType> {
         Ok(DataType::Struct(self.fields.clone()))
     }
@@ -223,6 +233,15 @@ impl ScalarUDFImpl for Counterfactual {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> EngineResult<ColumnarValue> {
         let batch = self.batch(&arguments)?;
         Ok(ColumnarValue::Array(self.explain(&batch).map_err(enveloped)?))
+    }
+}
+
+/// The name of a column.
+fn column_name(argument: &PlanExpr) -> Option<&str> {
+    match argument {
+        PlanExpr::Column(column) => Some(&column.name),
+        PlanExpr::Cast(cast) => column_name(&cast.expr),
+        _ => None,
     }
 }
 

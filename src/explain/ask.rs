@@ -106,7 +106,7 @@ impl Explainer {
         let (rows, wishes) = self.wishes(usable)?;
         let met = is_valid(&usable.scores.take(&rows), &wishes);
         let widest = self.constraints.widest(&usable.rows, &usable.bounds);
-        let movable = self.constraints.movable(&widest, &usable.rows);
+        let movable = self.constraints.movable(&widest, &usable.rows, &usable.bounds);
         let known = |(row, met): (&u32, &bool)| match (met, movable[*row as usize]) {
             (true, _) => Some(Status::AlreadyTarget),
             (false, false) => Some(Status::Infeasible),

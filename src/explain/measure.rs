@@ -1,5 +1,5 @@
-//! Answers into the ledger: counts by target and segment, and the rows that are kept for the comparison
-//! of distributions.
+//! Answers into counts by target and segment, and the rows that are kept for the comparison of
+//! distributions. Also for answers that were given before and are read back from a table.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -7,25 +7,99 @@ use arrow::datatypes::DataType;
 
 use super::admit::Usable;
 use super::ask::Answers;
-use super::{Explainer, Ledger};
+use super::{Explainer, Kept, Ledger};
+use crate::encode::Encoder;
 use crate::error::{Error, Result};
-use crate::metrics::{Observed, Segment, Status};
+use crate::feature::Rows;
+use crate::metrics::{Observed, Segment, Status, Tally};
+
+/// Counts answers, and keeps those whose keys say so.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    encoder: Encoder,
+    /// The greatest key hash that is kept.
+    keep: u128,
+}
+
+impl Recorder {
+    /// A recorder of rows encoded like this, up to this key hash.
+    pub fn new(encoder: Encoder, keep: u128) -> Recorder {
+        Recorder { encoder, keep }
+    }
+
+    /// Counts answers of rows with these key hashes.
+    pub fn record(
+        &self,
+        observed: &Observed<'_>,
+        hashes: &[u128],
+        (tally, kept): (&mut Tally, &mut Kept),
+    ) {
+        tally.count(observed);
+        let asked = |place: &u32| {
+            hashes[*place as usize] <= self.keep
+                && observed.status[*place as usize] != Status::AlreadyTarget
+        };
+        let places: Vec<u32> = (0..hashes.len() as u32).filter(asked).collect();
+        if places.is_empty() {
+            return;
+        }
+        let at = |values: &[u32]| -> Vec<u32> {
+            places.iter().map(|place| values[*place as usize]).collect()
+        };
+        kept.targets.extend(at(observed.targets));
+        kept.segments.extend(at(observed.segments));
+        kept.valid.extend(places.iter().map(|place| observed.valid[*place as usize]));
+        let encoded = |rows: &Rows| self.encoder.encode_rows(&rows.take(&places)).values;
+        kept.counterfactuals.extend(encoded(observed.counterfactuals));
+        kept.originals.extend(encoded(observed.originals));
+    }
+
+    /// The number of each row's segment, by the columns that divide rows.
+    ///
+    /// # Errors
+    /// When a column has no text, or there are too many segments.
+    pub fn segments(columns: &[ArrayRef], rows: usize, tally: &mut Tally) -> Result<Vec<u32>> {
+        if columns.is_empty() {
+            let all = tally.segment(Segment::default())?;
+            return Ok(vec![all; rows]);
+        }
+        let columns = columns.iter().map(texts).collect::<Result<Vec<ArrayRef>>>()?;
+        let mut found = Vec::with_capacity(rows);
+        // Neighbours are often alike, and comparing is cheaper than hashing texts.
+        let mut last: Option<(Segment, u32)> = None;
+        for row in 0..rows {
+            let segment = Segment(columns.iter().map(|column| text(column, row)).collect());
+            let number = match &last {
+                Some((known, number)) if *known == segment => *number,
+                _ => tally.segment(segment.clone())?,
+            };
+            last = Some((segment, number));
+            found.push(number);
+        }
+        Ok(found)
+    }
+}
 
 impl Explainer {
-    /// Counts answers, and keeps those whose keys say so.
+    /// Counts the answers of a block.
     pub(super) fn record(
         &self,
         usable: &Usable,
         answers: &Answers,
         ledger: &mut Ledger,
     ) -> Result<()> {
-        let segments = self.segments(usable, ledger)?;
+        let places = self.columns.segments.iter();
+        let columns: Vec<ArrayRef> =
+            places.map(|place| usable.all.column(*place).clone()).collect();
+        let segments = Recorder::segments(&columns, usable.rows.len, &mut ledger.tally)?;
         let segments: Vec<u32> = answers.rows.iter().map(|row| segments[*row as usize]).collect();
         let targets: Vec<u32> = match answers.wishes.classes() {
             Some(classes) => classes.to_vec(),
             None => vec![0; answers.rows.len()],
         };
-        ledger.tally.count(&Observed {
+        let hashes: Vec<u128> =
+            answers.rows.iter().map(|row| usable.hashes[*row as usize]).collect();
+        let observed = Observed {
             targets: &targets,
             segments: &segments,
             status: &answers.status,
@@ -35,62 +109,9 @@ impl Explainer {
             distances: &answers.distances,
             counterfactuals: &answers.counterfactuals,
             originals: &answers.originals,
-        });
-        let hashes = answers.rows.iter().map(|row| usable.hashes[*row as usize]);
-        let asked = |place: &u32| answers.status[*place as usize] != Status::AlreadyTarget;
-        let kept: Vec<u32> = (0u32..)
-            .zip(hashes)
-            .filter(|(_, hash)| *hash <= self.keep)
-            .map(|(place, _)| place)
-            .filter(asked)
-            .collect();
-        if !kept.is_empty() {
-            self.keep_rows(answers, &kept, (&targets, &segments), ledger);
-        }
+        };
+        self.recorder.record(&observed, &hashes, (&mut ledger.tally, &mut ledger.kept));
         Ok(())
-    }
-
-    fn keep_rows(
-        &self,
-        answers: &Answers,
-        kept: &[u32],
-        (targets, segments): (&[u32], &[u32]),
-        ledger: &mut Ledger,
-    ) {
-        let at =
-            |values: &[u32]| kept.iter().map(|place| values[*place as usize]).collect::<Vec<_>>();
-        let into = &mut ledger.kept;
-        into.targets.extend(at(targets));
-        into.segments.extend(at(segments));
-        into.valid.extend(kept.iter().map(|place| answers.valid[*place as usize]));
-        let encoded =
-            |rows: &crate::feature::Rows| self.encoder.encode_rows(&rows.take(kept)).values;
-        into.counterfactuals.extend(encoded(&answers.counterfactuals));
-        into.originals.extend(encoded(&answers.originals));
-    }
-
-    /// The number of each row's segment.
-    fn segments(&self, usable: &Usable, ledger: &mut Ledger) -> Result<Vec<u32>> {
-        let rows = usable.rows.len;
-        if self.columns.segments.is_empty() {
-            let all = ledger.tally.segment(Segment::default())?;
-            return Ok(vec![all; rows]);
-        }
-        let columns = self.columns.segments.iter().map(|place| texts(usable.all.column(*place)));
-        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-        let mut found = Vec::with_capacity(rows);
-        // Neighbours are often alike, and looking is cheaper than hashing texts.
-        let mut last: Option<(Segment, u32)> = None;
-        for row in 0..rows {
-            let segment = Segment(columns.iter().map(|column| text(column, row)).collect());
-            let number = match &last {
-                Some((known, number)) if *known == segment => *number,
-                _ => ledger.tally.segment(segment.clone())?,
-            };
-            last = Some((segment, number));
-            found.push(number);
-        }
-        Ok(found)
     }
 }
 

@@ -37,6 +37,7 @@ use ask::Goal;
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use ledger::{Kept, Ledger, Stage, StageSeconds};
+pub use measure::Recorder;
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
@@ -99,7 +100,7 @@ pub struct Explainer {
     goal: Goal,
     samples: usize,
     streams: Streams,
-    keep: u128,
+    recorder: Recorder,
     /// Schema of the counterfactual table.
     pub counterfactuals: SchemaRef,
     /// Schema of the rejects table.
@@ -132,6 +133,7 @@ impl Explainer {
         let feature_schema = arrow::datatypes::Schema::new(features);
         let constraints =
             Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema);
+        let recorder = Recorder::new(encoder.clone(), setup.keep);
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());
         Ok(Explainer {
@@ -149,7 +151,7 @@ impl Explainer {
             columns,
             samples: setup.samples,
             streams: setup.streams,
-            keep: setup.keep,
+            recorder,
             counterfactuals,
             rejects,
         })

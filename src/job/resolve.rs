@@ -316,7 +316,8 @@ impl<'a> Resolver<'a> {
     fn report(&mut self, spec: ReportSpec) -> ReportJob {
         let mmd = &spec.mmd;
         self.at_least_one(mmd.encoders, "report.mmd.encoders");
-        self.at_least_one(mmd.frequencies, "report.mmd.frequencies");
+        let problem = format!("is {}, expected at least 2", mmd.frequencies);
+        self.require(mmd.frequencies >= 2, "report.mmd.frequencies", &problem);
         let problem = format!("is {}, expected at most {MOST_ENCODERS}", mmd.encoders);
         self.require(mmd.encoders <= MOST_ENCODERS, "report.mmd.encoders", &problem);
         let gates = &spec.gates;

@@ -79,7 +79,6 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub fn append<E: Serialize + DeserializeOwned>(&mut self, entry: &E) -> Result<E> {
-        let broken = |error| Error::internal("journal", "has no JSON").source(error);
         let mut line = serde_json::to_vec(entry).map_err(broken)?;
         let read = serde_json::from_slice(&line).map_err(broken)?;
         line.push(b'\n');
@@ -87,6 +86,19 @@ impl Journal {
         written.map_err(|error| cannot_write(&self.path, error))?;
         Ok(read)
     }
+}
+
+/// An entry as a journal would give it back.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn as_journalled<E: Serialize + DeserializeOwned>(entry: &E) -> Result<E> {
+    let line = serde_json::to_vec(entry).map_err(broken)?;
+    serde_json::from_slice(&line).map_err(broken)
+}
+
+fn broken(error: serde_json::Error) -> Error {
+    Error::internal("journal", "has no JSON").source(error)
 }
 
 fn cannot_write(path: &Path, error: io::Error) -> Error {

@@ -9,10 +9,10 @@ mod tables;
 mod verify;
 mod writer;
 
-pub use journal::{Found, Journal};
+pub use journal::{Found, Journal, as_journalled};
 pub use manifest::{InputFile, Manifest, RunFacts, TableEntry};
-pub use parts::PartWriter;
-pub use staging::Staging;
+pub use parts::{PartWriter, folder_values, unescaped};
+pub use staging::{Staging, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, MANIFEST_FILE, QUANTILES, REJECTS, REPORTS, SCORES,
     SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item, counterfactual_schema,

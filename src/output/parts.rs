@@ -160,6 +160,38 @@ fn value(column: &ArrayRef, row: usize) -> String {
     }
 }
 
+/// What the `name=value` folders of a path stand for; no value is a null.
+pub fn folder_values(path: &str) -> Vec<(String, Option<String>)> {
+    let pair = |folder: &str| {
+        let (name, value) = folder.split_once('=')?;
+        let value = (value != NULL_FOLDER).then(|| unescaped(value));
+        Some((unescaped(name), value))
+    };
+    path.split('/').filter_map(pair).collect()
+}
+
+/// A folder's name without escapes.
+pub fn unescaped(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        let code =
+            text.get(index + 1..index + 3).and_then(|code| u8::from_str_radix(code, 16).ok());
+        match (bytes[index], code) {
+            (b'%', Some(code)) => {
+                decoded.push(code);
+                index += 3;
+            }
+            (byte, _) => {
+                decoded.push(byte);
+                index += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
 /// What a folder name cannot hold, as `%XX`.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~+ ".contains(&byte);
@@ -172,4 +204,18 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_names_give_back_what_they_were_made_of() {
+        for text in ["approved", "São Paulo", "a/b=c%", "2026-11-16", "50 %"] {
+            let path = format!("t/{}={}/part-00000.parquet", escaped("k=y"), escaped(text));
+            assert_eq!(folder_values(&path), [("k=y".to_string(), Some(text.to_string()))]);
+        }
+        assert_eq!(folder_values(&format!("t/k={NULL_FOLDER}/x")), [("k".to_string(), None)]);
+    }
 }

@@ -65,17 +65,11 @@ impl Staging {
         if folder.exists() && leftovers == Leftovers::Cleared {
             fs::remove_dir_all(&folder).map_err(|error| cannot("a fresh staging folder", error))?;
         }
+        // What is gone on with must survive a run that is refused.
+        let kept = folder.exists();
         fs::create_dir_all(&folder).map_err(|error| cannot("a staging folder", error))?;
         let target = target.to_path_buf();
-        Ok(Staging {
-            target,
-            folder,
-            overwrite,
-            published: false,
-            kept: false,
-            lock_file,
-            _lock: lock,
-        })
+        Ok(Staging { target, folder, overwrite, published: false, kept, lock_file, _lock: lock })
     }
 
     /// From now on the folder stays when the run fails, so that another can go on from there.
@@ -100,6 +94,19 @@ impl Staging {
         Ok(self.folder.clone())
     }
 
+    /// Removes every file but those that are to be kept, by their path in the folder: what a killed run
+    /// was in the middle of.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub fn sweep(&self, keep: &dyn Fn(&str) -> bool) -> Result<()> {
+        let swept = sweep(&self.folder, &self.folder, keep);
+        swept.map_err(|error| {
+            let shown = self.folder.display().to_string();
+            Error::output(shown, "cannot be cleared of unfinished files").source(error)
+        })
+    }
+
     /// Where a run that takes long may keep what another run goes on from. Not part of what is published.
     pub fn checkpoint(&self) -> PathBuf {
         beside(&self.target, "checkpoint")
@@ -111,17 +118,20 @@ impl Staging {
     }
 
     /// Writes a small file into the folder, synced.
+    ///
+    /// # Errors
+    /// When it cannot be written.
     pub fn write(&self, name: &str, content: &str) -> Result<()> {
         let path = self.folder.join(name);
-        let written = fs::write(&path, content).and_then(|()| File::open(&path)?.sync_all());
-        written.map_err(|error| {
-            Error::output(path.display().to_string(), "cannot be written").source(error)
-        })
+        write_synced(&path, content.as_bytes())
     }
 
     /// Marks the folder complete and moves it into place, in one step that readers cannot see half of.
     pub fn publish(mut self) -> Result<PathBuf> {
         self.write(SUCCESS_FILE, "")?;
+        sync_folders(&self.folder).map_err(|error| {
+            Error::output(self.folder.display().to_string(), "cannot be synced").source(error)
+        })?;
         check_target(&self.target, self.overwrite)?;
         let moved = if self.target.exists() {
             self.exchange()
@@ -158,7 +168,9 @@ impl Staging {
     fn exchange(&self) -> std::io::Result<()> {
         let here = nix::fcntl::AT_FDCWD;
         renameat2(here, &self.folder, here, &self.target, RenameFlags::RENAME_EXCHANGE)?;
-        fs::remove_dir_all(&self.folder)
+        // What is left of the old is hidden, and cleared by the next run at the latest.
+        let _ = fs::remove_dir_all(&self.folder);
+        Ok(())
     }
 }
 
@@ -175,6 +187,55 @@ impl Drop for Staging {
         }
         let _ = fs::remove_file(&self.lock_file);
     }
+}
+
+/// Removes what a run that has published left beside its folder, unless another run is at work there.
+pub fn tidy(target: &Path) {
+    let lock_file = beside(target, "lock");
+    if let Ok(_lock) = claim(&lock_file, "") {
+        for what in ["staging", "journal", "checkpoint"] {
+            let _ = fs::remove_dir_all(beside(target, what));
+        }
+        let _ = fs::remove_file(&lock_file);
+    }
+}
+
+/// Writes a file and waits until it is on the disk.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
+    let written = fs::write(path, content).and_then(|()| File::open(path)?.sync_all());
+    written.map_err(|error| {
+        Error::output(path.display().to_string(), format!("cannot be written: {error}"))
+            .hint("check the free space and the permissions of `output.dir`")
+    })
+}
+
+fn sweep(root: &Path, folder: &Path, keep: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+        if path.is_dir() {
+            sweep(root, &path, keep)?;
+            // One that still has files stays.
+            let _ = fs::remove_dir(&path);
+        } else if !keep(&name) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sees to it that the names of all files below a folder are on the disk.
+fn sync_folders(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sync_folders(&path)?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// What becomes of what an earlier run left.

@@ -22,7 +22,7 @@ use crate::runtime::libtorch_version;
 
 pub use inputs::{CheckSummary, Inputs, Scope};
 pub use run::{
-    DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, run,
+    DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, report, run,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{Query, sql};

@@ -127,12 +127,14 @@ pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
             columns.group(&level, names);
             columns.text(Some(over));
             columns.count(spread.l1.count());
-            for sketch in [&spread.l0, &spread.l1, &spread.changed] {
+            for sketch in [&spread.l0, &spread.l1] {
                 columns.number(sketch.mean());
-                for (_, share) in QUANTILES {
-                    columns.number(sketch.quantile(share));
-                }
+                QUANTILES.iter().for_each(|(_, share)| columns.number(sketch.quantile(*share)));
             }
+            // Features are counted in whole numbers, of which a sketch gives back the small ones exactly.
+            columns.number(spread.changed.mean());
+            let whole = |share: f64| spread.changed.quantile(share).map(f64::round);
+            QUANTILES.iter().for_each(|(_, share)| columns.number(whole(*share)));
         }
     }
     columns.finish(sparsity_schema(&names.by))

@@ -131,8 +131,55 @@ fn assert_holds(case: &Case, output: &Dense, conditions: &Conditions) {
     assert_settled(case, &settled, conditions);
 }
 
+/// Outputs that want every number at an end, and each category in turn.
+fn extremes(case: &Case) -> Vec<Dense> {
+    let encoded = case.encoder.encode_rows(&case.rows);
+    let values = case.constraints.layout().slots.iter().map(|slots| match slots {
+        Slots::Numeric(_) => 2,
+        Slots::Categorical(slots) => slots.values,
+    });
+    let most = values.max().unwrap_or(0);
+    let output = |turn: usize| {
+        let mut output = encoded.clone();
+        for row in output.values.chunks_exact_mut(encoded.layout.width) {
+            for slots in &case.constraints.layout().slots {
+                match slots {
+                    Slots::Numeric(slots) => row[slots.value] = [-1e30, 1e30][turn % 2],
+                    Slots::Categorical(slots) if slots.values > 0 => {
+                        row[slots.first + turn % slots.values] = 9.0;
+                    }
+                    Slots::Categorical(_) => {}
+                }
+            }
+        }
+        output
+    };
+    (0..most).map(output).collect()
+}
+
+/// Whether a row has a cell that differs.
+fn has_changed(new: &Rows, own: &Rows, row: usize) -> bool {
+    new.cells.iter().zip(&own.cells).any(|(new, own)| match (new, own) {
+        (Cells::Numbers(new), Cells::Numbers(own)) => !same(new[row], own[row]),
+        (new, own) => new.codes().map(|codes| codes[row]) != own.codes().map(|codes| codes[row]),
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn a_row_moves_if_and_only_if_it_is_said_to_be_movable((columns, rows, seed) in case()) {
+        let case = table(&columns, rows, &mut Dice::new(seed));
+        let widest = case.widest();
+        let movable = case.constraints.movable(&widest, &case.rows, &case.bounds);
+        let settled: Vec<Rows> =
+            extremes(&case).iter().map(|output| case.process(output, &widest)).collect();
+        for (row, movable) in movable.into_iter().enumerate() {
+            let moved = settled.iter().any(|settled| has_changed(settled, &case.rows, row));
+            prop_assert_eq!(moved, movable, "row {}", row);
+        }
+    }
 
     #[test]
     fn whatever_a_network_answers_the_constraints_hold((columns, rows, seed) in case()) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::super::train::{hex, model_hash};
@@ -50,23 +50,29 @@ pub(super) fn gather(
         seed: runtime.streams().seed(),
         device: runtime.device_name(),
     };
-    let settings = json!({ "part": part.name(), "job": settings(job), "facts": &facts,
+    let as_json = serde_json::to_value(job).unwrap_or_default();
+    let settings = json!({ "part": part.name(), "job": settings(as_json), "facts": &facts,
         "versions": versions()? });
     facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
     facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
     Ok(facts)
 }
 
-/// The job without what does not change its tables.
-fn settings(job: &Job) -> serde_json::Value {
-    let mut settings = serde_json::to_value(job).unwrap_or_default();
-    settings["runtime"] = serde_json::Value::Null;
-    settings["input"]["batch_rows"] = serde_json::Value::Null;
-    settings["input"]["max_reject_share"] = serde_json::Value::Null;
-    settings["output"]["overwrite"] = serde_json::Value::Null;
-    settings["output"]["metrics"] = serde_json::Value::Null;
-    settings["report"]["gates"] = serde_json::Value::Null;
-    settings
+/// A job, as JSON, without what does not change its tables.
+pub(super) fn settings(mut job: Value) -> Value {
+    for place in [
+        "/runtime",
+        "/input/batch_rows",
+        "/input/max_reject_share",
+        "/output/overwrite",
+        "/output/metrics",
+        "/report/gates",
+    ] {
+        if let Some(setting) = job.pointer_mut(place) {
+            *setting = Value::Null;
+        }
+    }
+    job
 }
 
 fn input_files(table: &Table) -> Vec<InputFile> {

@@ -49,10 +49,11 @@ impl Stages<'_> {
         let reporting = Instant::now();
         let names = self.names(&artefact);
         let found = self.compare(&done, &artefact, &tally)?;
-        if self.part == Part::Run {
+        if self.part != Part::Explain {
             files.extend(self.reports(&staging, (&tally, &names), &found, rejected(&done))?);
         }
         let reporting = seconds_since(reporting);
+        self.runtime.check_signals()?;
         let verifying = Instant::now();
         verify(staging.folder(), &files)?;
         let mut summary = self.summarise(&done, (&tally, &names), &found, generator.summary);
@@ -119,6 +120,7 @@ impl Stages<'_> {
         let rows = (&artefact.reference, width);
         let mut comparison = Comparison::new(&self.job.report.mmd, rows, &wanted, seed)?;
         for unit in &done.units {
+            self.runtime.check_signals()?;
             if let Some(kept) = done.kept(unit)? {
                 self.add_kept(&mut comparison, unit, &kept);
             }
@@ -268,8 +270,9 @@ impl Stages<'_> {
         let mut facts = self.facts.clone();
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
-        let manifest = manifest_of(self.part.name(), Some(facts), (self.job, &summary), files)?;
+        let manifest = manifest_of(self.command.name(), Some(facts), (self.job, &summary), files)?;
         staging.write(MANIFEST_FILE, &manifest)?;
+        self.runtime.check_signals()?;
         let journal = staging.journal();
         let place = if passes { staging.publish()? } else { staging.set_aside()? };
         clear(&journal);

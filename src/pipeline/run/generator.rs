@@ -1,6 +1,6 @@
 //! The run's generator: trained here, brought along, or finished before the run was stopped.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::super::train::{fit_generator, save_generator};
 use super::{Entry, Progressed, Stages};
 use crate::error::{Error, Result};
 use crate::nn::{Artefact, GENERATOR_FILE, REFERENCE_FILE, WEIGHTS_FILE, load};
-use crate::output::{GENERATOR, StagedFile, Staging};
+use crate::output::{GENERATOR, StagedFile, Staging, write_synced};
 
 /// A finished generator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -19,6 +19,23 @@ pub(super) struct GeneratorRecord {
     pub(super) summary: Option<TrainSummary>,
     /// Tables that came of it.
     pub(super) files: Vec<StagedFile>,
+}
+
+/// The files of a generator.
+const FILES: [&str; 3] = [GENERATOR_FILE, WEIGHTS_FILE, REFERENCE_FILE];
+
+impl GeneratorRecord {
+    /// Whether its files are there; loading it tells whether they are what they should be.
+    pub(super) fn is_there(&self, staging: &Staging) -> bool {
+        let generator = FILES.map(|name| staging.folder().join(GENERATOR).join(name));
+        let tables = self.files.iter().map(|file| staging.folder().join(&file.name));
+        generator.into_iter().chain(tables).all(|path| path.exists())
+    }
+}
+
+/// Whether a path in a run's folder is of a generator's file.
+pub(super) fn is_of_generator(name: &str) -> bool {
+    FILES.iter().any(|file| name == format!("{GENERATOR}/{file}"))
 }
 
 impl Stages<'_> {
@@ -46,7 +63,7 @@ impl Stages<'_> {
     fn train(&self, staging: &Staging, resume: bool) -> Result<GeneratorRecord> {
         let (job, checkpoint) = (self.job, staging.checkpoint());
         let trained = fit_generator(job, &checkpoint, resume, (self.runtime, self.observer))?;
-        let files = save_generator(staging, &trained, job.output.row_group_rows)?;
+        let files = save_generator(staging, &trained, &self.writer_options()?)?;
         trained.checkpoints.clear();
         Ok(GeneratorRecord { summary: Some(trained.summary), files })
     }
@@ -55,13 +72,12 @@ impl Stages<'_> {
 /// Copies a generator's files.
 fn copy(from: &Path, staging: &Staging) -> Result<GeneratorRecord> {
     let folder = staging.tables(&[GENERATOR])?.join(GENERATOR);
-    for name in [GENERATOR_FILE, WEIGHTS_FILE, REFERENCE_FILE] {
-        let path = folder.join(name);
-        let copied = fs::copy(from.join(name), &path).and_then(|_| File::open(&path)?.sync_all());
-        copied.map_err(|error| {
-            let shown = from.join(name).display().to_string();
-            Error::input(shown, format!("cannot be copied to the run's folder: {error}"))
+    for name in FILES {
+        let content = fs::read(from.join(name)).map_err(|error| {
+            Error::input(from.join(name).display().to_string(), format!("cannot be read: {error}"))
+                .hint("a generator is the folder `generator` of a published run")
         })?;
+        write_synced(&folder.join(name), &content)?;
     }
     Ok(GeneratorRecord::default())
 }

@@ -2,6 +2,7 @@
 //! reports, and all of it published as one folder. `overturn explain` is the same without training and
 //! reports. Every finished piece is journalled, so that a killed run goes on where it stopped.
 
+mod again;
 mod columns;
 mod dry;
 mod facts;
@@ -12,6 +13,7 @@ mod prometheus;
 mod summary;
 mod work;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,16 +30,17 @@ use crate::job::{Job, MmdSpace, Target};
 use crate::nn::Artefact;
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, MANIFEST_FILE, REJECTS, REPORTS,
-    RunFacts, SUCCESS_FILE, Staging, WriterOptions,
+    RunFacts, SUCCESS_FILE, Staging, WriterOptions, tidy,
 };
 use crate::predictor::{self, Predictor};
 use crate::runtime::Runtime;
 
+pub use again::report;
 use columns::ScanColumns;
 pub use dry::{DryRun, dry_run};
 use finish::Finished;
 pub use finish::gate_error;
-use generator::GeneratorRecord;
+use generator::{GeneratorRecord, is_of_generator};
 pub use summary::{Example, RunSummary, Seconds, TargetSummary};
 use work::{Done, Shop, UnitRecord};
 
@@ -48,6 +51,8 @@ pub enum Part {
     Run,
     /// Explaining with the job's generator.
     Explain,
+    /// Reports of a published run.
+    Report,
 }
 
 impl Part {
@@ -56,6 +61,7 @@ impl Part {
         match self {
             Part::Run => "run",
             Part::Explain => "explain",
+            Part::Report => "report",
         }
     }
 }
@@ -72,6 +78,8 @@ enum Entry {
 struct Stages<'a> {
     job: &'a Job,
     part: Part,
+    /// What makes, or has made, the tables.
+    command: Part,
     target: &'a Target,
     inputs: Arc<Inputs>,
     columns: ScanColumns,
@@ -99,7 +107,7 @@ pub fn run(
 ) -> Result<RunSummary> {
     let began = Instant::now();
     let stages = Stages::new(job, part, runtime, observer)?;
-    if let Some(summary) = stages.published()? {
+    if let Some(summary) = stages.published(resume) {
         return Ok(summary);
     }
     let open = if resume { Staging::resume } else { Staging::begin };
@@ -131,24 +139,25 @@ impl<'a> Stages<'a> {
         let columns = ScanColumns::new(job, &inputs)?;
         let facts = facts::gather(job, part, &inputs, runtime)?;
         let inputs = Arc::new(inputs);
-        Ok(Stages { job, part, target, inputs, columns, facts, runtime, observer })
+        Ok(Stages { job, part, command: part, target, inputs, columns, facts, runtime, observer })
     }
 
-    /// The summary of a run that has published the very same.
-    fn published(&self) -> Result<Option<RunSummary>> {
+    /// The summary of a run that has published the very same. One that is to be replaced is looked at only
+    /// to go on with a run that was killed: it may have been killed just after publishing.
+    fn published(&self, resume: bool) -> Option<RunSummary> {
         let folder = &self.job.output.dir;
-        if self.job.output.overwrite || !folder.join(SUCCESS_FILE).exists() {
-            return Ok(None);
+        let replace = self.job.output.overwrite && !resume;
+        if replace || !folder.join(SUCCESS_FILE).exists() {
+            return None;
         }
-        let manifest = fs::read(folder.join(MANIFEST_FILE)).unwrap_or_default();
-        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap_or_default();
-        let same = manifest["run"]["fingerprint"].as_str() == Some(&self.facts.fingerprint);
-        if !same {
-            return Ok(None);
+        let manifest = fs::read(folder.join(MANIFEST_FILE)).ok()?;
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).ok()?;
+        if manifest["run"]["fingerprint"].as_str() != Some(&self.facts.fingerprint) {
+            return None;
         }
-        clear(&journal_of(folder));
-        let summary = serde_json::from_value(manifest["summary"].clone());
-        Ok(summary.ok().map(|summary: RunSummary| summary.repeated()))
+        let summary: RunSummary = serde_json::from_value(manifest["summary"].clone()).ok()?;
+        tidy(folder);
+        Some(summary.repeated())
     }
 
     /// The journal of this run: a fresh one, or that of the run to be gone on with.
@@ -159,7 +168,7 @@ impl<'a> Stages<'a> {
             if resume { Journal::open(&path)? } else { None };
         if let Some(found) = found {
             self.refuse_other(&found.header)?;
-            return Ok(self.progressed(found, staging));
+            return self.progressed(found, staging);
         }
         clear(&folder);
         clear(staging.folder());
@@ -171,19 +180,30 @@ impl<'a> Stages<'a> {
         Ok(Progressed { journal, generator: None, units: Vec::new() })
     }
 
-    /// What of a journal can be used: units whose files are there.
-    fn progressed(&self, found: Found<RunFacts, Entry>, staging: &Staging) -> Progressed {
+    /// What of a journal can be used: pieces whose files are there. All other files are removed: they are
+    /// halves, or of a run before.
+    fn progressed(&self, found: Found<RunFacts, Entry>, staging: &Staging) -> Result<Progressed> {
         let mut progressed =
             Progressed { journal: found.journal, generator: None, units: Vec::new() };
         for entry in found.entries {
             match entry {
-                Entry::Generator(record) => progressed.generator = Some(record),
+                Entry::Generator(record) if record.is_there(staging) => {
+                    progressed.generator = Some(record);
+                }
                 Entry::Unit(unit) if unit.is_there(staging) => progressed.units.push(*unit),
-                Entry::Unit(_) => {}
+                Entry::Generator(_) | Entry::Unit(_) => {}
             }
         }
+        if progressed.generator.is_none() {
+            progressed.units.clear();
+        }
+        let units = progressed.units.iter().flat_map(|unit| &unit.files);
+        let files = progressed.generator.iter().flat_map(|record| &record.files).chain(units);
+        let known: HashSet<&str> = files.map(|file| file.name.as_str()).collect();
+        let generator = progressed.generator.is_some();
+        staging.sweep(&|name| known.contains(name) || (generator && is_of_generator(name)))?;
         tracing::info!(units = progressed.units.len(), "going on from the journal");
-        progressed
+        Ok(progressed)
     }
 
     /// Only the very same work can be gone on with.
@@ -221,7 +241,10 @@ impl<'a> Stages<'a> {
         let shown = staging.folder().join(GENERATOR);
         let shown = job.explain.generator.as_deref().unwrap_or(&shown).display().to_string();
         check_fit(&artefact.description, &self.inputs.schema, predictor.task(), &shown)?;
-        staging.tables(&[COUNTERFACTUALS, REJECTS, REPORTS])?;
+        staging.tables(&[COUNTERFACTUALS, REJECTS])?;
+        if self.part == Part::Run {
+            staging.tables(&[REPORTS])?;
+        }
         let work = self.work(staging, progressed, artefact, Arc::clone(&predictor));
         runtime.block_on(work).inspect_err(|_| predictor.stop())
     }
@@ -296,12 +319,6 @@ impl<'a> Stages<'a> {
         ];
         Ok(WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata })
     }
-}
-
-/// Where the journal of a run's folder is.
-fn journal_of(folder: &Path) -> std::path::PathBuf {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    folder.with_file_name(format!(".{name}.journal"))
 }
 
 /// Removes what is there, if it is.

@@ -16,7 +16,9 @@ use crate::output::{
 use crate::train::Point;
 
 pub(super) fn publish(job: &Job, staging: Staging, trained: &Trained) -> Result<()> {
-    let files = save_generator(&staging, trained, job.output.row_group_rows)?;
+    let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
+    let options = WriterOptions { row_group_rows: job.output.row_group_rows, metadata };
+    let files = save_generator(&staging, trained, &options)?;
     staging.write(MANIFEST_FILE, &manifest("train", job, files, &trained.summary)?)?;
     staging.publish()?;
     Ok(())
@@ -26,14 +28,12 @@ pub(super) fn publish(job: &Job, staging: Staging, trained: &Trained) -> Result<
 pub(in crate::pipeline) fn save_generator(
     staging: &Staging,
     trained: &Trained,
-    row_group_rows: usize,
+    options: &WriterOptions,
 ) -> Result<Vec<StagedFile>> {
     let folder = staging.tables(&[GENERATOR, REPORTS])?;
     save(&folder.join(GENERATOR), &trained.artefact)?;
-    let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
-    let options = WriterOptions { row_group_rows, metadata };
     let name = format!("{REPORTS}/{TRAINING_REPORT}");
-    let mut writer = TableWriter::create(folder.join(&name), name, training_schema(), &options)?;
+    let mut writer = TableWriter::create(folder.join(&name), name, training_schema(), options)?;
     writer.write(&table(&trained.curve)?)?;
     Ok(vec![writer.close()?])
 }

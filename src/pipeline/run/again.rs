@@ -1,0 +1,437 @@
+//! `overturn report`: the reports of a published run made anew from its tables, for example by other
+//! segments. Each unit's counterfactuals are held against the unit's rows by key; the run's folder is
+//! replaced in one step, its tables untouched.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::compute::{cast, concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Int32Type};
+use futures::StreamExt;
+use hashbrown::HashMap;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::Value;
+use tokio::task::block_in_place;
+
+use super::super::{Inputs, Observer, Scope, versions};
+use super::finish::Finished;
+use super::generator::GeneratorRecord;
+use super::kept::write_kept;
+use super::summary::{RunSummary, examples};
+use super::work::{Done, Schemas, UnitRecord};
+use super::{Part, Stages, clear, facts};
+use crate::engine::{ScanPlan, Unit, check_keys};
+use crate::error::{Error, Fault, Kind, Result};
+use crate::explain::{Kept, Recorder, StageSeconds, check_fit, target_names};
+use crate::feature::{Admission, RowReader, Rows, key_hashes};
+use crate::job::{Job, Target};
+use crate::metrics::{Observed, Status, Tally, distances};
+use crate::nn::{Artefact, load};
+use crate::output::{
+    COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, REJECTS, REPORTS, RunFacts, SUCCESS_FILE,
+    StagedFile, Staging, TRAINING_REPORT, as_journalled, folder_values, kept_name, part_name,
+};
+use crate::runtime::Runtime;
+
+/// A published run.
+struct Published {
+    /// What has made its tables.
+    command: Part,
+    facts: RunFacts,
+    manifest: Value,
+    files: Vec<StagedFile>,
+}
+
+/// Makes the reports of a published run anew and puts them in the place of the old.
+///
+/// # Errors
+/// When there is no such run, or its tables no longer go with the job's; the run stays as it is then.
+pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
+    let began = Instant::now();
+    let published = Published::read(&job.output.dir)?;
+    let mut stages = Stages::new(job, published.command, runtime, observer)?;
+    published.refuse_others(&stages)?;
+    stages.part = Part::Report;
+    stages.facts = published.facts_of(&stages)?;
+    let staging = Staging::begin(&job.output.dir, true)?;
+    link(&job.output.dir, staging.folder())?;
+    staging.tables(&[REPORTS])?;
+    let artefact = load(&staging.folder().join(GENERATOR), runtime.device)?;
+    let task = artefact.description.targets.task();
+    let shown = job.output.dir.join(GENERATOR).display().to_string();
+    check_fit(&artefact.description, &stages.inputs.schema, &task, &shown)?;
+    let journal = staging.journal();
+    clear(&journal);
+    fs::create_dir_all(&journal).map_err(|error| {
+        Error::output(journal.display().to_string(), format!("cannot be created: {error}"))
+    })?;
+    let again = Again {
+        stages: &stages,
+        published: &published,
+        artefact: &artefact,
+        folder: staging.folder().to_path_buf(),
+        journal: journal.clone(),
+    };
+    let done = runtime.block_on(again.units()).inspect_err(|_| clear(&journal))?;
+    let generator = published.generator();
+    stages.finish(staging, Finished { done, generator, artefact, began })
+}
+
+impl Published {
+    fn read(folder: &Path) -> Result<Published> {
+        let shown = folder.display().to_string();
+        let none = |problem: &str| {
+            Error::input(&shown, problem).hint("`overturn run` or `overturn explain` makes one")
+        };
+        if !folder.join(SUCCESS_FILE).exists() {
+            return Err(none("is not the folder of a published run"));
+        }
+        let manifest = fs::read(folder.join(MANIFEST_FILE)).unwrap_or_default();
+        let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
+        let facts = serde_json::from_value(manifest["run"].clone())
+            .map_err(|_| none("holds no counterfactuals, expected a run's"))?;
+        let files = manifest["tables"].as_array().into_iter().flatten().map(|file| StagedFile {
+            name: file["path"].as_str().unwrap_or_default().to_string(),
+            rows: file["rows"].as_u64().unwrap_or(0),
+            bytes: file["bytes"].as_u64().unwrap_or(0),
+            sha256: file["sha256"].as_str().unwrap_or_default().to_string(),
+        });
+        let command = [Part::Run, Part::Explain];
+        let command = command.into_iter().find(|part| manifest["command"] == part.name());
+        let command = command.ok_or_else(|| none("was not made by `run` or `explain`"))?;
+        Ok(Published { command, facts, files: files.collect(), manifest })
+    }
+
+    /// Rows can be told from the tables only if those are what they were, and made by the same job.
+    fn refuse_others(&self, stages: &Stages<'_>) -> Result<()> {
+        let mut differences: Vec<String> = facts::differences(&self.facts, &stages.facts)
+            .into_iter()
+            // That of a run that has trained is not known to the job.
+            .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
+            .map(|what| format!("the {what}"))
+            .collect();
+        let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
+        let made_by = facts::settings(self.manifest["job"].clone());
+        let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
+        let changed =
+            |section: &&String| *section != "report" && job[*section] != made_by[*section];
+        differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
+        let fault = |what: String| {
+            let problem = format!("was made before {what} changed");
+            Fault::new(stages.job.output.dir.display().to_string(), problem)
+                .hint("only `[report]` may be another than the run's; run the job again")
+        };
+        Error::from_faults(Kind::Input, differences.into_iter().map(fault).collect())
+    }
+
+    /// The same run, but one that a run of this job, with its `[report]`, would not do again.
+    fn facts_of(&self, stages: &Stages<'_>) -> Result<RunFacts> {
+        let mut facts = self.facts.clone();
+        if self.manifest["versions"] == versions()? {
+            facts.fingerprint = stages.facts.fingerprint.clone();
+        }
+        Ok(facts)
+    }
+
+    /// What stays as it was beside the tables.
+    fn generator(&self) -> GeneratorRecord {
+        let training = format!("{REPORTS}/{TRAINING_REPORT}");
+        GeneratorRecord {
+            summary: serde_json::from_value(self.manifest["summary"]["training"].clone())
+                .unwrap_or_default(),
+            files: self.files.iter().filter(|file| file.name == training).cloned().collect(),
+        }
+    }
+
+    /// The files of a unit, whatever folders they are in.
+    fn of_unit(&self, unit: usize) -> Vec<StagedFile> {
+        let name = part_name("", unit);
+        let tables = |file: &&StagedFile| {
+            let table = file.name.starts_with(COUNTERFACTUALS) || file.name.starts_with(REJECTS);
+            table && file.name.ends_with(&name)
+        };
+        self.files.iter().filter(tables).cloned().collect()
+    }
+}
+
+/// The run's folder once more, with the same files in it, but for what is made anew.
+fn link(from: &Path, to: &Path) -> Result<()> {
+    let cannot = |error: std::io::Error| {
+        Error::output(to.display().to_string(), format!("cannot be written: {error}"))
+    };
+    for entry in fs::read_dir(from).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        let (path, place) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            fs::create_dir_all(&place).map_err(cannot)?;
+            link(&path, &place)?;
+        } else if kept_as_it_is(&path) {
+            fs::hard_link(&path, &place).map_err(cannot)?;
+        }
+    }
+    Ok(())
+}
+
+fn kept_as_it_is(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let report = path.parent().and_then(Path::file_name).is_some_and(|parent| parent == REPORTS);
+    let remade = name == MANIFEST_FILE || name == SUCCESS_FILE;
+    !remade && (!report || name == TRAINING_REPORT)
+}
+
+/// Units told from tables.
+struct Again<'a> {
+    stages: &'a Stages<'a>,
+    published: &'a Published,
+    artefact: &'a Artefact,
+    folder: PathBuf,
+    journal: PathBuf,
+}
+
+/// Rows of a unit as they were explained.
+struct UnitRows {
+    rows: Rows,
+    segments: Vec<ArrayRef>,
+    /// Hash of the key → row.
+    places: HashMap<u128, u32>,
+    /// Rows in scope, the rejected ones too.
+    in_scope: u64,
+}
+
+impl Again<'_> {
+    async fn units(&self) -> Result<Done> {
+        let (stages, inputs) = (self.stages, &self.stages.inputs);
+        let (job, began) = (stages.job, Instant::now());
+        let scope = Scope::explained(&job.input);
+        let predicate = inputs.plan(scope).predicate;
+        let keys = check_keys(&inputs.engine, &inputs.features, &job.input.key, predicate).await?;
+        inputs.refuse_keys(&job.input, scope, &keys)?;
+        let encoder = self.artefact.description.encoder();
+        let recorder = Recorder::new(encoder, stages.keep(keys.rows));
+        stages.observer.stage("reading back", Some(keys.rows));
+        let mut units = Vec::new();
+        for unit in inputs.engine.units(&inputs.features, job.explain.unit_rows) {
+            let rows = self.rows(&unit).await?;
+            units.push(block_in_place(|| self.unit(&unit, &rows, &recorder))?);
+            stages.observer.advance(rows.in_scope);
+        }
+        let rows = units.iter().map(|unit: &UnitRecord| unit.rows).sum();
+        Ok(Done::reread(units, (rows, began), self.schemas()?, self.journal.clone()))
+    }
+
+    /// The rows of a unit in scope.
+    async fn rows(&self, unit: &Unit) -> Result<UnitRows> {
+        let (stages, inputs) = (self.stages, &self.stages.inputs);
+        let scope = Scope::explained(&stages.job.input);
+        let plan = ScanPlan { columns: &stages.columns.names, ..inputs.plan(scope) };
+        let mut stream = inputs.engine.scan_unit(plan, unit).await?;
+        let mut batches = Vec::new();
+        while let Some(batch) = stream.next().await {
+            batches.push(batch?);
+        }
+        block_in_place(|| self.unit_rows(inputs, &batches))
+    }
+
+    fn unit_rows(&self, inputs: &Inputs, batches: &[RecordBatch]) -> Result<UnitRows> {
+        let places = &self.stages.columns.places;
+        let lost = |error| Error::internal("reports", "a column is lost").source(error);
+        let all = concat_batches(&self.stages.columns.schema(inputs), batches).map_err(lost)?;
+        let features = all.project(&places.features).map_err(lost)?;
+        let admitted = Admission::new(&inputs.schema).admit(&features)?;
+        let used = match &admitted.rows {
+            Some(rows) => take_record_batch(&all, rows).map_err(lost)?,
+            None => all.clone(),
+        };
+        let key = used.project(&places.key).map_err(lost)?;
+        let hashes = key_hashes(&key, self.stages.runtime.streams().seed_of("explain"))?;
+        Ok(UnitRows {
+            rows: RowReader::new(&inputs.schema).read(&admitted.features)?,
+            segments: places.segments.iter().map(|place| Arc::clone(used.column(*place))).collect(),
+            places: hashes.into_iter().zip(0..).collect(),
+            in_scope: all.num_rows() as u64,
+        })
+    }
+
+    fn unit(&self, unit: &Unit, rows: &UnitRows, recorder: &Recorder) -> Result<UnitRecord> {
+        let mut record = UnitRecord {
+            unit: unit.index,
+            rows: rows.in_scope,
+            rows_without_score: 0,
+            rejected: Default::default(),
+            files: self.published.of_unit(unit.index),
+            kept: None,
+            tally: Tally::default(),
+            seconds: StageSeconds::default(),
+            examples: Vec::new(),
+        };
+        let width = self.artefact.description.layout.width;
+        let mut kept = Kept { width, ..Kept::default() };
+        for file in record.files.clone() {
+            for batch in read(&self.folder.join(&file.name))? {
+                let batch = batch?;
+                if file.name.starts_with(REJECTS) {
+                    count_reasons(&batch, &mut record)?;
+                } else {
+                    let batch = self.with_folders(&batch, &file.name)?;
+                    examples(&batch, self.stages.job.input.key.len(), &mut record.examples);
+                    self.count(&batch, rows, recorder, (&mut record.tally, &mut kept))?;
+                }
+            }
+        }
+        record.kept = write_kept(&self.journal, kept_name(unit.index), &kept)?;
+        // To the last bit what the run itself reported.
+        as_journalled(&record)
+    }
+
+    /// Counts rows of the counterfactual table.
+    fn count(
+        &self,
+        batch: &RecordBatch,
+        unit: &UnitRows,
+        recorder: &Recorder,
+        (tally, kept): (&mut Tally, &mut Kept),
+    ) -> Result<()> {
+        let stages = self.stages;
+        let key = named(batch, &stages.job.input.key, "")?;
+        let hashes = key_hashes(&key, stages.runtime.streams().seed_of("explain"))?;
+        let place = |hash: &u128| unit.places.get(hash).copied();
+        let places: Option<Vec<u32>> = hashes.iter().map(place).collect();
+        let places = places.ok_or_else(|| {
+            Error::input(&stages.inputs.features.shown, "lacks rows that the run has explained")
+        })?;
+        let features: Vec<String> = stages.inputs.schema.names().map(String::from).collect();
+        let counterfactuals =
+            RowReader::new(&stages.inputs.schema).read(&named(batch, &features, "cf_")?)?;
+        let originals = unit.rows.take(&places);
+        let by_unit = Recorder::segments(&unit.segments, unit.rows.len, tally)?;
+        let samples = column(batch, "sample")?.as_primitive::<Int32Type>().values().to_vec();
+        let targets = self.targets(batch)?;
+        let layout = &self.artefact.description.layout;
+        let observed = Observed {
+            segments: &places.iter().map(|row| by_unit[*row as usize]).collect::<Vec<_>>(),
+            status: &statuses(batch)?,
+            valid: &column(batch, "valid")?.as_boolean().values().iter().collect::<Vec<_>>(),
+            first: &self.first(&samples, &targets),
+            samples: &samples,
+            distances: &distances(&counterfactuals, &originals, layout),
+            targets: &targets,
+            counterfactuals: &counterfactuals,
+            originals: &originals,
+        };
+        recorder.record(&observed, &hashes, (tally, kept));
+        Ok(())
+    }
+
+    /// A file's rows with the columns that its folders stand for.
+    fn with_folders(&self, batch: &RecordBatch, name: &str) -> Result<RecordBatch> {
+        let schema = batch.schema();
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        let mut columns: Vec<(String, ArrayRef)> =
+            names.zip(batch.columns().iter().cloned()).collect();
+        let misfit = |error| Error::internal("reports", "columns do not fit").source(error);
+        for (name, value) in folder_values(name) {
+            let texts = StringArray::from(vec![value.as_deref(); batch.num_rows()]);
+            let column = cast(&texts, &self.folder_type(&name)).map_err(misfit)?;
+            columns.push((name, column));
+        }
+        let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+        RecordBatch::try_from_iter_with_nullable(columns).map_err(misfit)
+    }
+
+    /// The type of a column that has become folders.
+    fn folder_type(&self, name: &str) -> DataType {
+        let key = self.stages.inputs.key_fields();
+        match name {
+            "sample" => DataType::Int32,
+            "valid" => DataType::Boolean,
+            _ => key
+                .iter()
+                .find(|field| field.name() == name)
+                .map_or(DataType::Utf8, |field| field.data_type().clone()),
+        }
+    }
+
+    /// Numbers of the wanted decisions.
+    fn targets(&self, batch: &RecordBatch) -> Result<Vec<u32>> {
+        let names = target_names(self.stages.target, &self.artefact.description.targets.task());
+        let texts = column(batch, "target")?.as_string::<i32>();
+        let number = |text: Option<&str>| {
+            let found = names.iter().position(|name| Some(name.as_str()) == text);
+            found.map_or(0, |place| place as u32)
+        };
+        Ok(texts.iter().map(number).collect())
+    }
+
+    /// Which answers are the first for their row and wish: the first of a row, or the first that wants
+    /// something else than the one before.
+    fn first(&self, samples: &[i32], targets: &[u32]) -> Vec<bool> {
+        let every = matches!(self.stages.target, Target::Every);
+        let changed = |place: usize| place == 0 || targets[place] != targets[place - 1];
+        (0..samples.len()).map(|place| samples[place] == 0 || (every && changed(place))).collect()
+    }
+
+    fn schemas(&self) -> Result<Schemas> {
+        let first = |table: &str| -> Result<arrow::datatypes::SchemaRef> {
+            let file = self.published.files.iter().find(|file| file.name.starts_with(table));
+            let file = file.ok_or_else(|| Error::input(table, "is not in the manifest"))?;
+            Ok(open(&self.folder.join(&file.name))?.schema().clone())
+        };
+        Ok(Schemas { counterfactuals: first(COUNTERFACTUALS)?, rejects: first(REJECTS)? })
+    }
+}
+
+fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+    let shown = path.display().to_string();
+    let file = File::open(path).map_err(parquet::errors::ParquetError::from);
+    file.and_then(ParquetRecordBatchReaderBuilder::try_new)
+        .map_err(|error| Error::input(shown, "cannot be read").source(error))
+}
+
+fn read(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+    let shown = path.display().to_string();
+    let unreadable =
+        move |error: arrow::error::ArrowError| Error::input(&shown, "cannot be read").source(error);
+    let reader = open(path)?.with_batch_size(crate::explain::BLOCK_ROWS).build();
+    let reader = reader.map_err(|error| {
+        Error::input(path.display().to_string(), "cannot be read").source(error)
+    })?;
+    Ok(reader.map(move |batch| batch.map_err(&unreadable)))
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
+    batch
+        .column_by_name(name)
+        .ok_or_else(|| Error::input("counterfactuals", format!("lack the column `{name}`")))
+}
+
+fn named(batch: &RecordBatch, names: &[String], prefix: &str) -> Result<RecordBatch> {
+    let columns = names
+        .iter()
+        .map(|name| Ok((name.clone(), column(batch, &format!("{prefix}{name}"))?.clone())))
+        .collect::<Result<Vec<_>>>()?;
+    RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, column)| (name, column, true)),
+    )
+    .map_err(|error| Error::internal("reports", "columns do not fit").source(error))
+}
+
+fn statuses(batch: &RecordBatch) -> Result<Vec<Status>> {
+    let status = |text: Option<&str>| {
+        let found = Status::ALL.into_iter().find(|status| Some(status.name()) == text);
+        found.ok_or_else(|| {
+            let problem = format!("have the status `{}`, which is none", text.unwrap_or("null"));
+            Error::input("counterfactuals", problem)
+        })
+    };
+    column(batch, "status")?.as_string::<i32>().iter().map(status).collect()
+}
+
+fn count_reasons(batch: &RecordBatch, record: &mut UnitRecord) -> Result<()> {
+    for reason in column(batch, "reason")?.as_string::<i32>().iter().flatten() {
+        *record.rejected.entry(reason.to_string()).or_default() += 1;
+    }
+    Ok(())
+}
