@@ -8,8 +8,10 @@ use crate::util::{overturn, project};
 
 #[test]
 fn json_schemas_are_those_of_the_types() {
-    for kind in ["job", "feature"] {
-        let file = project().join(format!("schemas/{kind}.schema.json"));
+    for (kind, name) in
+        [("job", "job.schema.json"), ("feature", "feature.schema.json"), ("tables", "tables.json")]
+    {
+        let file = project().join("schemas").join(name);
         let found = fs::read_to_string(&file).unwrap_or_default();
         let expected = overturn(&["schema", "show", kind]).ok().stdout;
         let line =
@@ -17,7 +19,7 @@ fn json_schemas_are_those_of_the_types() {
         assert!(
             found == expected,
             "{} is out of date (line {line:?}); repair it with\n  \
-             cargo run -- schema show {kind} > schemas/{kind}.schema.json",
+             cargo run -- schema show {kind} > schemas/{name}",
             file.display()
         );
     }

@@ -97,7 +97,10 @@ fn a_published_generator_is_whole() {
     let bench = prepared(QUICK);
     let summary = bench.train(&[]).ok().json();
     assert_eq!(bench.names("out"), ["_SUCCESS", "generator", "manifest.json", "reports"]);
-    assert_eq!(bench.names("out/generator"), ["generator.json", "weights.safetensors"]);
+    assert_eq!(
+        bench.names("out/generator"),
+        ["generator.json", "reference.safetensors", "weights.safetensors"]
+    );
     assert_eq!(bench.names("out/reports"), ["training.parquet"]);
     nothing_is_left_beside(&bench);
     let curve = read_table(&bench.path("out/reports/training.parquet"));

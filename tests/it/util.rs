@@ -264,6 +264,14 @@ pub fn read_table(path: &Path) -> RecordBatch {
     concat_batches(&batches[0].schema(), &batches).expect("one table")
 }
 
+/// Whether two tables have the same columns and rows, whatever run wrote them.
+pub fn same_rows(left: &RecordBatch, right: &RecordBatch) -> bool {
+    let names = |table: &RecordBatch| -> Vec<String> {
+        table.schema().fields().iter().map(|field| field.name().clone()).collect()
+    };
+    names(left) == names(right) && left.columns() == right.columns()
+}
+
 /// The batch with a column replaced, added, or (`None`) removed.
 pub fn with_column(batch: &RecordBatch, name: &str, column: Option<ArrayRef>) -> RecordBatch {
     let schema = batch.schema();

@@ -743,22 +743,27 @@ def file_problems(run, told):
     path = run.folder / told["path"]
     if not path.is_file():
         return [f"{told['path']} is missing"]
-    metadata = pyarrow.parquet.read_metadata(path)
-    facts = metadata.metadata or {}
-    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-    run_id = facts.get(b"overturn.run_id", b"").decode()
-    most = run.manifest["job"]["output"]["row_group_rows"]
     wrong = {
         f"{path.stat().st_size} bytes, {told['bytes']} told": path.stat().st_size != told["bytes"],
-        f"{metadata.num_rows} rows, {told['rows']} told": metadata.num_rows != told["rows"],
         "another SHA-256": sha256_of(path) != told["sha256"],
+    }
+    wrong = wrong if any(wrong.values()) else footer_problems(run, pyarrow.parquet.read_metadata(path), told)
+    return [f"{told['path']} has {what}" for what, is_so in wrong.items() if is_so]
+
+
+def footer_problems(run, metadata, told):
+    """What might be wrong with a file by its footer, and whether it is."""
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    run_id = (metadata.metadata or {}).get(b"overturn.run_id", b"").decode()
+    most = run.manifest["job"]["output"]["row_group_rows"]
+    return {
+        f"{metadata.num_rows} rows, {told['rows']} told": metadata.num_rows != told["rows"],
         f"run_id `{run_id}`": run_id != run.manifest["run"]["run_id"],
         "columns that are not zstd": any(column.compression != "ZSTD" for column in columns),
         "columns without statistics": any(not column.is_stats_set for column in columns),
         f"row groups of more than {most} rows": any(group.num_rows > most for group in groups),
     }
-    return [f"{told['path']} has {what}" for what, is_so in wrong.items() if is_so]
 
 
 def check_files(run):
@@ -797,6 +802,14 @@ def check_run(given, scratch):
     manifest = json.loads((given.run / "manifest.json").read_text())
     run = Run(given.run, database, manifest, given.key.split(","), given.where, given.sample_check)
     check_files(run)
+    try:
+        check_tables(run, given)
+    except (duckdb.Error, pyarrow.ArrowException, OSError) as error:
+        run.check("tables", [str(error).splitlines()[0]])
+    return run
+
+
+def check_tables(run, given):
     coverage = given.run / "reports/coverage.parquet"
     if coverage.is_file():
         run.by = [name for name in pyarrow.parquet.read_schema(coverage).names if name not in COVERAGE]
@@ -806,7 +819,6 @@ def check_run(given, scratch):
     make_pairs(run)
     for check in [check_constraints, check_distances, check_changes, check_statuses, check_reports]:
         check(run)
-    return run
 
 
 def main():
