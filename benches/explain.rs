@@ -1,9 +1,9 @@
 //! The bare cost of explaining a row: the generator's matrix products and the model's two answers, with
 //! everything ready and nothing else. `benches/scale.sh` holds whole runs against it.
 //!
-//! Held fixed: the synthetic credit table (seed 7, 65,536 rows), blocks of 8,192 rows, the demo's forest of
-//! 50 trees in ONNX Runtime in a process of its own, on tensors that are ready; products of the shapes of the
-//! generator in `OVERTURN_GENERATOR`, one torch thread in each thread.
+//! Held fixed: the synthetic credit table (seed 7, 65,536 rows), the demo's forest of 50 trees in ONNX Runtime
+//! in a process of its own, on tensors of 8,192 rows that are ready; products of the shapes of the generator in
+//! `OVERTURN_GENERATOR`, 1,024 rows at a time as there, one torch thread in each thread.
 //!
 //! ```text
 //! OVERTURN_GENERATOR=out/demo/explained/generator cargo bench --profile dev --bench explain
@@ -18,12 +18,12 @@ mod credit;
 use std::path::Path;
 use std::thread;
 
-use overturn::nn::{Autoencoder, load};
+use overturn::nn::{Autoencoder, CHUNK_ROWS, load};
 use serde_json::json;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use alone::Alone;
-use credit::{BATCH_ROWS, Credit, ROWS, project};
+use credit::{Credit, ROWS, project};
 
 /// Answers that the model gives for a row: about the row, and about its counterfactual.
 const ANSWERS: f64 = 2.0;
@@ -43,7 +43,6 @@ fn main() {
     let file = project().join("jobs/demo/forest.onnx");
     let mut model = Alone::start(&mut alone::onnx::command(&file, &credit.file()));
     let shapes = shapes(Path::new(&folder));
-    tch::set_num_threads(1);
     let mut found = serde_json::Map::new();
     for threads in [1, 2] {
         let mut own: Vec<Factors> = (0..threads).map(|_| factors(&shapes)).collect();
@@ -82,17 +81,21 @@ type Factors = Vec<(Tensor, Tensor)>;
 fn factors(shapes: &[(i64, i64)]) -> Factors {
     let random = |rows, columns| Tensor::randn([rows, columns], (Kind::Float, Device::Cpu));
     let pair =
-        |(from, to): &(i64, i64)| (random(BATCH_ROWS as i64, *from), random(*to, *from).tr());
+        |(from, to): &(i64, i64)| (random(CHUNK_ROWS as i64, *from), random(*to, *from).tr());
     shapes.iter().map(pair).collect()
 }
 
 /// Seconds for the products of all rows, which the threads share evenly.
 fn pass(factors: &mut [Factors]) -> f64 {
-    let blocks = ROWS / BATCH_ROWS / factors.len();
+    let blocks = ROWS / CHUNK_ROWS / factors.len();
     bar::seconds(|| {
         thread::scope(|scope| {
             for own in factors.iter_mut() {
-                scope.spawn(move || (0..blocks).for_each(|_| multiply(own)));
+                scope.spawn(move || {
+                    // A new thread starts with all cores.
+                    tch::set_num_threads(1);
+                    (0..blocks).for_each(|_| multiply(own));
+                });
             }
         });
     })

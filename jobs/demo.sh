@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From a fresh clone to a scored table and a counterfactual generator: sets everything up, builds, makes a
-# million credit applications, scores them through ONNX Runtime and (200,000 of them) through a Python
-# program, and learns on them what would have to change for another decision.
+# From a fresh clone to a published run: sets everything up, builds, makes a million credit applications, learns
+# what would have to change for a random forest to approve the rejected ones, explains every application,
+# reports, and publishes all of it as one folder. Then asks the fitted generator about one applicant in SQL, and
+# runs the job once more, which finds that there is nothing left to do.
 #
 #   OVERTURN_ROWS   applications to make (default 1,000,000)
 #   OVERTURN_OUT    where results go (default ./out/demo; replaced)
@@ -10,6 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 rows="${OVERTURN_ROWS:-1000000}"
 out="${OVERTURN_OUT:-$PWD/out/demo}"
+job=(jobs/demo/run.toml --set data="$out/applications" --set out="$out/explained")
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
 
@@ -17,7 +19,6 @@ bash jobs/setup.sh
 say "Building"
 cargo build --locked --bin overturn
 overturn="${CARGO_TARGET_DIR:-target}/debug/overturn"
-python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
 "$overturn" --version
 
 rm -rf "$out"
@@ -26,18 +27,21 @@ mkdir -p "$out"
 say "Making $rows credit applications"
 "$overturn" synth "$out/applications" --rows "$rows" --files 8
 
-say "Checking the job before it runs"
-"$overturn" validate jobs/demo/forest_onnx.toml --set data="$out/applications" --set out="$out/onnx"
+say "What the job would do"
+"$overturn" run "${job[@]}" --dry-run
 
-say "Scoring all of them through ONNX Runtime"
-"$overturn" score jobs/demo/forest_onnx.toml --set data="$out/applications" --set out="$out/onnx"
+say "Learning, explaining, reporting, publishing"
+"$overturn" run "${job[@]}"
 
-say "Scoring the first 200,000 through a Python program"
-"$overturn" score jobs/demo/forest_python.toml --set data="$out/applications" --set out="$out/python" \
-  --set python="$python"
+say "The first three rejected applicants who can be helped, in SQL"
+"$overturn" sql --generator "$out/explained/generator" --table a="$out/applications" "
+  SELECT application_id, loan_amount, change['feature'] AS change, change['from'] AS \"from\", change['to'] AS \"to\"
+  FROM (
+    SELECT application_id, loan_amount, unnest(x['changes']) AS change
+    FROM (SELECT *, counterfactual('approved') AS x FROM a WHERE application_id < 200)
+    WHERE x['status'] = 'solved_by_generator'
+    ORDER BY application_id LIMIT 3
+  )"
 
-say "Comparing the two score tables"
-"$python" jobs/demo/compare.py "$out/onnx/scores" "$out/python/scores"
-
-say "Learning what would have to change for the forest to decide otherwise"
-"$overturn" train jobs/demo/train.toml --set data="$out/applications" --set out="$out/trained"
+say "The same job again"
+"$overturn" run "${job[@]}" | tail -n 12

@@ -45,6 +45,8 @@ impl Runtime {
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("overturn-engine")
+            // Each thread has torch's number of threads to itself, and a new one starts with all cores.
+            .on_thread_start(|| tch::set_num_threads(1))
             .enable_all()
             .build()
             .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;

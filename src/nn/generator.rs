@@ -1,6 +1,8 @@
 //! The counterfactual generator: autoencoder and actor, from encoded rows and wishes to decoded
 //! counterfactuals, before any constraint is applied.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use tch::{Tensor, no_grad};
 
@@ -14,6 +16,10 @@ use crate::error::Result;
 
 /// Keeps the inverse of tanh finite where a latent is at its end.
 const NEARLY_ONE: f64 = 1.0 - 1e-4;
+
+/// Rows that go through the networks at a time: enough for the matrix products, few enough for what lies
+/// between two of them to stay in the second-level cache.
+pub const CHUNK_ROWS: usize = 1024;
 
 /// How the networks work together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,15 +160,31 @@ impl Generator {
     /// # Errors
     /// When the request is not of one number of rows.
     pub fn answer(&self, request: &Request<'_>) -> Result<Dense> {
-        let (device, rows) = (self.actor.flat().device(), request.rows.rows);
-        let matrix = |values: &[f32]| to_tensor(values, values.len() / rows.max(1), device);
+        let layout = &request.rows.layout;
+        let mut values = Vec::with_capacity(request.rows.values.len());
+        let mut first = 0;
+        while first < request.rows.rows {
+            let rows = CHUNK_ROWS.min(request.rows.rows - first);
+            values.extend(to_dense(&self.answer_some(request, first, rows)?, layout)?.values);
+            first += rows;
+        }
+        let (rows, width) = (request.rows.rows, request.rows.width);
+        Ok(Dense { rows, width, values, layout: Arc::clone(layout) })
+    }
+
+    /// The answers to a stretch of a request.
+    fn answer_some(&self, request: &Request<'_>, first: usize, rows: usize) -> Result<Tensor> {
+        let device = self.actor.flat().device();
+        let matrix = |values: &[f32]| {
+            let width = values.len() / request.rows.rows;
+            to_tensor(&values[first * width..(first + rows) * width], width, device)
+        };
         let asked = [matrix(request.wishes)?, matrix(&request.conditions.values)?];
-        let decoded = self.generate(
+        Ok(self.generate(
             &matrix(&request.rows.values)?,
             &matrix(request.decisions)?,
             &Tensor::cat(&asked, 1),
-        );
-        to_dense(&decoded, &request.rows.layout)
+        ))
     }
 
     /// A copy for another thread: tensors can be sent to one, but not shared with it.

@@ -20,7 +20,7 @@ pub(crate) use artefact::{read_tensors, tensor, write_tensors};
 pub use autoencoder::Autoencoder;
 pub(crate) use bridge::to_numbers;
 pub use bridge::{to_dense, to_tensor};
-pub use generator::{ActorShape, Form, Generator, Request};
+pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, Request};
 pub use loss::{
     Sparsity, consistency_loss, critic_loss, output_sparsity, reconstruction_loss, sparsity_loss,
 };

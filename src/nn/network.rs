@@ -141,7 +141,8 @@ impl Network {
                     hidden.layer_norm(bias.size(), Some(gain), Some(shift), NORM_EPSILON, true);
             }
             if layer + 1 < layers {
-                hidden = hidden.relu();
+                // In place: nothing looks at what it was before.
+                hidden = hidden.relu_();
             }
         }
         match self.shape.ending {

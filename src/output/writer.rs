@@ -10,6 +10,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -88,9 +89,21 @@ fn properties(options: &WriterOptions) -> WriterProperties {
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(options.row_group_rows))
         .set_statistics_enabled(EnabledStatistics::Page)
+        // The least text among thousands of changes helps nobody to skip anything.
+        .set_column_statistics_enabled(change_column("feature"), EnabledStatistics::None)
+        .set_column_statistics_enabled(change_column("from"), EnabledStatistics::None)
+        .set_column_statistics_enabled(change_column("to"), EnabledStatistics::None)
+        // Nearly every row has another; a dictionary of them would be built and thrown away.
+        .set_column_dictionary_enabled(ColumnPath::from("cf_score"), false)
+        .set_column_dictionary_enabled(ColumnPath::from("l1"), false)
         .set_created_by(format!("overturn {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(metadata))
         .build()
+}
+
+/// A column inside the list of changes.
+fn change_column(name: &str) -> ColumnPath {
+    ColumnPath::new(["changes", "list", "item", name].map(String::from).to_vec())
 }
 
 /// A file that hashes what is written to it, so that the checksum costs no second reading.

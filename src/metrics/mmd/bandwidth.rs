@@ -1,8 +1,8 @@
 //! How far apart counts as far: the median heuristic, as alibi-detect has it. Only the first reference
 //! rows are looked at, so that it does not become the most expensive part.
 
-/// Rows that the median is taken over: two million distances.
-pub(super) const BANDWIDTH_ROWS: usize = 2_000;
+/// Rows that the median is taken over: half a million distances.
+pub(super) const BANDWIDTH_ROWS: usize = 1_000;
 
 /// The lower median of squared distances between different points. Where more than half of all pairs are
 /// equal it would be nought and every kernel with it: then the mean of the distances that are not nought

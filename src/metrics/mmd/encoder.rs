@@ -4,6 +4,7 @@
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
+use super::lanes::vectorised;
 use crate::error::{Error, Result};
 
 /// Widths of the paper's encoder after its input.
@@ -93,6 +94,14 @@ impl RandomEncoder {
     }
 
     fn embed_into(&self, rows: &[f32], output: &mut [f32]) {
+        vectorised(
+            #[inline(always)]
+            || self.embed_lanes(rows, output),
+        );
+    }
+
+    #[inline(always)]
+    fn embed_lanes(&self, rows: &[f32], output: &mut [f32]) {
         let pairs = rows.chunks_exact(self.width).zip(output.chunks_exact_mut(EMBEDDED));
         for (row, embedded) in pairs {
             let hidden = relu(self.first.apply(row));
@@ -123,7 +132,7 @@ impl<const OUT: usize> Layer<OUT> {
         Layer { columns: (0..inputs).map(column).collect(), bias: filled(&|output| bias[output]) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn apply(&self, input: &[f32]) -> [f32; OUT] {
         let mut output = self.bias;
         for (number, column) in input.iter().zip(&self.columns) {
@@ -135,7 +144,7 @@ impl<const OUT: usize> Layer<OUT> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn relu<const N: usize>(numbers: [f32; N]) -> [f32; N] {
     numbers.map(|number| if number < 0.0 { 0.0 } else { number })
 }

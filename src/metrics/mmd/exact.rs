@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::lanes::{LANES, Packed, add_kernel, total};
+use super::lanes::{LANES, Packed, add_kernel, total, vectorised};
 
 /// Points of one side that a task takes: one group, so that only in one other group, their own, some
 /// come before them and some after.
@@ -70,14 +70,21 @@ impl Prepared {
         let tasks = self.points.par_chunks(ROWS_PER_TASK * self.dimension).enumerate();
         let sums: Vec<f64> = tasks
             .map(|(task, points)| match pairs {
-                Pairs::Between(other) => self.sum_to(points, &other.packed, 0),
-                Pairs::Within => self.sum_later(points, task),
+                Pairs::Between(other) => vectorised(
+                    #[inline(always)]
+                    || self.sum_to(points, &other.packed, 0),
+                ),
+                Pairs::Within => vectorised(
+                    #[inline(always)]
+                    || self.sum_later(points, task),
+                ),
             })
             .collect();
         sums.iter().sum()
     }
 
     /// The kernel's sum over pairs of some points and those in a group from `first` on.
+    #[inline(always)]
     fn sum_to(&self, points: &[f32], packed: &Packed, first: usize) -> f64 {
         let mut sum = 0.0;
         for start in (first..packed.groups()).step_by(GROUPS_PER_TILE) {
@@ -94,6 +101,7 @@ impl Prepared {
     }
 
     /// The kernel's sum over pairs of the points of a group and those that come after them.
+    #[inline(always)]
     fn sum_later(&self, points: &[f32], group: usize) -> f64 {
         let mut sum = self.sum_to(points, &self.packed, group + 1);
         let own = self.packed.slice(group..group + 1);

@@ -5,7 +5,7 @@
 use rand::{Rng, RngExt};
 
 use super::exact::Kernel;
-use super::lanes::{LANES, Packed, add_waves, total};
+use super::lanes::{LANES, Packed, add_waves, total, vectorised};
 
 /// The stated error in standard errors: 99 % of a normal distribution.
 const STATED_ERRORS: f64 = 2.6;
@@ -57,7 +57,10 @@ impl Frequencies {
         sums.rows = (points.len() / self.dimension) as u64;
         let totals = sums.cosines.iter_mut().zip(&mut sums.sines);
         for (frequency, (cosine, sine)) in self.turns.chunks_exact(self.dimension).zip(totals) {
-            let (cosines, sines) = sums_at(frequency, &packed);
+            let (cosines, sines) = vectorised(
+                #[inline(always)]
+                || sums_at(frequency, &packed),
+            );
             (*cosine, *sine) = (cosines - packed.padding as f64, sines);
         }
         sums
@@ -103,6 +106,7 @@ pub(super) fn stated_error(found: &[Found]) -> f64 {
     STATED_ERRORS * variance.sqrt() / found.len() as f64
 }
 
+#[inline(always)]
 fn sums_at(frequency: &[f32], packed: &Packed) -> (f64, f64) {
     let (mut cosines, mut sines) = ([0.0; LANES], [0.0; LANES]);
     for group in packed.all() {

@@ -29,6 +29,13 @@ const SIN: [f32; 5] = [PI, -5.167_710_3, 2.550_077_4, -0.598_290_4, 0.077_655_91
 /// cos(πx) for |x| <= ½ by powers of x², likewise: error 5e-8.
 const COS: [f32; 5] = [0.999_999_94, -4.934_793, 4.058_410_6, -1.331_872_9, 0.219_682_42];
 
+/// Does arithmetic with the widest vector instructions that the machine has; it must be inlined as a whole.
+/// The numbers are the same with any: each lane is computed on its own, and nothing is contracted.
+#[inline(always)]
+pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(work)
+}
+
 /// Points in groups that lie side by side: per group and dimension one number of each point.
 #[derive(Debug, Clone)]
 pub(super) struct Packed {
@@ -57,12 +64,13 @@ impl Packed {
     }
 
     /// All groups.
+    #[inline(always)]
     pub(super) fn all(&self) -> std::slice::ChunksExact<'_, Lanes> {
         self.slice(0..self.groups())
     }
 
     /// Some groups, each a number of lanes as long as a point has dimensions.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slice(
         &self,
         groups: std::ops::Range<usize>,
@@ -73,7 +81,7 @@ impl Packed {
 }
 
 /// Adds the kernel 2^-d² between a point and those of a group.
-#[inline]
+#[inline(always)]
 pub(super) fn add_kernel(sums: &mut Lanes, point: &[f32], group: &[Lanes]) {
     let distances = squared_distances(point, group);
     for (sum, distance) in sums.iter_mut().zip(&distances) {
@@ -82,7 +90,7 @@ pub(super) fn add_kernel(sums: &mut Lanes, point: &[f32], group: &[Lanes]) {
 }
 
 /// Adds sines and cosines of the angles, in turns, that the points of a group have at a frequency.
-#[inline]
+#[inline(always)]
 pub(super) fn add_waves(sums: (&mut Lanes, &mut Lanes), frequency: &[f32], group: &[Lanes]) {
     let turns = products(frequency, group);
     let (sines, cosines) = sums;
@@ -94,7 +102,7 @@ pub(super) fn add_waves(sums: (&mut Lanes, &mut Lanes), frequency: &[f32], group
 }
 
 /// The sum of all lanes.
-#[inline]
+#[inline(always)]
 pub(super) fn total(lanes: &Lanes) -> f64 {
     let mut parts = [0.0; PARTS];
     for numbers in lanes.as_chunks::<PARTS>().0 {
@@ -105,7 +113,7 @@ pub(super) fn total(lanes: &Lanes) -> f64 {
     parts.iter().sum()
 }
 
-#[inline]
+#[inline(always)]
 fn squared_distances(point: &[f32], group: &[Lanes]) -> Lanes {
     fold(point, group, |sum, own, other| {
         let gap = own - other;
@@ -113,13 +121,13 @@ fn squared_distances(point: &[f32], group: &[Lanes]) -> Lanes {
     })
 }
 
-#[inline]
+#[inline(always)]
 fn products(vector: &[f32], group: &[Lanes]) -> Lanes {
     fold(vector, group, |sum, factor, number| sum + factor * number)
 }
 
 /// Folds, for each point of a group, a vector's numbers and the point's own.
-#[inline]
+#[inline(always)]
 fn fold(vector: &[f32], group: &[Lanes], step: impl Fn(f32, f32, f32) -> f32) -> Lanes {
     let mut sums = [0.0; LANES];
     let (several, single) = vector.as_chunks::<AT_ONCE>();
@@ -140,7 +148,7 @@ fn fold(vector: &[f32], group: &[Lanes], step: impl Fn(f32, f32, f32) -> f32) ->
 }
 
 /// 2^-x of x >= 0, to a relative error of 2e-7; NaN gives (almost) nought.
-#[inline]
+#[inline(always)]
 fn exp2_of_negative(number: f32) -> f32 {
     let exponent = if number < LARGEST_EXPONENT { -number } else { -LARGEST_EXPONENT };
     let rounded = exponent + ROUNDER;
@@ -152,7 +160,7 @@ fn exp2_of_negative(number: f32) -> f32 {
 
 /// Sine and cosine of an angle in turns, below 4 million of them, to an error of 1e-6. Beyond, and for
 /// NaN, they are of no particular angle but never larger than one.
-#[inline]
+#[inline(always)]
 fn sin_cos_of_turns(turn: f32) -> (f32, f32) {
     // Whole turns are taken off without rounding: that is why angles are in turns.
     let rest = turn - ((turn + ROUNDER) - ROUNDER);
@@ -165,7 +173,7 @@ fn sin_cos_of_turns(turn: f32) -> (f32, f32) {
     (2.0 * sine * cosine, 1.0 - 2.0 * sine * sine)
 }
 
-#[inline]
+#[inline(always)]
 fn polynomial<const N: usize>(coefficients: &[f32; N], number: f32) -> f32 {
     let mut sum = coefficients[N - 1];
     for coefficient in coefficients[..N - 1].iter().rev() {
