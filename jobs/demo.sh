@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From a fresh clone to a published run: sets everything up, builds, makes a million credit applications, learns
 # what would have to change for a random forest to approve the rejected ones, explains every application,
-# reports, and publishes all of it as one folder. Then asks the fitted generator about one applicant in SQL, and
-# runs the job once more, which finds that there is nothing left to do.
+# reports, and publishes all of it as one folder. Then asks the fitted generator about three applicants in SQL,
+# and runs the job once more, which finds that there is nothing left to do.
 #
 #   OVERTURN_ROWS   applications to make (default 1,000,000)
 #   OVERTURN_OUT    where results go (default ./out/demo; replaced)
@@ -38,9 +38,10 @@ say "The first three rejected applicants who can be helped, in SQL"
   SELECT application_id, loan_amount, change['feature'] AS change, change['from'] AS \"from\", change['to'] AS \"to\"
   FROM (
     SELECT application_id, loan_amount, unnest(x['changes']) AS change
-    FROM (SELECT *, counterfactual('approved') AS x FROM a WHERE application_id < 200)
-    WHERE x['status'] = 'solved_by_generator'
-    ORDER BY application_id LIMIT 3
+    FROM (
+      SELECT * FROM (SELECT *, counterfactual('approved') AS x FROM a WHERE application_id < 200)
+      WHERE x['status'] = 'solved_by_generator' ORDER BY application_id LIMIT 3
+    )
   )"
 
 say "The same job again"

@@ -88,6 +88,7 @@ pub(super) fn explaining(error: DataFusionError) -> Error {
             Ok(own) => *own,
             Err(other) => reading(DataFusionError::External(other)),
         },
+        DataFusionError::Context(_, inner) => explaining(*inner),
         other => reading(other),
     }
 }

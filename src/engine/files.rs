@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::type_name;
-use crate::output::unescaped;
+use crate::output::folder_values;
 
 /// File name endings taken for Parquet inside a folder.
 const ENDINGS: [&str; 3] = ["parquet", "parq", "pq"];
@@ -44,9 +44,9 @@ pub struct SourceFile {
     /// Row groups in order.
     pub row_groups: Vec<RowGroup>,
     /// Values of the partition fields, in their order.
-    pub partition_values: Vec<String>,
+    pub partition_values: Vec<Option<String>>,
     schema: SchemaRef,
-    partition: Vec<(String, String)>,
+    partition: Vec<(String, Option<String>)>,
 }
 
 /// One row group: its rows, and a byte that is inside it.
@@ -192,7 +192,8 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
     })
 }
 
-fn since_1970(time: std::time::SystemTime) -> Option<u64> {
+/// Nanoseconds since 1970.
+pub fn since_1970(time: std::time::SystemTime) -> Option<u64> {
     Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos() as u64)
 }
 
@@ -204,16 +205,10 @@ fn row_group(group: &parquet::file::metadata::RowGroupMetaData) -> RowGroup {
     RowGroup { rows: group.num_rows() as u64, start: start.min().unwrap_or(0) as u64 }
 }
 
-/// `name=value` folders between the root and the file.
-fn hive_partition(path: &Path, root: &Path) -> Vec<(String, String)> {
+/// `name=value` folders between the root and the file; no value is a null.
+fn hive_partition(path: &Path, root: &Path) -> Vec<(String, Option<String>)> {
     let folders = path.strip_prefix(root).ok().and_then(Path::parent);
-    let parts = folders.into_iter().flat_map(Path::components);
-    parts
-        .filter_map(|part| {
-            let (name, value) = part.as_os_str().to_str()?.split_once('=')?;
-            Some((name.to_string(), unescaped(value)))
-        })
-        .collect()
+    folders.and_then(Path::to_str).map_or(Vec::new(), folder_values)
 }
 
 /// One schema for all files; a column that some files lack is null there.
@@ -264,8 +259,9 @@ fn partition_fields(files: &[SourceFile], file_schema: &Schema) -> Result<Vec<Ar
     let fields = expected.iter().enumerate().filter(|(_, name)| !stored(name));
     let whole = |index: usize| {
         files.iter().all(|file| {
-            let value = &file.partition[index].1;
-            value.parse::<i64>().is_ok_and(|number| number.to_string() == *value)
+            file.partition[index].1.as_ref().is_none_or(|value| {
+                value.parse::<i64>().is_ok_and(|number| number.to_string() == *value)
+            })
         })
     };
     let kind = |index| if whole(index) { DataType::Int64 } else { DataType::Utf8 };
@@ -303,11 +299,15 @@ mod tests {
     #[test]
     fn hive_folders_are_read_from_the_root_on() {
         let found = hive_partition(
-            Path::new("/a=0/t/day=2026-11-16/city=S%C3%A3o%20Paulo/x.parquet"),
+            Path::new(
+                "/a=0/t/day=2026-11-16/city=S%C3%A3o%20Paulo/k=__HIVE_DEFAULT_PARTITION__/x.parquet",
+            ),
             Path::new("/a=0/t"),
         );
-        let expected = [("day", "2026-11-16"), ("city", "São Paulo")];
-        assert_eq!(found, expected.map(|(name, value)| (name.to_string(), value.to_string())));
+        let expected = [("day", Some("2026-11-16")), ("city", Some("São Paulo")), ("k", None)];
+        let owned =
+            |(name, value): (&str, Option<&str>)| (name.to_string(), value.map(String::from));
+        assert_eq!(found, expected.map(owned));
     }
 
     #[test]

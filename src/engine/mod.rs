@@ -16,7 +16,7 @@ mod units;
 
 pub use decisions::gather_decisions;
 pub use explain::UnitStream;
-pub use files::{SourceFile, SourceFiles};
+pub use files::{SourceFile, SourceFiles, since_1970};
 pub use infer::{InferOptions, Inferred, infer};
 pub use keys::{KeyFaults, check_keys};
 pub use sample::{SamplePlan, gather_sample};

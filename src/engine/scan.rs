@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Column;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Column, TableReference};
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{Expr, JoinType};
+use datafusion::logical_expr::{Expr, JoinType, Volatility};
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream, execute_stream_partitioned};
@@ -78,7 +79,7 @@ impl Engine {
     }
 
     pub(super) async fn frame(&self, table: &Table) -> Result<DataFrame> {
-        self.context.table(table.name.as_str()).await.map_err(planning)
+        self.context.table(TableReference::bare(table.name.as_str())).await.map_err(planning)
     }
 
     /// Every row of the left table once, with the stored decision or null.
@@ -150,7 +151,25 @@ pub(super) fn filtered(frame: DataFrame, key: &str, predicate: &str) -> Result<D
         .hint("quote column names with spaces: \"Marital Status\" = 'Married'")
     };
     let expression = frame.parse_sql_expr(predicate).map_err(refused)?;
+    let fickle = expression.exists(|part| Ok(fickle_function(part).is_some())).map_err(refused)?;
+    if fickle {
+        let problem = "calls a function whose result changes by itself, such as now() or random()";
+        return Err(Error::spec(key, format!("is `{predicate}`, which {problem}")).hint(
+            "rows in scope must be the same when a run is resumed; give the date with \
+             `--set date=…` and write `'${date}'`",
+        ));
+    }
     frame.filter(expression).map_err(refused)
+}
+
+/// A function that does not always give the same for the same.
+fn fickle_function(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable => {
+            Some(call.func.name())
+        }
+        _ => None,
+    }
 }
 
 /// A plan that the engine refuses although names and types were checked is our fault.

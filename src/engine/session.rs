@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::TableReference;
+use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -18,6 +20,10 @@ pub struct EngineOptions {
     pub batch_rows: usize,
     /// Bytes its operators may hold before they spill to disk.
     pub memory_bytes: u64,
+}
+
+fn refused_name(name: &str, error: DataFusionError) -> Error {
+    Error::spec(name, format!("cannot name a table: {}", error.strip_backtrace()))
 }
 
 /// A session of the query engine.
@@ -55,9 +61,9 @@ impl Engine {
         let files = SourceFiles::find(paths)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described = table.describe(name, paths);
-        self.context
-            .register_table(name, table)
-            .map_err(|error| Error::internal("query engine", "refuses a table").source(error))?;
+        // As it is written: names are case-sensitive everywhere.
+        let named = self.context.register_table(TableReference::bare(name), table);
+        named.map_err(|error| refused_name(name, error))?;
         Ok(described)
     }
 }

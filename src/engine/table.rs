@@ -145,8 +145,10 @@ impl ParquetTable {
         }
         let fields = self.schema.table_partition_cols().iter().zip(&file.partition_values);
         let values = fields.map(|(field, value)| match field.data_type() {
-            DataType::Int64 => ScalarValue::Int64(value.parse().ok()),
-            _ => ScalarValue::Utf8(Some(value.clone())),
+            DataType::Int64 => {
+                ScalarValue::Int64(value.as_ref().and_then(|value| value.parse().ok()))
+            }
+            _ => ScalarValue::Utf8(value.clone()),
         });
         piece.with_partition_values(values.collect())
     }

@@ -251,7 +251,13 @@ impl Worker {
         let decided = usable.scores.take(&rows);
         let scores = self.score(&decided, &after, &known)?;
         ledger.clock(Stage::Score, &mut clock);
-        let valid = is_valid(&scores, &wishes);
+        // What is as wanted already is so by the decision, whatever else is known of it.
+        let met = |known: &Option<Status>| *known == Some(Status::AlreadyTarget);
+        let valid: Vec<bool> = is_valid(&scores, &wishes)
+            .into_iter()
+            .zip(&known)
+            .map(|(valid, known)| valid || met(known))
+            .collect();
         let status = known.iter().zip(&valid).map(|(known, valid)| match (known, valid) {
             (Some(known), _) => *known,
             (None, true) => Status::SolvedByGenerator,

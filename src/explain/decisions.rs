@@ -1,7 +1,9 @@
 //! What the model decided before, by key: a score table in memory, compact enough for tens of millions of
 //! rows (a hash and a number each).
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use hashbrown::HashMap;
@@ -98,6 +100,24 @@ impl Decisions {
     /// Whether it knows none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The decisions about rows as a column: null where there is none.
+    ///
+    /// # Errors
+    /// When the key has no hash.
+    pub fn column(&self, key: &RecordBatch) -> Result<ArrayRef> {
+        let hashes = key_hashes(key, SEED)?;
+        Ok(match self {
+            Decisions::Classes { classes, found } => {
+                let name = |hash| found.get(hash).map(|class| classes[*class as usize].as_str());
+                Arc::new(StringArray::from_iter(hashes.iter().map(name)))
+            }
+            Decisions::Values { found } => {
+                let value = |hash| found.get(hash).copied();
+                Arc::new(Float64Array::from_iter(hashes.iter().map(value)))
+            }
+        })
     }
 
     /// y_M of rows, and the positions of those that it does not know.

@@ -36,6 +36,8 @@ pub struct Ledger {
 pub struct Kept {
     /// Numbers in a row.
     pub width: usize,
+    /// Hashes of their keys.
+    pub hashes: Vec<u128>,
     /// Number of the wanted decision.
     pub targets: Vec<u32>,
     /// Number of the segment in the tally.
@@ -46,6 +48,67 @@ pub struct Kept {
     pub counterfactuals: Vec<f32>,
     /// The rows as they were.
     pub originals: Vec<f32>,
+    /// By wanted decision, the greatest hash that can still be among the smallest.
+    ends: BTreeMap<u32, u128>,
+    /// Rows that were left when it was last pruned.
+    pruned: usize,
+}
+
+impl Kept {
+    /// None yet, for encoded rows of this width.
+    pub fn new(width: usize) -> Kept {
+        Kept { width, ..Kept::default() }
+    }
+
+    /// Whether a row could be among those with the smallest hashes.
+    pub(super) fn may_keep(&self, target: u32, hash: u128) -> bool {
+        self.ends.get(&target).is_none_or(|end| hash <= *end)
+    }
+
+    /// Adds rows behind its own.
+    pub fn append(&mut self, more: Kept) {
+        self.hashes.extend(more.hashes);
+        self.targets.extend(more.targets);
+        self.segments.extend(more.segments);
+        self.valid.extend(more.valid);
+        self.counterfactuals.extend(more.counterfactuals);
+        self.originals.extend(more.originals);
+    }
+
+    /// The same as [`Kept::prune`], if there are many more than that.
+    pub fn prune_if_long(&mut self, most: usize) {
+        if self.hashes.len() > 2 * (self.pruned + most) {
+            self.prune(most);
+        }
+    }
+
+    /// Leaves, of each wanted decision, the rows with the smallest hashes, at most so many, in the order of
+    /// their hashes: a random sample, and the same however the table is cut.
+    pub fn prune(&mut self, most: usize) {
+        let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (place, target) in self.targets.iter().enumerate() {
+            groups.entry(*target).or_default().push(place);
+        }
+        for (target, places) in &mut groups {
+            places.sort_by_key(|place| self.hashes[*place]);
+            places.truncate(most);
+            if let Some(last) = places.last().filter(|_| places.len() == most) {
+                self.ends.insert(*target, self.hashes[*last]);
+            }
+        }
+        let places: Vec<usize> = groups.into_values().flatten().collect();
+        let wide = |values: &[f32]| -> Vec<f32> {
+            let row = |place: &usize| &values[place * self.width..(place + 1) * self.width];
+            places.iter().flat_map(row).copied().collect()
+        };
+        let (counterfactuals, originals) = (wide(&self.counterfactuals), wide(&self.originals));
+        self.hashes = places.iter().map(|place| self.hashes[*place]).collect();
+        self.targets = places.iter().map(|place| self.targets[*place]).collect();
+        self.segments = places.iter().map(|place| self.segments[*place]).collect();
+        self.valid = places.iter().map(|place| self.valid[*place]).collect();
+        (self.counterfactuals, self.originals) = (counterfactuals, originals);
+        self.pruned = places.len();
+    }
 }
 
 /// A part of the work.
@@ -119,7 +182,7 @@ impl Ledger {
             rejects: Vec::new(),
             last_rejects: Vec::new(),
             tally: Tally::default(),
-            kept: Kept { width, ..Kept::default() },
+            kept: Kept::new(width),
             seconds: StageSeconds::default(),
         }
     }
@@ -141,5 +204,46 @@ impl Ledger {
             self.rejects.push(table);
         }
         self.last_rejects = rejects;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(rows: impl Iterator<Item = (u128, u32)>) -> Kept {
+        let mut kept = Kept::new(1);
+        for (hash, target) in rows {
+            let number = hash as f32;
+            kept.append(Kept {
+                hashes: vec![hash],
+                targets: vec![target],
+                segments: vec![0],
+                valid: vec![hash % 2 == 0],
+                counterfactuals: vec![number],
+                originals: vec![-number],
+                ..Kept::default()
+            });
+        }
+        kept
+    }
+
+    #[test]
+    fn the_smallest_hashes_of_every_target_are_left_however_rows_come() {
+        let rows = |place: u128| (place * 37 % 101, u32::from(place % 3 == 0));
+        let mut whole = kept((0..100).map(rows));
+        whole.prune(5);
+        assert_eq!(whole.targets, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
+        assert!(whole.hashes[..5].is_sorted() && whole.hashes[5..].is_sorted());
+        let numbers: Vec<f32> = whole.hashes.iter().map(|hash| *hash as f32).collect();
+        assert_eq!(whole.counterfactuals, numbers);
+        let mut parts = Kept::new(1);
+        for first in (0..100).step_by(10) {
+            let part = (first..first + 10).map(rows);
+            parts.append(kept(part.filter(|(hash, target)| parts.may_keep(*target, *hash))));
+            parts.prune_if_long(5);
+        }
+        parts.prune(5);
+        assert_eq!((parts.hashes, parts.originals), (whole.hashes, whole.originals));
     }
 }

@@ -13,17 +13,27 @@ use crate::error::{Error, Result};
 use crate::feature::Rows;
 use crate::metrics::{Observed, Segment, Status, Tally};
 
-/// Counts answers, and keeps those whose keys say so.
+/// Which answers are kept for the comparison of distributions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// None.
+    None,
+    /// Of each wanted decision so many, those with the smallest hashes of keys.
+    Most(usize),
+    /// All.
+    All,
+}
+
+/// Counts answers, and keeps some of them.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     encoder: Encoder,
-    /// The greatest key hash that is kept.
-    keep: u128,
+    keep: Keep,
 }
 
 impl Recorder {
-    /// A recorder of rows encoded like this, up to this key hash.
-    pub fn new(encoder: Encoder, keep: u128) -> Recorder {
+    /// A recorder of rows encoded like this.
+    pub fn new(encoder: Encoder, keep: Keep) -> Recorder {
         Recorder { encoder, keep }
     }
 
@@ -35,9 +45,13 @@ impl Recorder {
         (tally, kept): (&mut Tally, &mut Kept),
     ) {
         tally.count(observed);
+        if self.keep == Keep::None {
+            return;
+        }
         let asked = |place: &u32| {
-            hashes[*place as usize] <= self.keep
-                && observed.status[*place as usize] != Status::AlreadyTarget
+            let place = *place as usize;
+            observed.status[place] != Status::AlreadyTarget
+                && kept.may_keep(observed.targets[place], hashes[place])
         };
         let places: Vec<u32> = (0..hashes.len() as u32).filter(asked).collect();
         if places.is_empty() {
@@ -46,12 +60,16 @@ impl Recorder {
         let at = |values: &[u32]| -> Vec<u32> {
             places.iter().map(|place| values[*place as usize]).collect()
         };
+        kept.hashes.extend(places.iter().map(|place| hashes[*place as usize]));
         kept.targets.extend(at(observed.targets));
         kept.segments.extend(at(observed.segments));
         kept.valid.extend(places.iter().map(|place| observed.valid[*place as usize]));
         let encoded = |rows: &Rows| self.encoder.encode_rows(&rows.take(&places)).values;
         kept.counterfactuals.extend(encoded(observed.counterfactuals));
         kept.originals.extend(encoded(observed.originals));
+        if let Keep::Most(most) = self.keep {
+            kept.prune_if_long(most);
+        }
     }
 
     /// The number of each row's segment, by the columns that divide rows.

@@ -37,7 +37,7 @@ use ask::Goal;
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use ledger::{Kept, Ledger, Stage, StageSeconds};
-pub use measure::Recorder;
+pub use measure::{Keep, Recorder};
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
@@ -80,8 +80,8 @@ pub struct Setup<'a> {
     pub samples: usize,
     /// Random streams.
     pub streams: Streams,
-    /// Of the rows' key hashes, the greatest that is kept for the comparison of distributions.
-    pub keep: u128,
+    /// Which answers are kept for the comparison of distributions.
+    pub keep: Keep,
 }
 
 /// All that explaining needs and threads can share; see [`Worker`].

@@ -27,7 +27,7 @@ pub struct MmdSpec {
     pub space: MmdSpace,
     /// Random encoders whose figures are averaged, at most 32.
     pub encoders: usize,
-    /// Explained rows that are compared, chosen by key; 0 for all of them.
+    /// Counterfactuals of each wanted decision that are compared, chosen by key; 0 for all of them.
     pub rows: u64,
     /// Kernel values up to which MMD² is computed exactly; beyond them by random Fourier features.
     pub pairs: u64,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainSpec, InputJob, InputSpec,
-    InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MatrixSpec, Method, OnnxInputs, OnnxJob,
-    OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset, ReportJob,
+    InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MatrixSpec, Method, MmdSpace, OnnxInputs,
+    OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset, ReportJob,
     ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
     TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec,
 };
@@ -329,6 +329,9 @@ impl<'a> Resolver<'a> {
         }
         let ratio = gates.max_mmd_ratio.is_none_or(|ratio| ratio > 0.0);
         self.require(ratio, "report.gates.max_mmd_ratio", "is not above 0");
+        let measured = gates.max_mmd_ratio.is_none() || mmd.space != MmdSpace::None;
+        let problem = "is given, but `report.mmd.space` is `none`: there will be no MMD";
+        self.require(measured, "report.gates.max_mmd_ratio", problem);
         let mut by = spec.by.clone();
         by.sort_unstable();
         by.dedup();

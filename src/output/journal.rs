@@ -40,6 +40,13 @@ impl Journal {
         Ok(journal)
     }
 
+    /// What the run is that a journal is about; none if there is no journal.
+    pub fn header<H: DeserializeOwned>(path: &Path) -> Option<H> {
+        let content = fs::read(path).ok()?;
+        let end = content.iter().position(|byte| *byte == b'\n')?;
+        serde_json::from_slice(&content[..end]).ok()
+    }
+
     /// Opens the journal that a run left; none if there is none that can be gone on with.
     ///
     /// # Errors

@@ -171,7 +171,7 @@ pub fn folder_values(path: &str) -> Vec<(String, Option<String>)> {
 }
 
 /// A folder's name without escapes.
-pub fn unescaped(text: &str) -> String {
+fn unescaped(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut index = 0;

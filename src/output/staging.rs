@@ -51,7 +51,7 @@ impl Staging {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        check_target(target, overwrite)?;
+        check_output(target, overwrite)?;
         let cannot = |what: &str, error: std::io::Error| {
             Error::output(&shown, format!("{what} cannot be created: {error}")).hint(
                 "check the folder's permissions and the free space, or choose another `output.dir`",
@@ -114,7 +114,7 @@ impl Staging {
 
     /// Where a run keeps its journal. Not part of what is published.
     pub fn journal(&self) -> PathBuf {
-        beside(&self.target, "journal")
+        journal_of(&self.target)
     }
 
     /// Writes a small file into the folder, synced.
@@ -132,7 +132,7 @@ impl Staging {
         sync_folders(&self.folder).map_err(|error| {
             Error::output(self.folder.display().to_string(), "cannot be synced").source(error)
         })?;
-        check_target(&self.target, self.overwrite)?;
+        check_output(&self.target, self.overwrite)?;
         let moved = if self.target.exists() {
             self.exchange()
         } else {
@@ -142,6 +142,7 @@ impl Staging {
             Error::output(self.target.display().to_string(), "cannot be published").source(error)
         })?;
         self.published = true;
+        self.clear_beside();
         if let Some(parent) = self.target.parent().and_then(|parent| File::open(parent).ok()) {
             let _ = parent.sync_all();
         }
@@ -161,7 +162,15 @@ impl Staging {
         }
         fs::rename(&self.folder, &place).map_err(cannot)?;
         self.published = true;
+        self.clear_beside();
         Ok(place)
+    }
+
+    /// Removes what the run could have gone on from, while nobody else can have begun anew.
+    fn clear_beside(&self) {
+        for folder in [self.journal(), self.checkpoint()] {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 
     /// Swaps old and new in one step, then removes the old.
@@ -198,6 +207,11 @@ pub fn tidy(target: &Path) {
         }
         let _ = fs::remove_file(&lock_file);
     }
+}
+
+/// Where the journal of a run is that publishes into a folder.
+pub fn journal_of(target: &Path) -> PathBuf {
+    beside(target, "journal")
 }
 
 /// Writes a file and waits until it is on the disk.
@@ -252,7 +266,10 @@ fn beside(target: &Path, what: &str) -> PathBuf {
 }
 
 /// Only an earlier run's results, and only if the job says so, are ever replaced.
-fn check_target(target: &Path, overwrite: bool) -> Result<()> {
+///
+/// # Errors
+/// When there is something that may not be replaced.
+pub fn check_output(target: &Path, overwrite: bool) -> Result<()> {
     let shown = target.display().to_string();
     let Ok(mut entries) = fs::read_dir(target) else {
         return if target.exists() {

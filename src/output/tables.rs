@@ -189,6 +189,38 @@ pub fn refuse_taken(key: &[FieldRef], schemas: &[&SchemaRef]) -> Result<()> {
     }
 }
 
+/// Columns beside the key that may become folders: those with few values.
+const FOLDER_COLUMNS: [&str; 6] =
+    ["sample", "target", "original_class", "cf_class", "status", "valid"];
+
+/// Refuses columns that cannot become folders.
+///
+/// # Errors
+/// Names the first of them.
+pub fn refuse_folders(key: &[FieldRef], by: &[String]) -> Result<()> {
+    let mut known: Vec<&str> = key.iter().map(|field| field.name().as_str()).collect();
+    known.extend(FOLDER_COLUMNS);
+    for (place, name) in by.iter().enumerate() {
+        if !known.contains(&name.as_str()) {
+            let problem = format!("names `{name}`, expected one of {}", known.join(", "));
+            return Err(Error::spec("output.partition_by", problem));
+        }
+        if by[..place].contains(name) {
+            return Err(Error::spec("output.partition_by", format!("names `{name}` twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Columns that reports have themselves, whatever the segments.
+pub fn report_columns() -> Vec<String> {
+    let reports = [coverage_schema, validity_schema, sparsity_schema, features_schema, mmd_schema];
+    let names = |schema: SchemaRef| -> Vec<String> {
+        schema.fields().iter().map(|field| field.name().clone()).collect()
+    };
+    reports.iter().flat_map(|report| names(report(&[]))).collect()
+}
+
 /// What the reports begin with: whose figures they are.
 fn group_fields(by: &[String]) -> Vec<FieldRef> {
     let mut fields = vec![

@@ -113,9 +113,14 @@ impl Inputs {
         self.fields(&self.key)
     }
 
+    /// Fields of the features, in the schema's order.
+    pub fn feature_fields(&self) -> Vec<FieldRef> {
+        self.fields(&self.feature_columns)
+    }
+
     /// What a predictor is told about its batches.
     pub fn predictor_columns(&self) -> Columns {
-        let schema: SchemaRef = Arc::new(Schema::new(self.fields(&self.feature_columns)));
+        let schema: SchemaRef = Arc::new(Schema::new(self.feature_fields()));
         Columns { features: Arc::clone(&self.schema), schema }
     }
 

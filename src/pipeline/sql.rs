@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use super::train::model_hash;
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
-use crate::explain::{Columns, Explainer, Setup, check_fit};
+use crate::explain::{Columns, Explainer, Keep, Setup, check_fit};
 use crate::job::Target;
 use crate::nn::{Artefact, load};
 use crate::predictor::{self, Columns as PredictorColumns};
@@ -92,7 +92,7 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
             target: &target,
             samples: 1,
             streams: runtime.streams(),
-            keep: 0,
+            keep: Keep::None,
         },
     )?;
     engine.register_counterfactual(Arc::new(explainer), features);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{can_cast_types, cast, take_record_batch};
+use arrow::datatypes::{DataType, Field};
 use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
@@ -12,7 +12,8 @@ use tokio::task::block_in_place;
 use super::{CheckSummary, Inputs, Observer, Scope};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
-use crate::feature::{Admission, numbers};
+use crate::explain::Decisions;
+use crate::feature::{Admission, numbers, type_name};
 use crate::job::{Job, ScoresJob, Target};
 use crate::predictor::{self, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
@@ -84,6 +85,35 @@ pub(super) async fn parity(
     }
 }
 
+/// Holds stored decisions against the model on the first rows in scope that have one.
+pub(super) async fn hold_against(
+    job: &Job,
+    inputs: &Inputs,
+    predictor: &dyn Predictor,
+    (scores, decisions): (&ScoresJob, &Decisions),
+) -> Result<()> {
+    let mut stream =
+        inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?.stream()?;
+    let admission = Admission::new(&inputs.schema);
+    let lost = |error| Error::internal("parity", "a column is lost").source(error);
+    let mut parity = ParitySummary::default();
+    while (parity.rows_compared as usize) < scores.parity_rows
+        && let Some(batch) = stream.next().await
+    {
+        let batch = batch?;
+        let stored = decisions.column(&batch.project(&inputs.key).map_err(lost)?)?;
+        let known: Vec<u32> =
+            (0..batch.num_rows() as u32).filter(|row| stored.is_valid(*row as usize)).collect();
+        let left = scores.parity_rows - parity.rows_compared as usize;
+        let known = UInt32Array::from_iter_values(known.into_iter().take(left));
+        let rows = take_record_batch(&batch, &known).map_err(lost)?;
+        let stored = arrow::compute::take(&stored, &known, None).map_err(lost)?;
+        let compared = (&rows, &stored);
+        block_in_place(|| compare_rows(compared, inputs, &admission, predictor, &mut parity))?;
+    }
+    judge(job, scores, parity).map(|_| ())
+}
+
 pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {
     let Some(target) = &job.target else { return Ok(()) };
     match (target, task) {
@@ -110,8 +140,29 @@ pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()
             let fault = crate::feature::missing_column(name, &table.schema, &table.shown);
             Error::from_faults(crate::error::Kind::Spec, vec![fault])
         }
+        (Target::Column { name, .. }, _) => {
+            let found = inputs.features.schema.field_with_name(name);
+            found.map_or(Ok(()), |field| check_target_column(field, task))
+        }
         _ => Ok(()),
     }
+}
+
+/// Refuses a column that cannot say what is wanted.
+fn check_target_column(field: &Field, task: &Task) -> Result<()> {
+    let found = field.data_type();
+    let (fits, expected) = match task {
+        Task::Regression => (found.is_numeric(), "numbers"),
+        Task::Classification { .. } => {
+            (!found.is_nested() && can_cast_types(found, &DataType::Utf8), "class labels")
+        }
+    };
+    if fits {
+        return Ok(());
+    }
+    let problem =
+        format!("names `{}` of type {}, expected {expected}", field.name(), type_name(found));
+    Err(Error::spec("target.column", problem))
 }
 
 /// Streams features and stored decisions side by side; the first rows are scored again.
@@ -139,14 +190,15 @@ async fn compare(
         let left = (scores.parity_rows as u64).saturating_sub(parity.rows_compared) as usize;
         if left > 0 {
             let batch = batch.slice(0, left.min(batch.num_rows()));
-            block_in_place(|| compare_batch(&batch, inputs, &admission, predictor, &mut parity))?;
+            let compared = (&batch, batch.column(batch.num_columns() - 1));
+            block_in_place(|| compare_rows(compared, inputs, &admission, predictor, &mut parity))?;
         }
     }
     judge(job, scores, parity)
 }
 
-fn compare_batch(
-    batch: &RecordBatch,
+fn compare_rows(
+    (batch, stored): (&RecordBatch, &ArrayRef),
     inputs: &Inputs,
     admission: &Admission,
     predictor: &dyn Predictor,
@@ -155,7 +207,7 @@ fn compare_batch(
     let lost = |error| Error::internal("parity", "a column is lost").source(error);
     let features = batch.project(&inputs.feature_columns).map_err(lost)?;
     let admitted = admission.admit(&features)?;
-    let mut decision: ArrayRef = Arc::clone(batch.column(batch.num_columns() - 1));
+    let mut decision: ArrayRef = Arc::clone(stored);
     if let Some(rows) = &admitted.rows {
         decision = arrow::compute::take(&decision, rows, None).map_err(lost)?;
     }

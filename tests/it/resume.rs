@@ -122,6 +122,10 @@ fn only_unfinished_pieces_are_done_again() {
     child.kill().expect("killed");
     child.wait().expect("ended");
     let finished = finished_units(&bench);
+    // A piece that was done twice counts once.
+    let journal = fs::read_to_string(bench.path(".out.journal/journal.jsonl")).expect("readable");
+    let twice = journal.lines().find(|line| line.starts_with("{\"unit\"")).expect("a unit");
+    bench.append(".out.journal/journal.jsonl", &format!("{twice}\n"));
     // A piece that was being written, and one of another run: neither may be published.
     bench.write(".out.staging/counterfactuals/part-00999.parquet", "half");
     bench.write(".out.staging/counterfactuals/status=x/part-00000.parquet", "old");
@@ -211,6 +215,18 @@ fn the_same_again_is_no_work_and_another_is_refused() {
     let third = bench.does("run", &[]).ok().json();
     assert_eq!(third["already_published"], false);
     assert_ne!(third["run_id"], first["run_id"]);
+    // What another job has finished is not thrown away for reports or for a run that has nothing to do.
+    bench.replace("job.toml", "samples = 2", "samples = 3");
+    let mut child = bench.command("run", &["--threads", "1"]).spawn().expect("started");
+    wait_for_units(&mut child, &bench, 1);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    bench.replace("job.toml", "samples = 3", "samples = 2");
+    bench.does("report", &[]).fails(2, &["out: has an unfinished run", "--resume"]);
+    assert_eq!(bench.does("run", &["--resume"]).ok().json()["already_published"], true);
+    assert!(finished_units(&bench) >= 1);
+    fs::remove_dir_all(bench.path(".out.journal")).expect("removed");
+    fs::remove_dir_all(bench.path(".out.staging")).expect("removed");
     // Killed between publishing and clearing up, it has nothing left to do.
     bench.write(".out.journal/journal.jsonl", "{}\n");
     assert_eq!(bench.does("run", &["--resume"]).ok().json()["already_published"], true);
@@ -339,6 +355,9 @@ with pa.ipc.new_stream(answers, schema) as stream:
     let finished = finished_units(&bench);
     assert!(finished >= 1, "{finished}");
     bench.write("repaired", "");
+    bench.append("scorer.py", "# another version\n");
+    bench.does("run", &["--resume"]).fails(1, &["cannot be resumed: the model changed"]);
+    bench.replace("scorer.py", "# another version\n", "");
     let summary = bench.does("run", &["--resume"]).ok().json();
     assert_eq!(summary["units_resumed"], finished);
     assert_eq!(summary["rows_explained"], 12_000);

@@ -343,6 +343,17 @@ fn every_class_and_ranges_of_values() {
     assert_eq!(summary["targets"].as_array().map(Vec::len), Some(7));
     assert_eq!(number(&summary["counterfactuals"]), 6 * number(&summary["rows_explained"]));
     check(&bench);
+    // Several answers to every wish, in folders: counted anew, they are the same.
+    bench.append("job.toml", "[explain]\nsamples = 3\n");
+    bench.replace(
+        "job.toml",
+        "dir = \"out\"",
+        "dir = \"out\"\noverwrite = true\npartition_by = [\"status\", \"target\", \"sample\"]",
+    );
+    bench.does("run", &[]).ok();
+    check(&bench);
+    bench.does("report", &[]).ok();
+    check(&bench);
 
     let bench = Bench::new();
     bench.known(&python, "regression", Some(900));
@@ -506,6 +517,9 @@ fn gates_that_a_run_fails() {
     bench.check(&python, &table, &[]);
     let before = fs::read(bench.path("out/manifest.json")).expect("readable");
     bench.replace("job.toml", "min_validity = 0.0", "min_validity = 1.0");
+    bench
+        .does("run", &[])
+        .fails(3, &["report.gates.min_validity", "published before the job demanded this"]);
     bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");
     bench.does("run", &[]).fails(3, &["report.gates.min_validity"]);
     assert!(fs::read(bench.path("out/manifest.json")).expect("readable") == before);
@@ -587,11 +601,25 @@ fn what_cannot_be_explained() {
     refused("samples = 0\n", &["`explain.samples` is 0, expected at least 1"]);
     refused("unit_rows = 0\n", &["`explain.unit_rows` is 0, expected at least 1"]);
     refused("[report]\nby = [\"regoin\"]\n", &["regoin", "did you mean `region`"]);
+    refused("[report]\nby = [\"status\"]\n", &["names `status`, a column that reports have"]);
+    refused(
+        "[report.mmd]\nspace = \"none\"\n[report.gates]\nmax_mmd_ratio = 1\n",
+        &["`report.gates.max_mmd_ratio` is given, but `report.mmd.space` is `none`"],
+    );
     refused("[report.mmd]\nencoders = 99\n", &["`report.mmd.encoders` is 99, expected at most 32"]);
     refused("[report.gates]\nmin_validity = 2\n", &["`report.gates.min_validity` is 2"]);
     bench.explain_job(&table, "");
     bench.replace("job.toml", "class = \"approved\"", "class = \"aproved\"");
     bench.does("run", &[]).fails(1, &["aproved", "approved"]);
+    bench.explain_job(&table, "");
+    bench.replace(
+        "job.toml",
+        "max_reject_share",
+        "where = \"applied_on < now()\"\nmax_reject_share",
+    );
+    bench
+        .does("run", &[])
+        .fails(1, &["input.where", "whose result changes by itself", "--set date"]);
     bench.explain_job(&table, "");
     bench.replace("job.toml", APPROVED, "");
     bench.does("run", &[]).fails(1, &["target: is missing", "class = \"approved\""]);

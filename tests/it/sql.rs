@@ -62,6 +62,13 @@ fn queries_that_make_no_sense() {
     );
     ask(&bench, "DROP TABLE a", &[]).fails(1, &["query: "]);
     ask(&bench, "COPY a TO '/tmp/x.parquet'", &[]).fails(1, &["query: "]);
+    let (generator, table) =
+        (generator().display().to_string(), format!("Apps={}", bench.text("applications")));
+    let named = ["--generator", &generator, "--table", &table];
+    let count = ["sql", "SELECT count(*) AS n FROM Apps", "--format", "json"];
+    assert_eq!(overturn(&[&count[..], &named].concat()).ok().stdout.trim(), "{\"n\":50}");
+    overturn(&[&count[..], &named, &["--table", &table]].concat())
+        .fails(1, &["Apps: cannot name a table", "already exists"]);
     let unknown = ask(
         &bench,
         "SELECT counterfactual('maybe')['detail'] AS detail FROM a LIMIT 1",

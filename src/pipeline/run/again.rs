@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::{cast, concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, Int32Type};
+use arrow::datatypes::{FieldRef, Int32Type, SchemaRef};
 use futures::StreamExt;
 use hashbrown::HashMap;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -22,7 +22,7 @@ use super::generator::GeneratorRecord;
 use super::kept::write_kept;
 use super::summary::{RunSummary, examples};
 use super::work::{Done, Schemas, UnitRecord};
-use super::{Part, Stages, clear, facts};
+use super::{Part, Stages, clear, facts, unfinished};
 use crate::engine::{ScanPlan, Unit, check_keys};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Kept, Recorder, StageSeconds, check_fit, target_names};
@@ -32,8 +32,10 @@ use crate::metrics::{Observed, Status, Tally, distances};
 use crate::nn::{Artefact, load};
 use crate::output::{
     COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, REJECTS, REPORTS, RunFacts, SUCCESS_FILE,
-    StagedFile, Staging, TRAINING_REPORT, as_journalled, folder_values, kept_name, part_name,
+    StagedFile, Staging, TRAINING_REPORT, as_journalled, counterfactual_schema, folder_values,
+    kept_name, part_name,
 };
+use crate::predictor::Task;
 use crate::runtime::Runtime;
 
 /// A published run.
@@ -52,6 +54,11 @@ struct Published {
 pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
     let began = Instant::now();
     let published = Published::read(&job.output.dir)?;
+    if let Some(other) = unfinished(&job.output.dir) {
+        let problem = format!("has an unfinished run {} beside it", other.run_id);
+        return Err(Error::output(job.output.dir.display().to_string(), problem)
+            .hint("finish it with `overturn run JOB --resume`, or start it over, first"));
+    }
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
     stages.part = Part::Report;
@@ -72,12 +79,18 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
         stages: &stages,
         published: &published,
         artefact: &artefact,
+        table: counterfactual_schema(
+            &stages.inputs.key_fields(),
+            &stages.inputs.feature_fields(),
+            matches!(task, Task::Regression),
+        ),
         folder: staging.folder().to_path_buf(),
         journal: journal.clone(),
     };
     let done = runtime.block_on(again.units()).inspect_err(|_| clear(&journal))?;
     let generator = published.generator();
-    stages.finish(staging, Finished { done, generator, artefact, began })
+    let before = serde_json::from_value(published.manifest["summary"].clone()).ok();
+    stages.finish(staging, Finished { done, generator, artefact, began, before })
 }
 
 impl Published {
@@ -113,7 +126,9 @@ impl Published {
             .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
             .map(|what| format!("the {what}"))
             .collect();
-        let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
+        // As it would be read back: numbers may lose their last bit as JSON.
+        let job = serde_json::to_value(stages.job).unwrap_or_default();
+        let job = facts::settings(as_journalled(&job)?);
         let made_by = facts::settings(self.manifest["job"].clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
         let changed =
@@ -187,6 +202,8 @@ struct Again<'a> {
     stages: &'a Stages<'a>,
     published: &'a Published,
     artefact: &'a Artefact,
+    /// Schema of the counterfactual table, folders included.
+    table: SchemaRef,
     folder: PathBuf,
     journal: PathBuf,
 }
@@ -201,6 +218,27 @@ struct UnitRows {
     in_scope: u64,
 }
 
+/// Key hash and wish → first sample.
+type Firsts = HashMap<(u128, u32), i32>;
+
+/// What is known of a unit before its answers are counted.
+struct Told<'a> {
+    rows: &'a UnitRows,
+    segments: &'a [u32],
+    firsts: &'a Firsts,
+}
+
+impl Told<'_> {
+    /// Which answers are the first for their row and wish.
+    fn first(&self, hashes: &[u128], targets: &[u32], samples: &[i32]) -> Vec<bool> {
+        let wishes = hashes.iter().copied().zip(targets.iter().copied());
+        let first = |(wish, sample): ((u128, u32), &i32)| {
+            self.firsts.get(&wish).map_or(*sample == 0, |first| first == sample)
+        };
+        wishes.zip(samples).map(first).collect()
+    }
+}
+
 impl Again<'_> {
     async fn units(&self) -> Result<Done> {
         let (stages, inputs) = (self.stages, &self.stages.inputs);
@@ -210,7 +248,7 @@ impl Again<'_> {
         let keys = check_keys(&inputs.engine, &inputs.features, &job.input.key, predicate).await?;
         inputs.refuse_keys(&job.input, scope, &keys)?;
         let encoder = self.artefact.description.encoder();
-        let recorder = Recorder::new(encoder, stages.keep(keys.rows));
+        let recorder = Recorder::new(encoder, stages.keep());
         stages.observer.stage("reading back", Some(keys.rows));
         let mut units = Vec::new();
         for unit in inputs.engine.units(&inputs.features, job.explain.unit_rows) {
@@ -268,21 +306,24 @@ impl Again<'_> {
             examples: Vec::new(),
         };
         let width = self.artefact.description.layout.width;
-        let mut kept = Kept { width, ..Kept::default() };
+        let mut kept = Kept::new(width);
+        let segments = Recorder::segments(&rows.segments, rows.rows.len, &mut record.tally)?;
+        let firsts = self.firsts(&record.files)?;
+        let told = Told { rows, segments: &segments, firsts: &firsts };
         for file in record.files.clone() {
             for batch in read(&self.folder.join(&file.name))? {
                 let batch = batch?;
                 if file.name.starts_with(REJECTS) {
                     count_reasons(&batch, &mut record)?;
                 } else {
-                    let batch = self.with_folders(&batch, &file.name)?;
+                    let batch = self.whole(&batch, &file.name)?;
                     examples(&batch, self.stages.job.input.key.len(), &mut record.examples);
-                    self.count(&batch, rows, recorder, (&mut record.tally, &mut kept))?;
+                    self.count(&batch, &told, recorder, (&mut record.tally, &mut kept))?;
                 }
             }
         }
-        record.kept = write_kept(&self.journal, kept_name(unit.index), &kept)?;
-        // To the last bit what the run itself reported.
+        record.kept = write_kept(&self.journal, kept_name(unit.index), (kept, self.stages.keep()))?;
+        // Numbers as the run itself had them.
         as_journalled(&record)
     }
 
@@ -290,14 +331,13 @@ impl Again<'_> {
     fn count(
         &self,
         batch: &RecordBatch,
-        unit: &UnitRows,
+        told: &Told<'_>,
         recorder: &Recorder,
         (tally, kept): (&mut Tally, &mut Kept),
     ) -> Result<()> {
         let stages = self.stages;
-        let key = named(batch, &stages.job.input.key, "")?;
-        let hashes = key_hashes(&key, stages.runtime.streams().seed_of("explain"))?;
-        let place = |hash: &u128| unit.places.get(hash).copied();
+        let hashes = self.hashes(batch)?;
+        let place = |hash: &u128| told.rows.places.get(hash).copied();
         let places: Option<Vec<u32>> = hashes.iter().map(place).collect();
         let places = places.ok_or_else(|| {
             Error::input(&stages.inputs.features.shown, "lacks rows that the run has explained")
@@ -305,16 +345,15 @@ impl Again<'_> {
         let features: Vec<String> = stages.inputs.schema.names().map(String::from).collect();
         let counterfactuals =
             RowReader::new(&stages.inputs.schema).read(&named(batch, &features, "cf_")?)?;
-        let originals = unit.rows.take(&places);
-        let by_unit = Recorder::segments(&unit.segments, unit.rows.len, tally)?;
+        let originals = told.rows.rows.take(&places);
         let samples = column(batch, "sample")?.as_primitive::<Int32Type>().values().to_vec();
         let targets = self.targets(batch)?;
         let layout = &self.artefact.description.layout;
         let observed = Observed {
-            segments: &places.iter().map(|row| by_unit[*row as usize]).collect::<Vec<_>>(),
+            segments: &places.iter().map(|row| told.segments[*row as usize]).collect::<Vec<_>>(),
             status: &statuses(batch)?,
             valid: &column(batch, "valid")?.as_boolean().values().iter().collect::<Vec<_>>(),
-            first: &self.first(&samples, &targets),
+            first: &told.first(&hashes, &targets, &samples),
             samples: &samples,
             distances: &distances(&counterfactuals, &originals, layout),
             targets: &targets,
@@ -325,33 +364,49 @@ impl Again<'_> {
         Ok(())
     }
 
-    /// A file's rows with the columns that its folders stand for.
-    fn with_folders(&self, batch: &RecordBatch, name: &str) -> Result<RecordBatch> {
-        let schema = batch.schema();
-        let names = schema.fields().iter().map(|field| field.name().clone());
-        let mut columns: Vec<(String, ArrayRef)> =
-            names.zip(batch.columns().iter().cloned()).collect();
+    /// A file's rows with all columns of the table, those that have become folders too.
+    fn whole(&self, batch: &RecordBatch, name: &str) -> Result<RecordBatch> {
+        let schema = &self.table;
+        let folders = folder_values(name);
         let misfit = |error| Error::internal("reports", "columns do not fit").source(error);
-        for (name, value) in folder_values(name) {
-            let texts = StringArray::from(vec![value.as_deref(); batch.num_rows()]);
-            let column = cast(&texts, &self.folder_type(&name)).map_err(misfit)?;
-            columns.push((name, column));
-        }
-        let columns = columns.into_iter().map(|(name, column)| (name, column, true));
-        RecordBatch::try_from_iter_with_nullable(columns).map_err(misfit)
+        let column = |field: &FieldRef| -> Result<ArrayRef> {
+            if let Some(column) = batch.column_by_name(field.name()) {
+                return Ok(Arc::clone(column));
+            }
+            let value = folders.iter().find(|(name, _)| name == field.name());
+            let value = value.and_then(|(_, value)| value.as_deref());
+            // A folder cannot have an empty name: what can be no null is an empty text.
+            let value = value.or((!field.is_nullable()).then_some(""));
+            let texts = StringArray::from(vec![value; batch.num_rows()]);
+            cast(&texts, field.data_type()).map_err(misfit)
+        };
+        let columns = schema.fields().iter().map(column).collect::<Result<_>>()?;
+        RecordBatch::try_new(Arc::clone(schema), columns).map_err(misfit)
     }
 
-    /// The type of a column that has become folders.
-    fn folder_type(&self, name: &str) -> DataType {
-        let key = self.stages.inputs.key_fields();
-        match name {
-            "sample" => DataType::Int32,
-            "valid" => DataType::Boolean,
-            _ => key
-                .iter()
-                .find(|field| field.name() == name)
-                .map_or(DataType::Utf8, |field| field.data_type().clone()),
+    fn hashes(&self, batch: &RecordBatch) -> Result<Vec<u128>> {
+        let key = named(batch, &self.stages.job.input.key, "")?;
+        key_hashes(&key, self.stages.runtime.streams().seed_of("explain"))
+    }
+
+    /// Where a row has several wishes: the first sample of each, whatever folders they are in.
+    fn firsts(&self, files: &[StagedFile]) -> Result<Firsts> {
+        let mut firsts = Firsts::new();
+        if !matches!(self.stages.target, Target::Every) {
+            return Ok(firsts);
         }
+        for file in files.iter().filter(|file| file.name.starts_with(COUNTERFACTUALS)) {
+            for batch in read(&self.folder.join(&file.name))? {
+                let batch = self.whole(&batch?, &file.name)?;
+                let samples = column(&batch, "sample")?.as_primitive::<Int32Type>();
+                let wishes = self.hashes(&batch)?.into_iter().zip(self.targets(&batch)?);
+                for (wish, sample) in wishes.zip(samples.values()) {
+                    let first = firsts.entry(wish).or_insert(*sample);
+                    *first = (*first).min(*sample);
+                }
+            }
+        }
+        Ok(firsts)
     }
 
     /// Numbers of the wanted decisions.
@@ -363,14 +418,6 @@ impl Again<'_> {
             found.map_or(0, |place| place as u32)
         };
         Ok(texts.iter().map(number).collect())
-    }
-
-    /// Which answers are the first for their row and wish: the first of a row, or the first that wants
-    /// something else than the one before.
-    fn first(&self, samples: &[i32], targets: &[u32]) -> Vec<bool> {
-        let every = matches!(self.stages.target, Target::Every);
-        let changed = |place: usize| place == 0 || targets[place] != targets[place - 1];
-        (0..samples.len()).map(|place| samples[place] == 0 || (every && changed(place))).collect()
     }
 
     fn schemas(&self) -> Result<Schemas> {

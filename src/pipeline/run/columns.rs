@@ -10,6 +10,7 @@ use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::Columns;
 use crate::feature::{missing_column, type_name};
 use crate::job::{Job, Target};
+use crate::output::report_columns;
 
 /// Columns of the feature table, in the order in which they are read, and their places.
 pub(super) struct ScanColumns {
@@ -58,7 +59,12 @@ impl ScanColumns {
 
 fn segment_faults(job: &Job, inputs: &Inputs) -> Vec<Fault> {
     let table = &inputs.features;
+    let taken = report_columns();
     let fault = |name: &String| match table.schema.field_with_name(name) {
+        _ if taken.contains(name) => {
+            let problem = format!("names `{name}`, a column that reports have themselves");
+            Some(Fault::new("report.by", problem).hint("rename the column in the table"))
+        }
         Err(_) => Some(missing_column(name, &table.schema, &table.shown)),
         Ok(field) => (!can_cast_types(field.data_type(), &DataType::Utf8)).then(|| {
             let problem = format!(

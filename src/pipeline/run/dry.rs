@@ -7,13 +7,15 @@ use futures::StreamExt;
 use serde::Serialize;
 
 use super::super::{Observer, Scope, seconds_since};
+use super::work::rows_of;
 use super::{Part, Stages};
 use crate::engine::ScanPlan;
 use crate::engine::check_keys;
 use crate::error::Result;
-use crate::explain::{Explainer, Setup, check_fit};
+use crate::explain::{Explainer, Keep, Setup, check_fit};
 use crate::job::Job;
 use crate::nn::load;
+use crate::output::check_output;
 use crate::predictor;
 use crate::runtime::Runtime;
 
@@ -44,6 +46,7 @@ pub struct DryRun {
 /// What would stop the run before it starts.
 pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) -> Result<DryRun> {
     let stages = Stages::new(job, part, runtime, observer)?;
+    check_output(&job.output.dir, job.output.overwrite)?;
     let inputs = &stages.inputs;
     let scope = Scope::explained(&job.input);
     let keys = runtime.block_on(async {
@@ -114,7 +117,7 @@ impl Stages<'_> {
             target: self.target,
             samples: job.explain.samples,
             streams: runtime.streams(),
-            keep: 0,
+            keep: Keep::None,
         };
         let explainer = Arc::new(Explainer::new(artefact.generator, setup)?);
         let units = inputs.engine.units(&inputs.features, job.explain.unit_rows);
@@ -125,8 +128,9 @@ impl Stages<'_> {
             let mut stream = inputs.engine.explain(plan, unit, &explainer).await?;
             let began = Instant::now();
             let Some(batch) = stream.batches.next().await else { return Ok(None) };
-            let block = batch?.num_rows().max(1) as f64;
-            Ok(Some(seconds_since(began) / block * rows as f64 / runtime.threads as f64))
+            let block = rows_of(&batch?, job.input.key.len()) as f64;
+            let each = seconds_since(began) / block / runtime.threads as f64;
+            Ok((block > 0.0).then_some(each * rows as f64))
         });
         predictor.stop();
         probed

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::super::train::{hex, model_hash};
 use super::super::{Inputs, versions};
 use super::Part;
-use crate::engine::Table;
+use crate::engine::{Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::nn::WEIGHTS_FILE;
@@ -83,6 +83,21 @@ fn input_files(table: &Table) -> Vec<InputFile> {
         rows: file.rows,
     };
     table.source_files().iter().map(file).collect()
+}
+
+/// Refuses tables that were rewritten while they were read.
+pub(super) fn refuse_changed(files: &[InputFile]) -> Result<()> {
+    let changed = |file: &&InputFile| {
+        let found = fs::metadata(&file.path).ok();
+        let modified = |found: &fs::Metadata| found.modified().ok().and_then(since_1970);
+        found.map(|found| (found.len(), modified(&found).unwrap_or(0)))
+            != Some((file.bytes, file.modified))
+    };
+    match files.iter().find(changed) {
+        None => Ok(()),
+        Some(file) => Err(Error::input(&file.path, "was changed while the run was reading it")
+            .hint("run again, without `--resume`, when nobody writes to the table")),
+    }
 }
 
 /// In what two runs differ, in words.

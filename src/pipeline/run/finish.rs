@@ -8,10 +8,10 @@ use arrow::array::RecordBatch;
 use super::super::{TrainSummary, manifest_of, seconds_since};
 use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
-use super::work::{Done, UnitRecord};
-use super::{Part, Stages, clear, prometheus};
+use super::work::Done;
+use super::{Part, Stages, facts, prometheus};
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Kept, StageSeconds, target_names};
+use crate::explain::{Keep, Kept, StageSeconds, target_names};
 use crate::job::Target;
 use crate::metrics::{Group, Status, Tally, wilson};
 use crate::nn::Artefact;
@@ -31,13 +31,15 @@ pub(super) struct Finished {
     pub(super) generator: GeneratorRecord,
     pub(super) artefact: Artefact,
     pub(super) began: Instant,
+    /// What the run said of itself before its reports were made anew.
+    pub(super) before: Option<RunSummary>,
 }
 
 impl Stages<'_> {
     /// Accounts for every row, writes the reports, reads everything back, and publishes, if the job's gates
     /// let it through.
     pub(super) fn finish(&self, staging: Staging, finished: Finished) -> Result<RunSummary> {
-        let Finished { done, generator, artefact, began } = finished;
+        let Finished { done, generator, artefact, began, before } = finished;
         let mut tally = Tally::default();
         done.units.iter().try_for_each(|unit| tally.merge(&unit.tally))?;
         self.account(&done, &tally)?;
@@ -45,6 +47,7 @@ impl Stages<'_> {
             done.units.iter().flat_map(|unit| unit.files.clone()).collect();
         files.extend(generator.files);
         files.extend(self.complete(&staging, &done, &files)?);
+        account_written(&files, &tally, rejected(&done))?;
         self.observer.stage("reporting", None);
         let reporting = Instant::now();
         let names = self.names(&artefact);
@@ -60,6 +63,9 @@ impl Stages<'_> {
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
         summary.seconds.total = seconds_since(began);
+        if let Some(before) = before {
+            summary = before.reported_anew(summary);
+        }
         self.publish(staging, files, summary, &artefact)
     }
 
@@ -119,11 +125,23 @@ impl Stages<'_> {
         let seed = self.runtime.streams().seed_of("mmd");
         let rows = (&artefact.reference, width);
         let mut comparison = Comparison::new(&self.job.report.mmd, rows, &wanted, seed)?;
+        let keep = self.keep();
+        let mut sample = Kept::new(width);
         for unit in &done.units {
             self.runtime.check_signals()?;
-            if let Some(kept) = done.kept(unit)? {
-                self.add_kept(&mut comparison, unit, &kept);
+            let Some(mut kept) = done.kept(unit)? else { continue };
+            kept.segments = renumbered(&kept.segments, &unit.tally, tally);
+            match keep {
+                Keep::Most(most) => {
+                    sample.append(kept);
+                    sample.prune_if_long(most);
+                }
+                _ => self.add_kept(&mut comparison, tally, &kept),
             }
+        }
+        if let Keep::Most(most) = keep {
+            sample.prune(most);
+            self.add_kept(&mut comparison, tally, &sample);
         }
         Ok(comparison.finish())
     }
@@ -143,7 +161,7 @@ impl Stages<'_> {
         self.job.predictor.task == crate::job::TaskSpec::Regression
     }
 
-    fn add_kept(&self, comparison: &mut Comparison, unit: &UnitRecord, kept: &Kept) {
+    fn add_kept(&self, comparison: &mut Comparison, tally: &Tally, kept: &Kept) {
         let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (row, key) in kept.targets.iter().zip(&kept.segments).enumerate() {
             groups.entry((*key.0, *key.1)).or_default().push(row);
@@ -154,7 +172,7 @@ impl Stages<'_> {
                 rows.iter().flat_map(row).copied().collect()
             };
             let valid: Vec<usize> = rows.iter().copied().filter(|row| kept.valid[*row]).collect();
-            let segment = &unit.tally.segments[segment as usize];
+            let segment = &tally.segments[segment as usize];
             comparison.add(&ComparedRows {
                 target,
                 segment: (!self.job.report.by.is_empty()).then_some(segment),
@@ -240,20 +258,23 @@ impl Stages<'_> {
             output: self.job.output.dir.display().to_string(),
             remarks: done.remarks.clone(),
         };
-        summary.gates = self.gates(&summary, done);
+        summary.gates = self.gates(&summary);
         summary.remarks.extend(without_score(done));
         summary
     }
 
-    fn gates(&self, summary: &RunSummary, done: &Done) -> Vec<crate::report::Gate> {
+    /// Holds a run against the job's gates. What reports alone can tell is not asked of a run without them.
+    pub(super) fn gates(&self, summary: &RunSummary) -> Vec<crate::report::Gate> {
         let ratio = |target: &TargetSummary| {
             let unchanged = target.mmd2_unchanged.filter(|unchanged| *unchanged > 0.0);
             (target.target.clone(), unchanged.and_then(|all| Some(target.mmd2? / all)))
         };
-        let needed = summary.targets.iter().filter(|target| target.needed > 0);
+        let reported = self.part != Part::Explain;
+        let needed = summary.targets.iter().filter(|target| reported && target.needed > 0);
+        let in_scope = summary.rows_read - summary.rows_out_of_scope;
         let reached = Reached {
             validity: summary.validity,
-            reject_share: summary.rejected() as f64 / done.rows_in_scope.max(1) as f64,
+            reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
             mmd_ratios: needed.map(ratio).collect(),
         };
         judge(&self.job.report.gates, &reached)
@@ -273,15 +294,27 @@ impl Stages<'_> {
         let manifest = manifest_of(self.command.name(), Some(facts), (self.job, &summary), files)?;
         staging.write(MANIFEST_FILE, &manifest)?;
         self.runtime.check_signals()?;
-        let journal = staging.journal();
+        facts::refuse_changed(&self.facts.inputs)?;
         let place = if passes { staging.publish()? } else { staging.set_aside()? };
-        clear(&journal);
         summary.output = place.display().to_string();
-        if let Some(path) = &self.job.output.metrics {
-            prometheus::write(path, &summary)?;
-        }
+        self.write_metrics(&summary)?;
         Ok(summary)
     }
+
+    /// Replaces the file for Prometheus, if the job names one.
+    pub(super) fn write_metrics(&self, summary: &RunSummary) -> Result<()> {
+        match &self.job.output.metrics {
+            Some(path) => prometheus::write(path, summary),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Numbers of a unit's segments as numbers of the whole run's, which has them all.
+fn renumbered(segments: &[u32], unit: &Tally, whole: &Tally) -> Vec<u32> {
+    let number = |segment| whole.segments.iter().position(|known| known == segment).unwrap_or(0);
+    let numbers: Vec<u32> = unit.segments.iter().map(|segment| number(segment) as u32).collect();
+    segments.iter().map(|segment| numbers[*segment as usize]).collect()
 }
 
 /// What a run that fails its gates ends with.
@@ -291,11 +324,32 @@ impl Stages<'_> {
 pub fn gate_error(summary: &RunSummary) -> Result<()> {
     let fault = |gate: &crate::report::Gate| {
         let found = gate.found.map_or("not measured".to_string(), |found| format!("{found:.4}"));
-        Fault::new(&gate.gate, format!("is {}, the run has {found}", gate.limit))
-            .hint(format!("nothing is published; the tables are in `{}`", summary.output))
+        let hint = if summary.already_published {
+            "it was published before the job demanded this".to_string()
+        } else {
+            format!("nothing is published; the tables are in `{}`", summary.output)
+        };
+        Fault::new(&gate.gate, format!("is {}, the run has {found}", gate.limit)).hint(hint)
     };
     let failed = summary.gates.iter().filter(|gate| !gate.passed);
     Error::from_faults(Kind::Gate, failed.map(fault).collect())
+}
+
+/// Every answer and every reject must be in a file.
+fn account_written(files: &[StagedFile], tally: &Tally, rejected: u64) -> Result<()> {
+    let written = |table: &str| -> u64 {
+        files.iter().filter(|file| file.name.starts_with(table)).map(|file| file.rows).sum()
+    };
+    let (answers, rejects) = (written(COUNTERFACTUALS), written(REJECTS));
+    let total = tally.total();
+    let counted = total.needed() + total.rows(Status::AlreadyTarget);
+    if answers == counted && rejects == rejected {
+        return Ok(());
+    }
+    let problem = format!(
+        "{answers} counterfactuals and {rejects} rejects written, {counted} and {rejected} counted"
+    );
+    Err(Error::internal("accounting", problem))
 }
 
 fn rejected(done: &Done) -> u64 {

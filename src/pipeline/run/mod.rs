@@ -13,7 +13,7 @@ mod prometheus;
 mod summary;
 mod work;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::validate::{check_target, parity};
+use super::validate::{check_target, hold_against};
 use super::{Inputs, Observer, Scope, seconds_since, versions};
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Explainer, Setup, check_fit};
+use crate::explain::{Explainer, Keep, Setup, check_fit};
 use crate::job::{Job, MmdSpace, Target};
 use crate::nn::Artefact;
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, MANIFEST_FILE, REJECTS, REPORTS,
-    RunFacts, SUCCESS_FILE, Staging, WriterOptions, tidy,
+    RunFacts, SUCCESS_FILE, Staging, WriterOptions, journal_of, refuse_folders, tidy,
 };
 use crate::predictor::{self, Predictor};
 use crate::runtime::Runtime;
@@ -107,7 +107,10 @@ pub fn run(
 ) -> Result<RunSummary> {
     let began = Instant::now();
     let stages = Stages::new(job, part, runtime, observer)?;
-    if let Some(summary) = stages.published(resume) {
+    if let Some(mut summary) = stages.published(resume) {
+        // The job's gates and metrics may be others than before.
+        summary.gates = stages.gates(&summary);
+        stages.write_metrics(&summary)?;
         return Ok(summary);
     }
     let open = if resume { Staging::resume } else { Staging::begin };
@@ -116,7 +119,7 @@ pub fn run(
     let artefact = stages.generator(&mut staging, &mut progressed, resume)?;
     let generator = progressed.generator.take().unwrap_or_default();
     let done = stages.explain(&mut staging, progressed, &artefact)?;
-    stages.finish(staging, Finished { done, generator, artefact, began })
+    stages.finish(staging, Finished { done, generator, artefact, began, before: None })
 }
 
 impl<'a> Stages<'a> {
@@ -137,6 +140,7 @@ impl<'a> Stages<'a> {
         }
         let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
         let columns = ScanColumns::new(job, &inputs)?;
+        refuse_folders(&inputs.key_fields(), &job.output.partition_by)?;
         let facts = facts::gather(job, part, &inputs, runtime)?;
         let inputs = Arc::new(inputs);
         Ok(Stages { job, part, command: part, target, inputs, columns, facts, runtime, observer })
@@ -156,7 +160,9 @@ impl<'a> Stages<'a> {
             return None;
         }
         let summary: RunSummary = serde_json::from_value(manifest["summary"].clone()).ok()?;
-        tidy(folder);
+        if unfinished(folder).is_none_or(|other| other.fingerprint == self.facts.fingerprint) {
+            tidy(folder);
+        }
         Some(summary.repeated())
     }
 
@@ -185,17 +191,21 @@ impl<'a> Stages<'a> {
     fn progressed(&self, found: Found<RunFacts, Entry>, staging: &Staging) -> Result<Progressed> {
         let mut progressed =
             Progressed { journal: found.journal, generator: None, units: Vec::new() };
+        // What was done twice is there once, and units of another generator are of no use.
+        let mut units: BTreeMap<usize, UnitRecord> = BTreeMap::new();
         for entry in found.entries {
             match entry {
-                Entry::Generator(record) if record.is_there(staging) => {
-                    progressed.generator = Some(record);
+                Entry::Generator(record) => {
+                    progressed.generator = Some(record).filter(|record| record.is_there(staging));
+                    units.clear();
                 }
-                Entry::Unit(unit) if unit.is_there(staging) => progressed.units.push(*unit),
-                Entry::Generator(_) | Entry::Unit(_) => {}
+                Entry::Unit(unit) => {
+                    units.insert(unit.unit, *unit);
+                }
             }
         }
-        if progressed.generator.is_none() {
-            progressed.units.clear();
+        if progressed.generator.is_some() {
+            progressed.units = units.into_values().filter(|unit| unit.is_there(staging)).collect();
         }
         let units = progressed.units.iter().flat_map(|unit| &unit.files);
         let files = progressed.generator.iter().flat_map(|record| &record.files).chain(units);
@@ -267,12 +277,17 @@ impl<'a> Stages<'a> {
         inputs.refuse_keys(&job.input, scope, &keys)?;
         let mut remarks = Vec::new();
         let decisions = match (&job.input.scores, &inputs.scores) {
+            (Some(_), Some(_)) if artefact.description.targets.tells_distributions() => {
+                let text = "the score table is not used: the generator is told whole distributions";
+                remarks.push(text.to_string());
+                None
+            }
             (Some(scores), Some(table)) => {
-                parity(job, inputs, predictor.as_ref(), self.observer).await?;
                 let tables = (table, &inputs.features);
                 let wanted = (&job.input.key[..], scores.decision.as_str());
                 let found =
                     gather_decisions(&inputs.engine, tables, wanted, predictor.task()).await?;
+                hold_against(job, inputs, predictor.as_ref(), (scores, &found)).await?;
                 remarks.push(format!("{} decisions taken from the score table", found.len()));
                 Some(Arc::new(found))
             }
@@ -290,7 +305,7 @@ impl<'a> Stages<'a> {
                 target: self.target,
                 samples: job.explain.samples,
                 streams: self.runtime.streams(),
-                keep: self.keep(keys.rows),
+                keep: self.keep(),
             },
         )?;
         let check_seconds = seconds_since(began);
@@ -302,14 +317,14 @@ impl<'a> Stages<'a> {
         Ok(done)
     }
 
-    /// Up to which hash rows are kept for the comparison of distributions.
-    fn keep(&self, rows: u64) -> u128 {
+    /// Which answers are kept for the comparison of distributions.
+    fn keep(&self) -> Keep {
         let mmd = &self.job.report.mmd;
-        if self.part == Part::Explain || mmd.space == MmdSpace::None {
-            return 0;
+        match mmd.rows {
+            _ if self.part == Part::Explain || mmd.space == MmdSpace::None => Keep::None,
+            0 => Keep::All,
+            rows => Keep::Most(rows as usize),
         }
-        let share = mmd.rows as f64 / rows.max(1) as f64;
-        if mmd.rows == 0 || share >= 1.0 { u128::MAX } else { (share * u128::MAX as f64) as u128 }
     }
 
     fn writer_options(&self) -> Result<WriterOptions> {
@@ -319,6 +334,11 @@ impl<'a> Stages<'a> {
         ];
         Ok(WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata })
     }
+}
+
+/// The run that was stopped before it could publish into a folder, if there is one.
+fn unfinished(folder: &Path) -> Option<RunFacts> {
+    Journal::header(&journal_of(folder).join(JOURNAL_FILE))
 }
 
 /// Removes what is there, if it is.

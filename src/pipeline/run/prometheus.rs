@@ -36,14 +36,18 @@ fn text(summary: &RunSummary) -> String {
         .collect();
     rows.push((label("status", "rejected"), summary.rejected() as f64));
     rows.push((label("status", "out_of_scope"), summary.rows_out_of_scope as f64));
-    metric("rows", "Rows by what became of them.", &rows);
+    metric("rows", "Rows, or rows and wanted decisions, by what became of them.", &rows);
     let by_target = |value: fn(&super::TargetSummary) -> Option<f64>| -> Vec<(String, f64)> {
         let targets = summary.targets.iter();
         targets
             .filter_map(|target| Some((label("target", &target.target), value(target)?)))
             .collect()
     };
-    metric("validity", "Share of valid counterfactuals.", &by_target(|of| Some(of.validity)));
+    metric(
+        "validity",
+        "Share of valid counterfactuals.",
+        &by_target(|of| (of.needed > 0).then_some(of.validity)),
+    );
     metric("l0", "Mean share of changed categorical features.", &by_target(|of| of.l0));
     metric("l1", "Mean change of standardised numeric features.", &by_target(|of| of.l1));
     metric("mmd2", "MMD² against training rows of the class.", &by_target(|of| of.mmd2));

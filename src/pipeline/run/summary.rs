@@ -136,6 +136,16 @@ impl RunSummary {
         self
     }
 
+    /// The same run with the figures that its reports, made anew, come to.
+    pub(super) fn reported_anew(self, new: RunSummary) -> RunSummary {
+        let seconds = Seconds {
+            reporting: new.seconds.reporting,
+            verifying: new.seconds.verifying,
+            ..self.seconds
+        };
+        RunSummary { targets: new.targets, gates: new.gates, seconds, ..self }
+    }
+
     /// Rows rejected.
     pub fn rejected(&self) -> u64 {
         self.rows_rejected.values().sum()

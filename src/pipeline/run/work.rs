@@ -18,7 +18,7 @@ use super::summary::{Example, examples};
 use super::{Entry, Progressed, Stages};
 use crate::engine::{ScanPlan, Unit, UnitStream};
 use crate::error::{Error, Result};
-use crate::explain::{Explainer, Kept, Ledger, Stage, StageSeconds};
+use crate::explain::{Explainer, Keep, Kept, Ledger, Stage, StageSeconds};
 use crate::job::InputJob;
 use crate::metrics::Tally;
 use crate::output::{
@@ -114,6 +114,7 @@ pub(super) struct Shop {
     options: WriterOptions,
     partition_by: Vec<String>,
     observer: Observer,
+    keep: Keep,
     rows_in_scope: u64,
     rejected: AtomicU64,
     queue: Mutex<VecDeque<Unit>>,
@@ -145,6 +146,7 @@ impl Shop {
             options: stages.writer_options()?,
             partition_by: stages.job.output.partition_by.clone(),
             observer: Arc::clone(stages.observer),
+            keep: stages.keep(),
             rows_in_scope,
             rejected: AtomicU64::new(rejected),
             queue: Mutex::new(queue),
@@ -241,7 +243,7 @@ impl Shop {
         let mut writer = self.writer(REJECTS, unit.index)?;
         rejects.iter().try_for_each(|batch| writer.write(batch))?;
         files.extend(writer.close()?);
-        let kept = write_kept(&self.journal_folder, kept_name(unit.index), &kept)?;
+        let kept = write_kept(&self.journal_folder, kept_name(unit.index), (kept, self.keep))?;
         let mut total = own;
         total.add(&seconds);
         let seconds = total;
@@ -294,7 +296,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Rows of the input that a batch answers.
-fn rows_of(batch: &RecordBatch, sample: usize) -> u64 {
+pub(super) fn rows_of(batch: &RecordBatch, sample: usize) -> u64 {
     let samples = batch.column(sample).as_primitive::<Int32Type>();
     samples.values().iter().filter(|sample| **sample == 0).count() as u64
 }

@@ -12,6 +12,7 @@ use super::Fixed;
 use crate::error::{Error, Result};
 use crate::job::{Job, PredictorJob, PredictorKind};
 use crate::nn::Origin;
+use crate::output::sha256_of;
 use crate::predictor::Outcome;
 use crate::runtime::Runtime;
 use crate::train::{Fingerprint, Sample};
@@ -30,13 +31,23 @@ pub(super) fn of(job: &Job, fixed: &Fixed, sample: &Sample, runtime: &Runtime) -
     })
 }
 
-/// SHA-256 of the model's file, or of the command that runs it.
+/// SHA-256 of the model's file, or of the command that runs it and of all files that it names.
 pub(in crate::pipeline) fn model_hash(job: &PredictorJob) -> Result<String> {
     let content = match &job.kind {
         PredictorKind::Onnx(model) => fs::read(&model.model).map_err(|error| {
             Error::predictor(model.model.display().to_string(), format!("cannot be read: {error}"))
         })?,
-        PredictorKind::Subprocess(program) => program.command.join("\0").into_bytes(),
+        PredictorKind::Subprocess(program) => {
+            let mut content = program.command.join("\0").into_bytes();
+            for word in &program.command {
+                let path = program.folder.join(word);
+                if path.is_file() {
+                    content
+                        .extend(sha256_of(&path).map_or(String::new(), |(_, hash)| hash).bytes());
+                }
+            }
+            content
+        }
     };
     Ok(hex(&Sha256::digest(&content)))
 }
