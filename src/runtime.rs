@@ -3,7 +3,7 @@
 //! which take turns and do not nest. Also the one place where signals are heard.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -68,18 +68,21 @@ impl Runtime {
             return Err(Error::internal("runtime", "used after its end"));
         };
         tokio.block_on(async {
-            let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
-            let Signals { interrupt, terminate } = match &mut *signals {
-                Some(known) => known,
-                none => none.insert(Signals::listen()?),
-            };
-            tokio::select! {
+            let known = self.signals().take();
+            let mut signals = known.map_or_else(Signals::listen, Ok)?;
+            let result = tokio::select! {
                 biased;
-                _ = interrupt.recv() => Err(Error::interrupted(nix::libc::SIGINT)),
-                _ = terminate.recv() => Err(Error::interrupted(nix::libc::SIGTERM)),
+                _ = signals.interrupt.recv() => Err(Error::interrupted(nix::libc::SIGINT)),
+                _ = signals.terminate.recv() => Err(Error::interrupted(nix::libc::SIGTERM)),
                 result = future => result,
-            }
+            };
+            *self.signals() = Some(signals);
+            result
         })
+    }
+
+    fn signals(&self) -> MutexGuard<'_, Option<Signals>> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a signal has come, for work outside of [`Runtime::block_on`] that takes long.
@@ -87,7 +90,7 @@ impl Runtime {
     /// # Errors
     /// [`Error::interrupted`] if one has.
     pub fn check_signals(&self) -> Result<()> {
-        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut signals = self.signals();
         let Some(Signals { interrupt, terminate }) = &mut *signals else { return Ok(()) };
         let mut context = Context::from_waker(Waker::noop());
         let kinds = [(interrupt, nix::libc::SIGINT), (terminate, nix::libc::SIGTERM)];

@@ -86,20 +86,10 @@ impl Scorer {
         }
         rejects.sort_by_key(|reject| reject.row);
         if !rejects.is_empty() {
-            scored.rejects = self.reject_table(key, &rejects)?;
+            scored.rejects = reject_table(&self.rejects_schema, key, &rejects)?;
             scored.reasons = rejects.iter().map(|reject| reject.reason).collect();
         }
         Ok(scored)
-    }
-
-    fn reject_table(&self, key: &RecordBatch, rejects: &[Reject]) -> Result<RecordBatch> {
-        let rows = UInt32Array::from_iter_values(rejects.iter().map(|reject| reject.row));
-        let reasons = rejects.iter().map(|reject| reject.reason.name());
-        let details = rejects.iter().map(|reject| reject.detail.as_str());
-        let mut columns = take(key, &rows)?.columns().to_vec();
-        columns.push(Arc::new(StringArray::from_iter_values(reasons)));
-        columns.push(Arc::new(StringArray::from_iter_values(details)));
-        table(&self.rejects_schema, columns)
     }
 
     /// Key and answers of the rows that the model answered.
@@ -125,6 +115,24 @@ impl Scorer {
         let kept = (0..scores.rows as u32).filter(|row| failed.next_if_eq(row).is_none());
         take(&all, &UInt32Array::from_iter_values(kept))
     }
+}
+
+/// Rows that were set aside, by their position among these keys, as rows of the rejects table.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn reject_table(
+    schema: &SchemaRef,
+    key: &RecordBatch,
+    rejects: &[Reject],
+) -> Result<RecordBatch> {
+    let rows = UInt32Array::from_iter_values(rejects.iter().map(|reject| reject.row));
+    let reasons = rejects.iter().map(|reject| reject.reason.name());
+    let details = rejects.iter().map(|reject| reject.detail.as_str());
+    let mut columns = take(key, &rows)?.columns().to_vec();
+    columns.push(Arc::new(StringArray::from_iter_values(reasons)));
+    columns.push(Arc::new(StringArray::from_iter_values(details)));
+    table(schema, columns)
 }
 
 /// Rows that the model did not answer, by their position before admission.

@@ -18,7 +18,8 @@ use crate::runtime::Runtime;
 ///
 /// `counterfactual(target)` gives for each row of a table with the generator's features a struct with the
 /// columns of the counterfactual table (status, valid, n_changed, changes, cf_<feature>, …). Where columns
-/// have other names, write the features out: counterfactual(target, f1, f2, …).
+/// have other names, write the features out: counterfactual(target, f1, f2, …). Columns that constrain
+/// single rows (<feature>__min and its kin) are not looked at.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  overturn sql \"SELECT application_id, counterfactual('approved')['changes'] \

@@ -1,9 +1,7 @@
 //! Which rows of a block can be explained, and what the model decided about them. A row that cannot goes
 //! to the rejects with its reason.
 
-use std::sync::Arc;
-
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
@@ -12,6 +10,7 @@ use crate::constrain::RowBounds;
 use crate::error::{Error, Result};
 use crate::feature::{Reason, Reject, Rows, key_hashes, numbers};
 use crate::predictor::{Outcome, Scores, Task};
+use crate::score::reject_table;
 use crate::target::{TargetCodec, Wishes};
 
 /// Rows that can be explained.
@@ -59,7 +58,8 @@ impl Explainer {
                 Some((reason, detail)) => rejects.push(Reject { row: *place, reason, detail }),
             }
         }
-        ledger.reject(self.reject_table(&key, &mut rejects)?, rejects);
+        rejects.sort_by_key(|reject| reject.row);
+        ledger.reject(reject_table(&self.rejects, &key, &rejects)?, rejects);
         let at: Vec<u32> = kept.iter().map(|row| places[*row as usize]).collect();
         let all = take(block, &at)?;
         let originals = take(&admitted.features, &kept)?;
@@ -109,18 +109,6 @@ impl Explainer {
             Task::Classification { classes, .. } => Wanted::classes(&column, classes)?,
             Task::Regression => Wanted::values(&column, self.goal.tolerance())?,
         }))
-    }
-
-    fn reject_table(&self, key: &RecordBatch, rejects: &mut [Reject]) -> Result<RecordBatch> {
-        rejects.sort_by_key(|reject| reject.row);
-        let rows: Vec<u32> = rejects.iter().map(|reject| reject.row).collect();
-        let mut columns = take(key, &rows)?.columns().to_vec();
-        let reasons = rejects.iter().map(|reject| reject.reason.name());
-        columns.push(Arc::new(StringArray::from_iter_values(reasons)));
-        let details = rejects.iter().map(|reject| reject.detail.as_str());
-        columns.push(Arc::new(StringArray::from_iter_values(details)));
-        RecordBatch::try_new(Arc::clone(&self.rejects), columns)
-            .map_err(|error| Error::internal("rejects", "columns do not fit").source(error))
     }
 }
 

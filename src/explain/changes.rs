@@ -7,7 +7,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{Error, Result};
-use crate::feature::{Cells, Rows};
+use crate::feature::Rows;
 use crate::output::{change_fields, change_item};
 
 /// The column `changes`: per row a list of what changes, in the schema's order.
@@ -28,13 +28,13 @@ pub(super) fn changes(
         .cells
         .iter()
         .zip(&counterfactuals.cells)
-        .map(|(own, new)| moved(own, new))
+        .map(|(own, new)| new.moved_from(own))
         .collect();
     let mut words = Words::default();
     let mut count = 0;
     for row in 0..originals.len {
-        for (feature, (before, after)) in formatters.iter().enumerate() {
-            if moved[feature][row] {
+        for (feature, ((before, after), moved)) in formatters.iter().zip(&moved).enumerate() {
+            if moved[row] {
                 words.feature.append_value(schema.field(feature).name());
                 words.write(row, before, after)?;
                 count += 1;
@@ -43,19 +43,6 @@ pub(super) fn changes(
         words.ends.push(count);
     }
     words.finish()
-}
-
-/// Per row whether a feature changes. Two nulls are the same, though they are not equal.
-pub(super) fn moved(own: &Cells, new: &Cells) -> Vec<bool> {
-    match (own, new) {
-        (Cells::Numbers(own), Cells::Numbers(new)) => {
-            own.iter().zip(new).map(|(own, new)| (own - new).abs() > 0.0).collect()
-        }
-        (Cells::Codes(own), Cells::Codes(new)) => {
-            own.iter().zip(new).map(|(own, new)| own != new).collect()
-        }
-        _ => unreachable!("rows of one schema have the same columns"),
-    }
 }
 
 struct Words {

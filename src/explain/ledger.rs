@@ -219,7 +219,7 @@ mod tests {
                 hashes: vec![hash],
                 targets: vec![target],
                 segments: vec![0],
-                valid: vec![hash % 2 == 0],
+                valid: vec![hash.is_multiple_of(2)],
                 counterfactuals: vec![number],
                 originals: vec![-number],
                 ..Kept::default()
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_smallest_hashes_of_every_target_are_left_however_rows_come() {
-        let rows = |place: u128| (place * 37 % 101, u32::from(place % 3 == 0));
+        let rows = |place: u128| (place * 37 % 101, u32::from(place.is_multiple_of(3)));
         let mut whole = kept((0..100).map(rows));
         whole.prune(5);
         assert_eq!(whole.targets, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);

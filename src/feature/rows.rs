@@ -54,6 +54,19 @@ impl Cells {
         }
     }
 
+    /// Per row whether the cell is another than in `own`. Two nulls are the same, though they are not equal.
+    pub fn moved_from(&self, own: &Cells) -> Vec<bool> {
+        match (self, own) {
+            (Cells::Numbers(new), Cells::Numbers(own)) => {
+                new.iter().zip(own).map(|(new, own)| (new - own).abs() > 0.0).collect()
+            }
+            (Cells::Codes(new), Cells::Codes(own)) => {
+                new.iter().zip(own).map(|(new, own)| new != own).collect()
+            }
+            _ => unreachable!("rows of one schema have the same columns"),
+        }
+    }
+
     fn take(&self, rows: &[u32]) -> Cells {
         match self {
             Cells::Numbers(cells) => Cells::Numbers(taken(cells, rows)),

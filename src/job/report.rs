@@ -50,6 +50,17 @@ pub enum MmdSpace {
     None,
 }
 
+impl MmdSpace {
+    /// Its name in jobs and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            MmdSpace::Encoder => "encoder",
+            MmdSpace::Raw => "raw",
+            MmdSpace::None => "none",
+        }
+    }
+}
+
 impl Default for MmdSpec {
     fn default() -> Self {
         MmdSpec {

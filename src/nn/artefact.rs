@@ -22,6 +22,7 @@ use crate::encode::{Encoder, Layout};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, FeatureStats, Stats};
 use crate::job::{Method, PredictorJob};
+use crate::output::hex;
 use crate::target::TargetCodec;
 
 /// The networks' weights.
@@ -228,7 +229,8 @@ fn read_description(folder: &Path) -> Result<Description> {
         .map_err(|error| Error::input(shown, format!("is not a generator: {error}")))
 }
 
-/// Least, greatest, mean and deviation of every numeric: JSON need not give back the last bit.
+/// Least, greatest, mean and deviation of every numeric: other readers of the JSON file need not give back
+/// the last bit.
 fn statistics(stats: &Stats) -> Tensor {
     let rows = stats.features.iter().filter_map(|seen| match seen {
         FeatureStats::Numeric(seen) => Some([seen.min, seen.max, seen.mean, seen.std]),
@@ -284,7 +286,7 @@ pub(super) fn file_hash(path: &Path) -> Result<String> {
     let bytes = fs::read(path).map_err(|error| {
         Error::input(path.display().to_string(), format!("cannot be read: {error}"))
     })?;
-    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&Sha256::digest(&bytes)))
 }
 
 fn cannot_write(path: &Path, error: impl Into<crate::error::Source>) -> Error {

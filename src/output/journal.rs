@@ -33,7 +33,7 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn create<H: Serialize + DeserializeOwned>(path: &Path, header: &H) -> Result<Journal> {
+    pub fn create<H: Serialize>(path: &Path, header: &H) -> Result<Journal> {
         let file = File::create(path).map_err(|error| cannot_write(path, error))?;
         let mut journal = Journal { path: path.to_path_buf(), file };
         journal.append(header)?;
@@ -80,32 +80,17 @@ impl Journal {
         Ok(Some(Found { header, entries, journal: Journal { path: path.to_path_buf(), file } }))
     }
 
-    /// Adds a line and waits until it is on the disk. Gives the entry as it will be read back: numbers may
-    /// lose their last bit as JSON, and a run must not differ from one that was resumed.
+    /// Adds a line and waits until it is on the disk.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn append<E: Serialize + DeserializeOwned>(&mut self, entry: &E) -> Result<E> {
+    pub fn append<E: Serialize>(&mut self, entry: &E) -> Result<()> {
+        let broken = |error| Error::internal("journal", "has no JSON").source(error);
         let mut line = serde_json::to_vec(entry).map_err(broken)?;
-        let read = serde_json::from_slice(&line).map_err(broken)?;
         line.push(b'\n');
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
-        written.map_err(|error| cannot_write(&self.path, error))?;
-        Ok(read)
+        written.map_err(|error| cannot_write(&self.path, error))
     }
-}
-
-/// An entry as a journal would give it back.
-///
-/// # Errors
-/// Only if there is a bug.
-pub fn as_journalled<E: Serialize + DeserializeOwned>(entry: &E) -> Result<E> {
-    let line = serde_json::to_vec(entry).map_err(broken)?;
-    serde_json::from_slice(&line).map_err(broken)
-}
-
-fn broken(error: serde_json::Error) -> Error {
-    Error::internal("journal", "has no JSON").source(error)
 }
 
 fn cannot_write(path: &Path, error: io::Error) -> Error {

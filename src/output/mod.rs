@@ -9,7 +9,7 @@ mod tables;
 mod verify;
 mod writer;
 
-pub use journal::{Found, Journal, as_journalled};
+pub use journal::{Found, Journal};
 pub use manifest::{InputFile, Manifest, RunFacts, TableEntry};
 pub use parts::{PartWriter, folder_values};
 pub use staging::{Staging, check_output, journal_of, tidy, write_synced};
@@ -20,5 +20,5 @@ pub use tables::{
     refuse_folders, refuse_taken, rejects_schema, report_columns, report_name, score_schema,
     sparsity_schema, training_schema, validity_schema,
 };
-pub use verify::{sha256_of, verify};
+pub use verify::{hex, sha256_of, verify};
 pub use writer::{StagedFile, TableWriter, WriterOptions};

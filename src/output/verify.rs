@@ -49,6 +49,11 @@ fn verify_file(folder: &Path, file: &StagedFile) -> Result<()> {
     }
 }
 
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Size and SHA-256 of a file, as hexadecimal digits.
 pub fn sha256_of(path: &Path) -> io::Result<(u64, String)> {
     let mut file = File::open(path)?;
@@ -57,7 +62,7 @@ pub fn sha256_of(path: &Path) -> io::Result<(u64, String)> {
         let read = file.read(&mut chunk)?;
         if read == 0 {
             let digest = hash.finalize();
-            return Ok((bytes, digest.iter().map(|byte| format!("{byte:02x}")).collect()));
+            return Ok((bytes, hex(&digest)));
         }
         hash.update(&chunk[..read]);
         bytes += read as u64;

@@ -14,6 +14,7 @@ use parquet::schema::types::ColumnPath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::verify::hex;
 use crate::error::{Error, Result};
 
 /// How the files of a run are written.
@@ -123,7 +124,7 @@ impl HashingFile {
         self.file.flush()?;
         self.file.sync_all()?;
         let digest = self.hash.finalize();
-        Ok((self.bytes, digest.iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok((self.bytes, hex(&digest)))
     }
 }
 

@@ -22,7 +22,6 @@ const LEAST_ROWS: u64 = 10;
 
 /// Comparisons of explained rows with the rows of their wanted classes, made batch by batch.
 pub struct Comparison {
-    space: MmdSpace,
     /// By wanted decision.
     classes: BTreeMap<u32, Class>,
 }
@@ -66,6 +65,9 @@ impl MmdRow {
     }
 }
 
+/// Number of a wanted decision, and which of the model's decisions it is.
+pub type Wanted<'a> = (u32, Box<dyn Fn(f64) -> bool + 'a>);
+
 /// Some explained rows of one wanted decision.
 #[derive(Debug, Clone)]
 pub struct Rows<'a> {
@@ -90,12 +92,12 @@ impl Comparison {
     pub fn new(
         spec: &MmdSpec,
         (rows, width): (&ReferenceRows, usize),
-        wanted: &[(u32, Box<dyn Fn(f64) -> bool + '_>)],
+        wanted: &[Wanted<'_>],
         seed: u64,
     ) -> Result<Comparison> {
         let mut classes = BTreeMap::new();
         let Some(space) = space(spec, rows, width)? else {
-            return Ok(Comparison { space: spec.space, classes });
+            return Ok(Comparison { classes });
         };
         let space = Arc::new(space);
         let options = MmdOptions {
@@ -111,7 +113,7 @@ impl Comparison {
                 classes.insert(*target, Class::new(reference, &rows.held_out.of(wanted)));
             }
         }
-        Ok(Comparison { space: spec.space, classes })
+        Ok(Comparison { classes })
     }
 
     /// Adds explained rows.
@@ -151,15 +153,6 @@ impl Comparison {
             }
         }
         found
-    }
-
-    /// What rows are compared in, as reports call it.
-    pub fn space(&self) -> &'static str {
-        match self.space {
-            MmdSpace::Encoder => "encoder",
-            MmdSpace::Raw => "raw",
-            MmdSpace::None => "none",
-        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::output::{
 
 use columns::Columns;
 pub use gates::{Gate, Reached, judge};
-pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, mmd_table};
+pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, Wanted, mmd_table};
 
 /// What numbers in a tally stand for.
 #[derive(Debug, Clone)]

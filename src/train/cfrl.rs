@@ -115,7 +115,7 @@ pub(super) struct Learner<'a> {
     /// Slows learning down after it diverged.
     pub(super) rate_factor: f64,
     /// Sum and number of rewards since they were last asked for.
-    rewards: (f64, usize),
+    pub(super) rewards: (f64, usize),
 }
 
 /// Optimisers of actor and critic.

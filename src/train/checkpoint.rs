@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) adam_steps: [i64; 2],
     pub(super) replay_next: i64,
     pub(super) rate_factor: f64,
+    /// Sum and number of rewards since the last judgement.
+    pub(super) rewards: (f64, usize),
     pub(super) seconds: f64,
     /// Judgements since the best.
     pub(super) since: usize,

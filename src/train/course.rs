@@ -254,6 +254,7 @@ impl<'a> Course<'a> {
             adam_steps: [learner.adams.actor.steps, learner.adams.critic.steps],
             replay_next: learner.replay.next(),
             rate_factor: learner.rate_factor,
+            rewards: learner.rewards,
             seconds: self.elapsed().as_secs_f64(),
             since: self.since,
             rollbacks: self.rollbacks,
@@ -277,6 +278,7 @@ impl<'a> Course<'a> {
         let (rows, records) = (saved.tensor("replay_rows")?, saved.tensor("replay_records")?);
         learner.replay.restore(rows, records, state.replay_next);
         learner.rate_factor = state.rate_factor;
+        learner.rewards = state.rewards;
         learner.skip_to(state.step);
         if let Some(score) = state.best_score {
             self.best = Some((score, saved.tensor("best")?.to_device(device)));

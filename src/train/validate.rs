@@ -202,16 +202,6 @@ fn changed_shares(counterfactuals: &Rows, originals: &Rows, valid: &[bool]) -> V
 }
 
 fn changed(new: &Cells, own: &Cells, valid: &[bool]) -> usize {
-    match (new, own) {
-        (Cells::Numbers(new), Cells::Numbers(own)) => {
-            // Two nulls are the same, though they are not equal.
-            let moved = new.iter().zip(own).map(|(new, own)| (new - own).abs() > 0.0);
-            moved.zip(valid).filter(|(moved, valid)| *moved && **valid).count()
-        }
-        (Cells::Codes(new), Cells::Codes(own)) => {
-            let moved = new.iter().zip(own).map(|(new, own)| new != own);
-            moved.zip(valid).filter(|(moved, valid)| *moved && **valid).count()
-        }
-        _ => 0,
-    }
+    let moved = new.moved_from(own);
+    moved.iter().zip(valid).filter(|(moved, valid)| **moved && **valid).count()
 }

@@ -18,6 +18,28 @@ pub const APPROVED: &str = "[target]\nclass = \"approved\"\n";
 /// Rows of the table that the generator is learnt on.
 const TRAINED_ROWS: &str = "4000";
 
+/// A scorer that decides between `approved` and `rejected`: `labels` is a Python expression over `batch`, and
+/// `first` what is done before it, with the batch's number in `place`.
+pub fn scorer(first: &str, labels: &str) -> String {
+    let classes = r#"{"overturn.protocol": "1", "overturn.classes": '["approved", "rejected"]'}"#;
+    format!(
+        "import os, sys\n\
+         answers = os.fdopen(os.dup(1), 'wb'); os.dup2(2, 1)\n\
+         import pyarrow as pa\n\
+         if os.path.exists('broken') and not os.path.exists('repaired'):\n    sys.exit('out of order')\n\
+         batches = pa.ipc.open_stream(sys.stdin.buffer)\n\
+         schema = pa.schema([('label', pa.string())], {classes})\n\
+         with pa.ipc.new_stream(answers, schema) as stream:\n    \
+         for place, batch in enumerate(batches):\n        {first}\n        labels = {labels}\n        \
+         stream.write_batch(pa.record_batch([pa.array(labels, pa.string())], schema=schema))\n        \
+         answers.flush()\n"
+    )
+}
+
+/// Approves of those who ask for little.
+pub const LITTLE: &str =
+    "['approved' if amount < 9_000 else 'rejected' for amount in batch['loan_amount'].to_pylist()]";
+
 /// A table of credit applications in a folder, some cells of which are null.
 pub fn applications(bench: &Bench, rows: u64, more: &[&str]) -> String {
     let table = bench.text("applications");

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::fitted::{APPROVED, QUICK, applications};
+use crate::fitted::{APPROVED, LITTLE, QUICK, applications, scorer, with_generator};
 use crate::util::{Bench, Run, python, read_table, same_rows};
 
 /// Kills of one run, at random moments. `tests/kill.sh` does thirty.
@@ -324,31 +324,15 @@ fn a_file_system_without_space() {
 #[test]
 fn a_model_that_dies_in_mid_run() {
     let Some(python) = python("a_model_that_dies_in_mid_run") else { return };
-    const SCORER: &str = r#"
-import os, sys
-answers = os.fdopen(os.dup(1), "wb"); os.dup2(2, 1)
-import pyarrow as pa
-if os.path.exists("broken") and not os.path.exists("repaired"):
-    sys.exit("out of order")
-batches = pa.ipc.open_stream(sys.stdin.buffer)
-schema = pa.schema([("label", pa.string())], {"overturn.protocol": "1", "overturn.classes": '["approved", "rejected"]'})
-with pa.ipc.new_stream(answers, schema) as stream:
-    for place, batch in enumerate(batches):
-        if place == 9 and not os.path.exists("repaired"):
-            open("broken", "w").close()
-            os._exit(9)
-        labels = ["approved" if amount < 9_000 else "rejected" for amount in batch["loan_amount"].to_pylist()]
-        stream.write_batch(pa.record_batch([pa.array(labels, pa.string())], schema=schema))
-        answers.flush()
-"#;
     let bench = Bench::new();
     let table = applications(&bench, 12_000, &[]);
-    bench.write("scorer.py", SCORER);
+    let breaks = "if place == 9 and not os.path.exists('repaired'): open('broken', 'w').close(); os._exit(9)";
+    bench.write("scorer.py", &scorer(breaks, LITTLE));
     let predictor = format!(
         "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nworkers = 1\nretries = 0"
     );
     bench.job(&table, "max_reject_share = 0.5", Some(&predictor));
-    let explain = crate::fitted::with_generator("unit_rows = 2000\n");
+    let explain = with_generator("unit_rows = 2000\n");
     bench.append("job.toml", &format!("{APPROVED}{explain}"));
     bench.does("run", &["--threads", "1"]).fails(1, &["scorer.py", "out of order"]);
     assert!(!bench.path("out").exists());

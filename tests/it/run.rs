@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
 use serde_json::{Value, json};
 
-use crate::fitted::{APPROVED, QUICK, applications, with_generator};
+use crate::fitted::{APPROVED, LITTLE, QUICK, applications, scorer, with_generator};
 use crate::util::{Bench, credit, python, read_table, run_python, same_rows, with_column};
 
 fn number(value: &Value) -> u64 {
@@ -146,21 +146,6 @@ fn a_summary_that_people_read() {
 fn dirty_rows_are_accounted_for() {
     let Some(python) = python("dirty_rows_are_accounted_for") else { return };
     const POISON: f64 = 12_345.0;
-    const SCORER: &str = r#"
-import os, sys
-answers = os.fdopen(os.dup(1), "wb"); os.dup2(2, 1)
-import pyarrow as pa
-batches = pa.ipc.open_stream(sys.stdin.buffer)
-schema = pa.schema([("label", pa.string())], {"overturn.protocol": "1", "overturn.classes": '["approved", "rejected"]'})
-with pa.ipc.new_stream(answers, schema) as stream:
-    for batch in batches:
-        amounts = batch["loan_amount"].to_pylist()
-        if 12_345.0 in amounts:
-            sys.exit("poison")
-        labels = ["approved" if amount < 9_000 else "rejected" for amount in amounts]
-        stream.write_batch(pa.record_batch([pa.array(labels, pa.string())], schema=schema))
-        answers.flush()
-"#;
     let bench = Bench::new();
     let rows = credit(3000);
     let spoil = |name: &str, every: usize, value: Option<f64>| -> ArrayRef {
@@ -176,7 +161,8 @@ with pa.ipc.new_stream(answers, schema) as stream:
     let housing = housing.map(|(row, own)| if row % 307 == 0 { Some("a boat") } else { own });
     let dirty = with_column(&dirty, "housing", Some(Arc::new(StringArray::from_iter(housing))));
     let table = bench.parquet("t.parquet", &dirty);
-    bench.write("scorer.py", SCORER);
+    let poisoned = "if 12_345.0 in batch['loan_amount'].to_pylist(): sys.exit('poison')";
+    bench.write("scorer.py", &scorer(poisoned, LITTLE));
     let predictor = format!(
         "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nworkers = 2\nretries = 0\n\
          max_failed_share = 0.5"

@@ -137,7 +137,9 @@ fn an_interrupted_training_goes_on_to_the_same_weights() {
     assert!(weights(&bench) == weights(&whole));
     nothing_is_left_beside(&bench);
     let curves = [&whole, &bench].map(|bench| read_table(&bench.path("out/reports")));
-    assert_eq!(curves[0].column_by_name("validity"), curves[1].column_by_name("validity"));
+    for name in ["step", "reward", "critic_loss", "validity", "l1"] {
+        assert_eq!(curves[0].column_by_name(name), curves[1].column_by_name(name), "{name}");
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::finish::Finished;
 use super::generator::GeneratorRecord;
 use super::kept::write_kept;
 use super::summary::{RunSummary, examples};
-use super::work::{Done, Schemas, UnitRecord};
+use super::work::{Done, Schemas, Tallies, UnitRecord};
 use super::{Part, Stages, clear, facts, unfinished};
 use crate::engine::{ScanPlan, Unit, check_keys};
 use crate::error::{Error, Fault, Kind, Result};
@@ -32,8 +32,8 @@ use crate::metrics::{Observed, Status, Tally, distances};
 use crate::nn::{Artefact, load};
 use crate::output::{
     COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, REJECTS, REPORTS, RunFacts, SUCCESS_FILE,
-    StagedFile, Staging, TRAINING_REPORT, as_journalled, counterfactual_schema, folder_values,
-    kept_name, part_name,
+    StagedFile, Staging, TRAINING_REPORT, counterfactual_schema, folder_values, kept_name,
+    part_name,
 };
 use crate::predictor::Task;
 use crate::runtime::Runtime;
@@ -126,9 +126,7 @@ impl Published {
             .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
             .map(|what| format!("the {what}"))
             .collect();
-        // As it would be read back: numbers may lose their last bit as JSON.
-        let job = serde_json::to_value(stages.job).unwrap_or_default();
-        let job = facts::settings(as_journalled(&job)?);
+        let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
         let made_by = facts::settings(self.manifest["job"].clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
         let changed =
@@ -250,14 +248,17 @@ impl Again<'_> {
         let encoder = self.artefact.description.encoder();
         let recorder = Recorder::new(encoder, stages.keep());
         stages.observer.stage("reading back", Some(keys.rows));
-        let mut units = Vec::new();
+        let (mut units, mut tallies) = (Vec::new(), Tallies::default());
         for unit in inputs.engine.units(&inputs.features, job.explain.unit_rows) {
             let rows = self.rows(&unit).await?;
-            units.push(block_in_place(|| self.unit(&unit, &rows, &recorder))?);
+            let mut record = block_in_place(|| self.unit(&unit, &rows, &recorder))?;
+            tallies.take(&mut record)?;
+            units.push(record);
             stages.observer.advance(rows.in_scope);
         }
         let rows = units.iter().map(|unit: &UnitRecord| unit.rows).sum();
-        Ok(Done::reread(units, (rows, began), self.schemas()?, self.journal.clone()))
+        let told = (units, tallies.finish()?);
+        Ok(Done::reread(told, (rows, began), self.schemas()?, self.journal.clone()))
     }
 
     /// The rows of a unit in scope.
@@ -323,8 +324,7 @@ impl Again<'_> {
             }
         }
         record.kept = write_kept(&self.journal, kept_name(unit.index), (kept, self.stages.keep()))?;
-        // Numbers as the run itself had them.
-        as_journalled(&record)
+        Ok(record)
     }
 
     /// Counts rows of the counterfactual table.

@@ -5,14 +5,14 @@ use std::fs;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::train::{hex, model_hash};
+use super::super::train::model_hash;
 use super::super::{Inputs, versions};
 use super::Part;
 use crate::engine::{Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::nn::WEIGHTS_FILE;
-use crate::output::{InputFile, RunFacts, sha256_of};
+use crate::output::{InputFile, RunFacts, hex, sha256_of};
 use crate::runtime::Runtime;
 
 /// Digits of a run's name.

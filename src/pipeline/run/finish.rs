@@ -20,7 +20,7 @@ use crate::output::{
     report_name, verify,
 };
 use crate::report::{
-    ComparedRows, Comparison, MmdRow, Names, Reached, coverage, features, judge, mmd_table,
+    ComparedRows, Comparison, MmdRow, Names, Reached, Wanted, coverage, features, judge, mmd_table,
     sparsity, validity,
 };
 use crate::runtime::usage;
@@ -39,9 +39,8 @@ impl Stages<'_> {
     /// Accounts for every row, writes the reports, reads everything back, and publishes, if the job's gates
     /// let it through.
     pub(super) fn finish(&self, staging: Staging, finished: Finished) -> Result<RunSummary> {
-        let Finished { done, generator, artefact, began, before } = finished;
-        let mut tally = Tally::default();
-        done.units.iter().try_for_each(|unit| tally.merge(&unit.tally))?;
+        let Finished { mut done, generator, artefact, began, before } = finished;
+        let tally = std::mem::take(&mut done.tally);
         self.account(&done, &tally)?;
         let mut files: Vec<StagedFile> =
             done.units.iter().flat_map(|unit| unit.files.clone()).collect();
@@ -119,7 +118,7 @@ impl Stages<'_> {
         if self.part == Part::Explain {
             return Ok(Vec::new());
         }
-        let wanted: Vec<(u32, Box<dyn Fn(f64) -> bool>)> =
+        let wanted: Vec<Wanted<'_>> =
             tally.groups.keys().filter_map(|target| self.wanted(*target)).collect();
         let width = artefact.description.layout.width;
         let seed = self.runtime.streams().seed_of("mmd");
@@ -147,7 +146,7 @@ impl Stages<'_> {
     }
 
     /// Which decisions of the model are the wanted one; none if every row wants another.
-    fn wanted(&self, target: u32) -> Option<(u32, Box<dyn Fn(f64) -> bool>)> {
+    fn wanted(&self, target: u32) -> Option<Wanted<'_>> {
         match *self.target {
             Target::Range { low, high } => {
                 Some((target, Box::new(move |value| (low..=high).contains(&value))))
@@ -191,13 +190,13 @@ impl Stages<'_> {
         found: &[MmdRow],
         rejected: u64,
     ) -> Result<Vec<StagedFile>> {
-        let space = serde_json::to_value(self.job.report.mmd.space).unwrap_or_default();
+        let space = self.job.report.mmd.space.name();
         let tables: [(&str, RecordBatch); 5] = [
             ("coverage", coverage(tally, names, rejected)?),
             ("validity", validity(tally, names)?),
             ("sparsity", sparsity(tally, names)?),
             ("features", features(tally, names)?),
-            ("mmd", mmd_table(found, names, space.as_str().unwrap_or_default())?),
+            ("mmd", mmd_table(found, names, space)?),
         ];
         let options = self.writer_options()?;
         let write = |(report, table): &(&str, RecordBatch)| {

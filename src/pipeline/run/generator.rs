@@ -52,10 +52,8 @@ impl Stages<'_> {
                 None => self.train(staging, resume)?,
             };
             staging.keep();
-            let entry = progressed.journal.append(&Entry::Generator(record))?;
-            if let Entry::Generator(record) = entry {
-                progressed.generator = Some(record);
-            }
+            progressed.journal.append(&Entry::Generator(Box::new(record.clone())))?;
+            progressed.generator = Some(record);
         }
         load(&staging.folder().join(GENERATOR), self.runtime.device)
     }

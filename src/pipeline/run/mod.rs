@@ -70,7 +70,7 @@ impl Part {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Entry {
-    Generator(GeneratorRecord),
+    Generator(Box<GeneratorRecord>),
     Unit(Box<UnitRecord>),
 }
 
@@ -196,7 +196,7 @@ impl<'a> Stages<'a> {
         for entry in found.entries {
             match entry {
                 Entry::Generator(record) => {
-                    progressed.generator = Some(record).filter(|record| record.is_there(staging));
+                    progressed.generator = Some(*record).filter(|record| record.is_there(staging));
                     units.clear();
                 }
                 Entry::Unit(unit) => {

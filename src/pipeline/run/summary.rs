@@ -170,7 +170,7 @@ pub(super) fn examples(batch: &RecordBatch, key: usize, into: &mut Vec<Example>)
     }
     let solved = |row: &usize| {
         let first = batch.column(key).as_primitive::<Int32Type>().value(*row) == 0;
-        let status = batch.column_by_name("status").map(|column| column.as_string::<i32>());
+        let status = batch.column_by_name("status").map(AsArray::as_string::<i32>);
         first && status.is_some_and(|status| status.value(*row) == "solved_by_generator")
     };
     let rows = (0..batch.num_rows()).filter(solved).take(EXAMPLES - into.len());

@@ -53,10 +53,44 @@ impl UnitRecord {
     }
 }
 
+/// Counts of units, merged in the units' order, in whatever order those are finished. Sums of fractions
+/// depend on it, and counts by many segments are too large to be held for every unit.
+#[derive(Default)]
+pub(super) struct Tallies {
+    merged: Tally,
+    /// The unit to be merged next.
+    next: usize,
+    waiting: BTreeMap<usize, Tally>,
+}
+
+impl Tallies {
+    /// Takes a unit's counts out of its record, where only the names of its segments stay.
+    pub(super) fn take(&mut self, record: &mut UnitRecord) -> Result<()> {
+        let tally = std::mem::take(&mut record.tally);
+        record.tally.segments = tally.segments.clone();
+        self.waiting.insert(record.unit, tally);
+        while let Some(tally) = self.waiting.remove(&self.next) {
+            self.merged.merge(&tally)?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// The counts of all units.
+    pub(super) fn finish(self) -> Result<Tally> {
+        if self.waiting.is_empty() {
+            return Ok(self.merged);
+        }
+        Err(Error::internal("accounting", format!("unit {} is missing", self.next)))
+    }
+}
+
 /// Finished work.
 pub(super) struct Done {
     /// All units, in order.
     pub(super) units: Vec<UnitRecord>,
+    /// What they counted.
+    pub(super) tally: Tally,
     /// Those that an earlier run had finished.
     pub(super) resumed: usize,
     pub(super) rows_in_scope: u64,
@@ -79,7 +113,7 @@ pub(super) struct Schemas {
 impl Done {
     /// Work told from tables that were written before.
     pub(super) fn reread(
-        units: Vec<UnitRecord>,
+        (units, tally): (Vec<UnitRecord>, Tally),
         (rows, began): (u64, Instant),
         schemas: Schemas,
         journal: PathBuf,
@@ -87,6 +121,7 @@ impl Done {
         Done {
             resumed: units.len(),
             units,
+            tally,
             rows_in_scope: rows,
             schemas,
             check_seconds: 0.0,
@@ -120,6 +155,7 @@ pub(super) struct Shop {
     queue: Mutex<VecDeque<Unit>>,
     journal: Mutex<Journal>,
     done: Mutex<Vec<UnitRecord>>,
+    tallies: Mutex<Tallies>,
     resumed: usize,
 }
 
@@ -127,10 +163,12 @@ impl Shop {
     pub(super) fn new(
         stages: &Stages<'_>,
         staging: &Staging,
-        progressed: Progressed,
+        mut progressed: Progressed,
         explainer: Arc<Explainer>,
         rows_in_scope: u64,
     ) -> Result<Shop> {
+        let mut tallies = Tallies::default();
+        progressed.units.iter_mut().try_for_each(|unit| tallies.take(unit))?;
         let inputs = &stages.inputs;
         let units = inputs.engine.units(&inputs.features, stages.job.explain.unit_rows);
         let finished = |unit: &Unit| progressed.units.iter().any(|done| done.unit == unit.index);
@@ -153,6 +191,7 @@ impl Shop {
             journal: Mutex::new(progressed.journal),
             resumed: progressed.units.len(),
             done: Mutex::new(progressed.units),
+            tallies: Mutex::new(tallies),
         };
         // A column that cannot become folders is found before anything long starts.
         shop.writer(COUNTERFACTUALS, 0)?;
@@ -181,6 +220,7 @@ impl Shop {
         let rows: u64 = units.iter().map(|unit| unit.rows).sum();
         Ok(Done {
             rows_explained: rows - before,
+            tally: std::mem::take(&mut *lock(&shop.tallies)).finish()?,
             units,
             resumed: shop.resumed,
             rows_in_scope: shop.rows_in_scope,
@@ -199,12 +239,11 @@ impl Shop {
         loop {
             let unit = lock(&self.queue).pop_front();
             let Some(unit) = unit else { return Ok(()) };
-            let record = self.unit(&unit).await?;
+            let mut record = self.unit(&unit).await?;
             self.refuse_rejects(&record)?;
-            let entry = lock(&self.journal).append(&Entry::Unit(Box::new(record)))?;
-            if let Entry::Unit(record) = entry {
-                lock(&self.done).push(*record);
-            }
+            lock(&self.journal).append(&Entry::Unit(Box::new(record.clone())))?;
+            lock(&self.tallies).take(&mut record)?;
+            lock(&self.done).push(record);
         }
     }
 

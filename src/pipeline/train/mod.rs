@@ -29,7 +29,7 @@ use crate::train::{
 };
 
 use load::Loaded;
-pub(super) use origin::{hex, model_hash};
+pub(super) use origin::model_hash;
 pub(super) use publish::save_generator;
 
 /// Rows up to here are all trained on and all validated on: setting some aside would leave too few of both.

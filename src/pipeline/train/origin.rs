@@ -12,7 +12,7 @@ use super::Fixed;
 use crate::error::{Error, Result};
 use crate::job::{Job, PredictorJob, PredictorKind};
 use crate::nn::Origin;
-use crate::output::sha256_of;
+use crate::output::{hex, sha256_of};
 use crate::predictor::Outcome;
 use crate::runtime::Runtime;
 use crate::train::{Fingerprint, Sample};
@@ -91,8 +91,4 @@ pub(super) fn fingerprint(job: &Job, origin: &Origin) -> Result<Fingerprint> {
         ("feature schema".to_string(), hex(&Sha256::digest(&schema))),
         ("setting of `[target]`, `[autoencoder]` or `[train]`".to_string(), settings.to_string()),
     ]))
-}
-
-pub(in crate::pipeline) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
