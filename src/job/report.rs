@@ -66,7 +66,7 @@ impl Default for MmdSpec {
         MmdSpec {
             space: MmdSpace::Encoder,
             encoders: 10,
-            rows: 2_000,
+            rows: 1_000,
             pairs: 400_000_000,
             frequencies: 256,
             permutations: 0,

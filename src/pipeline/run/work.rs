@@ -10,6 +10,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int32Type;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use tokio::task::{JoinSet, block_in_place};
 
 use super::super::{Inputs, Observer, Scope, seconds_since};
@@ -209,8 +210,12 @@ impl Shop {
         let before: u64 = lock(&self.done).iter().map(|unit| unit.rows).sum();
         let shop = Arc::new(self);
         let mut tasks = JoinSet::new();
+        // A worker stays on a thread of its own: the allocator holds memory back for every thread that ever
+        // computed, and the engine's own threads take turns.
+        let engine = Handle::current();
         for _ in 0..workers {
-            tasks.spawn(Arc::clone(&shop).labour());
+            let (engine, shop) = (engine.clone(), Arc::clone(&shop));
+            tasks.spawn_blocking(move || engine.block_on(shop.labour()));
         }
         while let Some(ended) = tasks.join_next().await {
             ended.map_err(|error| Error::internal("explaining", error.to_string()))??;
