@@ -238,8 +238,11 @@ fn two_runs_at_once_cannot_both_publish() {
     let bench = prepared(40_000, "samples = 3\n");
     let mut first = bench.command("run", &[]).spawn().expect("started");
     wait_for_units(&mut first, &bench, 1);
+    // It holds still meanwhile, or it would be done before the others have begun.
+    signal(&first, Signal::SIGSTOP);
     bench.does("run", &[]).fails(2, &["out: is being written by another run"]);
     bench.does("run", &["--resume"]).fails(2, &["out: is being written by another run"]);
+    signal(&first, Signal::SIGCONT);
     ended(first).ok();
     assert!(is_whole(&bench.path("out")));
 }

@@ -86,7 +86,7 @@ impl Stages<'_> {
             None => "ask the model for its decisions".to_string(),
         });
         stages.push(format!(
-            "explain {units} units of work on {} threads, {} counterfactuals a row at most",
+            "explain {units} units of work on {} threads, at most {} for each row and wanted decision",
             self.runtime.threads, job.explain.samples
         ));
         if self.part == Part::Run {
