@@ -1,5 +1,5 @@
 //! From counts to report tables: coverage, validity, sparsity, features, and how like rows of the wanted
-//! class counterfactuals are ([`mmd`]). Knows what the columns mean; counts nothing itself.
+//! class counterfactuals are ([`Comparison`]). Knows what the columns mean; counts nothing itself.
 
 mod columns;
 mod gates;
