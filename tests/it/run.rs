@@ -622,6 +622,18 @@ fn what_cannot_be_explained() {
         1,
         &["has other values or policies for the feature `marital_status`", "train a generator"],
     );
+    // What is wrong with the keys is found before a generator is taken or learnt.
+    let doubled = arrow::compute::concat_batches(&rows.schema(), [&rows, &rows.slice(0, 3)]);
+    for (name, rows, said) in [
+        ("doubled", doubled.expect("one table"), "is not unique: 3 keys occur more than once"),
+        ("none", rows.slice(0, 0), "none.parquet: has no rows"),
+    ] {
+        let bench = Bench::new();
+        let table = bench.parquet(&format!("{name}.parquet"), &rows);
+        bench.explain_job(&table, "");
+        bench.does("run", &[]).fails(1, &[said]);
+        bench.nothing_is_left();
+    }
     // A key that is called as a column of the output.
     let ids = rows.column_by_name("application_id").expect("there").clone();
     let renamed = with_column(&with_column(&rows, "application_id", None), "status", Some(ids));

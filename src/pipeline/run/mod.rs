@@ -95,6 +95,12 @@ struct Progressed {
     units: Vec<UnitRecord>,
 }
 
+/// Rows in scope, whose keys were found to be good.
+struct Keyed {
+    rows: u64,
+    seconds: f64,
+}
+
 /// Explains every row in scope and publishes the tables.
 ///
 /// # Errors
@@ -113,12 +119,13 @@ pub fn run(
         stages.write_metrics(&summary)?;
         return Ok(summary);
     }
+    let keyed = stages.check_keys()?;
     let open = if resume { Staging::resume } else { Staging::begin };
     let mut staging = open(&job.output.dir, job.output.overwrite)?;
     let mut progressed = stages.journal(&staging, resume)?;
     let artefact = stages.generator(&mut staging, &mut progressed, resume)?;
     let generator = progressed.generator.take().unwrap_or_default();
-    let done = stages.explain(&mut staging, progressed, &artefact)?;
+    let done = stages.explain(&mut staging, progressed, &artefact, keyed)?;
     stages.finish(staging, Finished { done, generator, artefact, began, before: None })
 }
 
@@ -164,6 +171,18 @@ impl<'a> Stages<'a> {
             tidy(folder);
         }
         Some(summary.repeated())
+    }
+
+    /// Counts the rows in scope and refuses keys that do not tell them apart, before anything long starts.
+    fn check_keys(&self) -> Result<Keyed> {
+        let (inputs, began) = (&self.inputs, Instant::now());
+        self.observer.stage("checking keys", None);
+        let scope = Scope::explained(&self.job.input);
+        let (predicate, key) = (inputs.plan(scope).predicate, &self.job.input.key);
+        let checked = check_keys(&inputs.engine, &inputs.features, key, predicate);
+        let keys = self.runtime.block_on(checked)?;
+        inputs.refuse_keys(&self.job.input, scope, &keys)?;
+        Ok(Keyed { rows: keys.rows, seconds: seconds_since(began) })
     }
 
     /// The journal of this run: a fresh one, or that of the run to be gone on with.
@@ -242,6 +261,7 @@ impl<'a> Stages<'a> {
         staging: &mut Staging,
         progressed: Progressed,
         artefact: &Artefact,
+        keyed: Keyed,
     ) -> Result<Done> {
         let (job, runtime) = (self.job, self.runtime);
         runtime.for_explaining();
@@ -255,7 +275,7 @@ impl<'a> Stages<'a> {
         if self.part == Part::Run {
             staging.tables(&[REPORTS])?;
         }
-        let work = self.work(staging, progressed, artefact, Arc::clone(&predictor));
+        let work = self.work(staging, progressed, (artefact, keyed), Arc::clone(&predictor));
         runtime.block_on(work).inspect_err(|_| predictor.stop())
     }
 
@@ -264,17 +284,11 @@ impl<'a> Stages<'a> {
         &self,
         staging: &mut Staging,
         progressed: Progressed,
-        artefact: &Artefact,
+        (artefact, keyed): (&Artefact, Keyed),
         predictor: Arc<dyn Predictor>,
     ) -> Result<Done> {
         let (job, inputs) = (self.job, &self.inputs);
         let began = Instant::now();
-        self.observer.stage("checking keys", None);
-        let scope = Scope::explained(&job.input);
-        let plan = inputs.plan(scope);
-        let keys =
-            check_keys(&inputs.engine, &inputs.features, &job.input.key, plan.predicate).await?;
-        inputs.refuse_keys(&job.input, scope, &keys)?;
         let mut remarks = Vec::new();
         let decisions = match (&job.input.scores, &inputs.scores) {
             (Some(_), Some(_)) if artefact.description.targets.tells_distributions() => {
@@ -308,8 +322,8 @@ impl<'a> Stages<'a> {
                 keep: self.keep(),
             },
         )?;
-        let check_seconds = seconds_since(began);
-        let shop = Shop::new(self, staging, progressed, Arc::new(explainer), keys.rows)?;
+        let check_seconds = keyed.seconds + seconds_since(began);
+        let shop = Shop::new(self, staging, progressed, Arc::new(explainer), keyed.rows)?;
         self.observer.stage("explaining", Some(shop.rows_left()));
         staging.keep();
         let mut done = shop.work(self.runtime.threads).await?;
