@@ -19,7 +19,7 @@
 //!                       enc, dec     │  ▲ decode ─▶ constrain ─▶ predict         │
 //!                                    ▼                                           │
 //!     explain: units ─▶ encode ─▶ actor ─▶ decode ─▶ constrain ─▶ predict ─▶     │
-//!              of rows            measure ─▶ counterfactuals/, journal ──────────┤
+//!              of rows            refine ◀─▶ predict; measure ─▶ counterfactuals/, journal ──────────┤
 //!                                    └────▶ tally ─▶ reports/ ───────────────────┘
 //! ```
 //!
@@ -39,6 +39,7 @@
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
 //! | 4 | [`target`] | what did the model decide, what should it decide, and what is an answer worth? |
 //! | 4 | [`metrics`] | how good are counterfactuals: distances, counts that merge, MMD? |
+//! | 4 | [`nearest`] | which training rows are nearest to a row, of those that it may become? |
 //! | 4 | [`score`] | what becomes of a batch? (engine-free) |
 //! | 3 | [`encode`] | how does a row become numbers? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
@@ -73,6 +74,7 @@ pub mod explain;
 pub mod feature;
 pub mod job;
 pub mod metrics;
+pub mod nearest;
 pub mod nn;
 pub mod output;
 pub mod pipeline;

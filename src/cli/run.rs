@@ -168,6 +168,8 @@ fn counts(summary: &RunSummary) -> Vec<(String, String)> {
     rows.push(("  explained".to_string(), grouped(summary.rows_explained)));
     for (name, status) in [
         ("    solved", Status::SolvedByGenerator),
+        ("    … by a candidate", Status::SolvedByCandidate),
+        ("    … by a neighbour", Status::SolvedByNeighbour),
         ("    unsolved", Status::Unsolved),
         ("    as wanted already", Status::AlreadyTarget),
         ("    infeasible", Status::Infeasible),

@@ -10,7 +10,7 @@ use clap::Args;
 use super::print::Printer;
 use super::{Global, SummaryFormat};
 use crate::error::{Error, Result};
-use crate::job::{Bytes, Device, RuntimeJob};
+use crate::job::{Bytes, Device, ExplainJob, Refine, RuntimeJob};
 use crate::pipeline::{Query, sql};
 use crate::runtime::Runtime;
 
@@ -37,6 +37,9 @@ pub(super) struct Sql {
     /// Regression: how far from the wanted value still counts.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     tolerance: f64,
+    /// What is done about the generator's answers, as `explain.refine` of a job.
+    #[arg(long, value_name = "HOW", default_value = "full", value_parser = ["off", "repair", "full"])]
+    refine: String,
     /// Cores to use; 0 means all.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -55,6 +58,11 @@ impl Sql {
             generator: self.generator.clone(),
             tables: self.tables.iter().map(table).collect::<Result<_>>()?,
             tolerance: self.tolerance,
+            explain: ExplainJob::usual(match self.refine.as_str() {
+                "off" => Refine::Off,
+                "repair" => Refine::Repair,
+                _ => Refine::Full,
+            }),
         };
         let runtime = Runtime::start(&RuntimeJob {
             threads: self.threads,

@@ -52,6 +52,17 @@ impl CategoricalRule {
         Some(self.place + self.slots.slot(own)? - self.slots.first)
     }
 
+    /// Listed values.
+    pub(super) fn values(&self) -> usize {
+        self.slots.values
+    }
+
+    /// Whether a condition lets rows move to a value.
+    pub(super) fn allows(&self, code: u32, condition: &[f32]) -> bool {
+        let allowed = self.allowed.get(code as usize).copied().unwrap_or(false);
+        allowed && condition[self.place + code as usize] > 0.5
+    }
+
     /// Whether a condition allows another value than the own one.
     pub(super) fn has_choice(&self, own: u32, condition: &[f32]) -> bool {
         let own = self.own_place(own);

@@ -131,6 +131,35 @@ impl Grid {
         }
     }
 
+    /// The distance between two neighbours on it; none where they are as close as numbers can be.
+    fn spacing(self) -> Option<f64> {
+        match self {
+            Grid::Real(_) => None,
+            Grid::Whole(_) => Some(1.0),
+            Grid::Units { per_one } => Some(1.0 / per_one),
+            Grid::Steps { .. } | Grid::Strides { .. } | Grid::Own => Some(self.least_move()),
+        }
+    }
+
+    /// Its numbers inside the interval, beside the own; none if they are more than `most`.
+    pub(super) fn all(self, own: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
+        let Some(first) = self.nearest(inside.low, own, inside) else { return Some(Vec::new()) };
+        if inside.low == inside.high {
+            return Some([first].into_iter().filter(|number| *number != own).collect());
+        }
+        let spacing = self.spacing()?;
+        let count = (inside.high - first) / spacing;
+        // One for the own, one for what rounding may have cost.
+        if count > (most + 2) as f64 {
+            return None;
+        }
+        let at = |place: usize| self.nearest(first + place as f64 * spacing, own, inside);
+        let mut found: Vec<f64> = (0..=count as usize + 1).filter_map(at).collect();
+        found.dedup();
+        found.retain(|number| *number != own);
+        (found.len() <= most).then_some(found)
+    }
+
     /// The number of the grid inside the interval that is nearest to `wanted`, which lies inside. None if the
     /// interval has none; the own number need not be inside.
     #[inline]

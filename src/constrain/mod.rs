@@ -7,10 +7,11 @@ mod categorical;
 mod conditions;
 mod grid;
 mod numeric;
+mod room;
 mod violations;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use categorical::CategoricalRule;
 pub use conditions::Conditions;
 pub use numeric::NumericRange;
 use numeric::NumericRule;
+pub use room::Room;
 pub use violations::Violation;
 
 /// Rows treated at a time: every feature strides through them, and they stay in the second-level cache.
@@ -39,9 +41,18 @@ pub struct Constraints {
     width: usize,
     numerics: Vec<NumericRule>,
     categoricals: Vec<CategoricalRule>,
+    /// Per feature where its rule stands.
+    rules: Vec<Rule>,
     ranges: Vec<NumericRange>,
     /// Per feature the least and greatest number that training saw, and the column's type.
     columns: Vec<Column>,
+}
+
+/// Where a feature's rule stands.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Numeric(usize),
+    Categorical(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -80,11 +91,13 @@ impl Constraints {
             width: 0,
             numerics: Vec::new(),
             categoricals: Vec::new(),
+            rules: Vec::new(),
             ranges: Vec::new(),
             columns,
         };
         constraints.add_numerics();
         constraints.add_categoricals();
+        constraints.rules = constraints.places();
         constraints
     }
 
@@ -111,6 +124,16 @@ impl Constraints {
                 self.width += slots.block().len();
             }
         }
+    }
+
+    fn places(&self) -> Vec<Rule> {
+        let numerics = self.numerics.iter().enumerate();
+        let categoricals = self.categoricals.iter().enumerate();
+        let mut places: Vec<(usize, Rule)> =
+            numerics.map(|(place, rule)| (rule.feature, Rule::Numeric(place))).collect();
+        places.extend(categoricals.map(|(place, rule)| (rule.feature, Rule::Categorical(place))));
+        places.sort_unstable_by_key(|(feature, _)| *feature);
+        places.into_iter().map(|(_, rule)| rule).collect()
     }
 
     /// Numbers in a condition: a pair (−p_min, p_max) per numeric feature, then a mask as wide as its block

@@ -133,10 +133,54 @@ impl NumericRule {
         if !own.is_finite() {
             return false;
         }
-        let inside = self.interval(own, (condition[self.place], condition[self.place + 1]), ends);
+        let inside = self.inside(own, condition, ends);
         let other =
             |end: f64| self.grid.nearest(end, own, inside).is_some_and(|nearest| nearest != own);
         !inside.is_empty() && (other(inside.low) || other(inside.high))
+    }
+
+    fn inside(&self, own: f64, condition: &[f32], ends: (f64, f64)) -> Interval {
+        self.interval(own, (condition[self.place], condition[self.place + 1]), ends)
+    }
+
+    /// The allowed number that is nearest to the wanted one.
+    pub(super) fn nearest(
+        &self,
+        wanted: f64,
+        own: f64,
+        condition: &[f32],
+        ends: (f64, f64),
+    ) -> f64 {
+        if wanted.is_nan() || !own.is_finite() {
+            return own;
+        }
+        self.settle_at(wanted, own, self.inside(own, condition, ends))
+    }
+
+    /// Where a changed number can be; none if nowhere.
+    pub(super) fn reach(
+        &self,
+        own: f64,
+        condition: &[f32],
+        ends: (f64, f64),
+    ) -> Option<(f64, f64)> {
+        let inside = self.inside(own, condition, ends);
+        (own.is_finite() && !inside.is_empty()).then_some((inside.low, inside.high))
+    }
+
+    /// All allowed numbers beside the own; none if they are more than `most`.
+    pub(super) fn all(
+        &self,
+        own: f64,
+        condition: &[f32],
+        ends: (f64, f64),
+        most: usize,
+    ) -> Option<Vec<f64>> {
+        let inside = self.inside(own, condition, ends);
+        if !own.is_finite() || inside.is_empty() {
+            return Some(Vec::new());
+        }
+        self.grid.all(own, inside, most)
     }
 
     /// Writes the widest pair of each row of a block.
@@ -180,10 +224,18 @@ impl NumericRule {
     #[inline]
     fn settled(&self, output: f32, own: f64, inside: Interval) -> f64 {
         let unchanged = output == self.slots.standardised(own);
-        if output.is_nan() || !own.is_finite() || unchanged || inside.is_empty() {
+        if output.is_nan() || !own.is_finite() || unchanged {
             return own;
         }
-        let wanted = f64::from(output) * self.slots.std + self.slots.mean;
+        self.settle_at(f64::from(output) * self.slots.std + self.slots.mean, own, inside)
+    }
+
+    /// The same for a number in the feature's own unit.
+    #[inline]
+    fn settle_at(&self, wanted: f64, own: f64, inside: Interval) -> f64 {
+        if inside.is_empty() {
+            return own;
+        }
         let wanted = wanted.clamp(inside.low.min(own), inside.high.max(own));
         let clipped = wanted.clamp(inside.low, inside.high);
         let Some(nearest) = self.grid.nearest(clipped, own, inside) else { return own };

@@ -9,7 +9,7 @@ use super::{Explainer, Ledger, project, take};
 use crate::constrain::RowBounds;
 use crate::error::{Error, Result};
 use crate::feature::{Reason, Reject, Rows, key_hashes, numbers};
-use crate::predictor::{Outcome, Scores, Task};
+use crate::predictor::{Scores, Task};
 use crate::score::reject_table;
 use crate::target::{TargetCodec, Wishes};
 
@@ -94,7 +94,7 @@ impl Explainer {
                 failure
             });
             scores.failures = failures.collect();
-            put(&mut scores.outcome, &unknown, &answers.outcome);
+            scores.put(&unknown, &answers);
         }
         Ok(scores)
     }
@@ -109,29 +109,6 @@ impl Explainer {
             Task::Classification { classes, .. } => Wanted::classes(&column, classes)?,
             Task::Regression => Wanted::values(&column, self.goal.tolerance())?,
         }))
-    }
-}
-
-/// Puts answers in the place of others of the same task.
-pub(super) fn put(into: &mut Outcome, places: &[u32], from: &Outcome) {
-    match (into, from) {
-        (Outcome::Values(into), Outcome::Values(from)) => {
-            places.iter().zip(from).for_each(|(place, value)| into[*place as usize] = *value);
-        }
-        (
-            Outcome::Classes { labels, probabilities },
-            Outcome::Classes { labels: from, probabilities: shares },
-        ) => {
-            places.iter().zip(from).for_each(|(place, label)| labels[*place as usize] = *label);
-            if let (Some(into), Some(from)) = (probabilities, shares) {
-                let width = from.len() / places.len().max(1);
-                for (place, row) in places.iter().zip(from.chunks_exact(width.max(1))) {
-                    let first = *place as usize * width;
-                    into[first..first + width].copy_from_slice(row);
-                }
-            }
-        }
-        _ => unreachable!("both are answers of one model"),
     }
 }
 

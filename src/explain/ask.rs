@@ -1,16 +1,16 @@
 //! What is wanted of each row, how often it is asked for, and the generator's answers to it.
 
-use hashbrown::HashSet;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::time::Instant;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::admit::{Usable, put};
+use super::admit::Usable;
+use super::refine::{Asked, Outcomes, hash_of};
 use super::{Explainer, Ledger, Stage, Worker, take};
 use crate::constrain::{Conditions, RowBounds};
 use crate::error::{Error, Result};
-use crate::feature::{Cells, Rows};
+use crate::feature::Rows;
 use crate::job::Target;
 use crate::metrics::{Distances, Status, distances};
 use crate::nn::Request;
@@ -98,6 +98,10 @@ pub(super) struct Answers {
     pub(super) decided: Scores,
     pub(super) scores: Scores,
     pub(super) distances: Distances,
+    /// Times that the model was asked.
+    pub(super) queries: Vec<u32>,
+    /// Whether it is proven that there is no answer.
+    pub(super) certified: Vec<bool>,
 }
 
 impl Explainer {
@@ -158,18 +162,46 @@ impl Explainer {
         if self.samples == 1 {
             return widest;
         }
-        let seed = self.streams.seed_of("samples");
+        let seeds = self.seeds(entries, asked, usable);
         let random = |place: usize| {
-            let entry = asked[place] as usize;
-            let draw = entries.draws[entry];
-            let class = entries.wishes.classes().map_or(0, |classes| classes[entry]);
-            let mut bytes = [0; 24];
-            bytes[..16].copy_from_slice(&usable.hashes[rows[place] as usize].to_le_bytes());
-            bytes[16..20].copy_from_slice(&draw.to_le_bytes());
-            bytes[20..].copy_from_slice(&class.to_le_bytes());
-            (draw > 0).then(|| ChaCha8Rng::seed_from_u64(xxh3_64_with_seed(&bytes, seed)))
+            let further = entries.draws[asked[place] as usize] > 0;
+            further.then(|| ChaCha8Rng::seed_from_u64(seeds[place]))
         };
         self.constraints.draw_some(&widest, &usable.rows.take(&rows), random)
+    }
+
+    /// Seeds of entries, from the row's key, the number of the answer and what is wanted.
+    fn seeds(&self, entries: &Entries, asked: &[u32], usable: &Usable) -> Vec<u64> {
+        let seed = self.streams.seed_of("samples");
+        let seed_of = |entry: &u32| {
+            let entry = *entry as usize;
+            let class = entries.wishes.classes().map_or(0, |classes| classes[entry]);
+            let mut bytes = [0; 24];
+            let hash = usable.hashes[entries.rows[entry] as usize];
+            bytes[..16].copy_from_slice(&hash.to_le_bytes());
+            bytes[16..20].copy_from_slice(&entries.draws[entry].to_le_bytes());
+            bytes[20..].copy_from_slice(&class.to_le_bytes());
+            xxh3_64_with_seed(&bytes, seed)
+        };
+        asked.iter().map(seed_of).collect()
+    }
+
+    /// What is asked about entries, for those who look for answers.
+    fn asked(&self, entries: &Entries, asked: &[u32], usable: &Usable) -> Result<Asked> {
+        let rows = entries.rows_of(asked);
+        let originals = usable.rows.take(&rows);
+        let seed = self.streams.seed_of("refine");
+        Ok(Asked {
+            // By what a row says, not by its key: the same row gets the same answer, also in SQL.
+            seeds: (0..originals.len).map(|row| hash_of(&originals, row) as u64 ^ seed).collect(),
+            originals,
+            before: take(&usable.originals, &rows)?,
+            wishes: entries.wishes.take(asked),
+            decided: usable.scores.take(&rows),
+            conditions: self.conditions(entries, asked, usable),
+            bounds: usable.bounds.take(&rows),
+            draws: asked.iter().map(|entry| entries.draws[*entry as usize]).collect(),
+        })
     }
 }
 
@@ -189,16 +221,16 @@ impl Entries {
         }
     }
 
-    /// Entries whose counterfactual is none of those before for the same row and wish.
-    fn distinct(&self, counterfactuals: &Rows) -> Vec<u32> {
-        let mut seen = HashSet::new();
+    /// All entries but the open ones that are not to be kept.
+    fn kept(&self, open: &[u32], keep: &[bool]) -> Vec<u32> {
+        let mut gone = open.iter().zip(keep).filter(|(_, keep)| !**keep).map(|(entry, _)| *entry);
+        let mut next = gone.next();
         let mut kept = Vec::with_capacity(self.rows.len());
-        for entry in 0..self.rows.len() {
-            if self.draws[entry] == 0 {
-                seen.clear();
-            }
-            if seen.insert(hash_of(counterfactuals, entry)) {
-                kept.push(entry as u32);
+        for entry in 0..self.rows.len() as u32 {
+            if next == Some(entry) {
+                next = gone.next();
+            } else {
+                kept.push(entry);
             }
         }
         kept
@@ -207,17 +239,6 @@ impl Entries {
     fn rows_of(&self, kept: &[u32]) -> Vec<u32> {
         kept.iter().map(|entry| self.rows[*entry as usize]).collect()
     }
-}
-
-fn hash_of(rows: &Rows, row: usize) -> u128 {
-    let mut hash = Xxh3::new();
-    for cells in &rows.cells {
-        match cells {
-            Cells::Numbers(numbers) => hash.update(&numbers[row].to_le_bytes()),
-            Cells::Codes(codes) => hash.update(&codes[row].to_le_bytes()),
-        }
-    }
-    hash.digest128()
 }
 
 impl Worker {
@@ -229,113 +250,118 @@ impl Worker {
         ledger: &mut Ledger,
     ) -> Result<Answers> {
         let shared = &self.shared;
-        let mut clock = Instant::now();
-        let asked: Vec<u32> = (0..entries.rows.len() as u32)
+        let open: Vec<u32> = (0..entries.rows.len() as u32)
             .filter(|entry| entries.known[*entry as usize].is_none())
             .collect();
+        let asked = shared.asked(&entries, &open, usable)?;
+        let generated = self.generate(&asked, ledger)?;
+        let mut outcomes = self.refine(&asked, &generated, ledger)?;
+        let mut clock = Instant::now();
+        shared.guard(&outcomes.rows, &asked.originals, &asked.bounds)?;
+        let kept = entries.kept(&open, &outcomes.distinct(&asked.draws));
+        let answers = shared.put_together(usable, &entries, (&open, outcomes), &kept)?;
+        ledger.clock(Stage::Measure, &mut clock);
+        Ok(answers)
+    }
+
+    /// What the constraints make of the generator's answers; the rows as they are if it is not asked.
+    fn generate(&self, asked: &Asked, ledger: &mut Ledger) -> Result<Rows> {
+        let (shared, rows) = (&self.shared, &asked.originals);
+        if rows.len == 0 || !shared.refiner.asks_generator() {
+            return Ok(rows.clone());
+        }
+        let mut clock = Instant::now();
+        let decoded = self.generator.answer(&Request {
+            rows: &shared.encoder.encode_rows(rows),
+            decisions: &shared.codec.decisions(&asked.decided)?,
+            wishes: &shared.codec.wishes(&asked.wishes),
+            conditions: &asked.conditions,
+            nudges: None,
+        })?;
+        let found =
+            shared.constraints.post_process(&decoded, rows, &asked.conditions, &asked.bounds);
+        ledger.clock(Stage::Generate, &mut clock);
+        Ok(found)
+    }
+}
+
+impl Explainer {
+    /// The answers to entries: what was known of them, and what came of the open ones.
+    fn put_together(
+        &self,
+        usable: &Usable,
+        entries: &Entries,
+        (open, outcomes): (&[u32], Outcomes),
+        kept: &[u32],
+    ) -> Result<Answers> {
+        let places = Places::new(entries.rows.len(), open);
+        let known = |entry: &u32| entries.known[*entry as usize];
+        let status: Vec<Status> = kept
+            .iter()
+            .map(|entry| known(entry).unwrap_or_else(|| outcomes.status[places.of(*entry)]))
+            .collect();
+        // What is as wanted already is so by the decision, whatever else is known of it.
+        let valid = kept.iter().zip(&status).map(|(entry, status)| match known(entry) {
+            Some(_) => *status == Status::AlreadyTarget,
+            None => outcomes.valid[places.of(*entry)],
+        });
+        let certified = kept.iter().zip(&status).map(|(entry, status)| match known(entry) {
+            Some(_) => *status == Status::Infeasible,
+            None => outcomes.certified[places.of(*entry)],
+        });
+        let queries = kept.iter().map(|entry| match known(entry) {
+            Some(_) => 0,
+            None => outcomes.queries[places.of(*entry)],
+        });
+        let (valid, certified, queries) = (valid.collect(), certified.collect(), queries.collect());
         let mut all = usable.rows.take(&entries.rows);
-        self.generate(usable, &entries, &asked, &mut all)?;
-        let kept: Vec<u32> = if shared.samples > 1 {
-            entries.distinct(&all)
-        } else {
-            (0..entries.rows.len() as u32).collect()
-        };
-        let (rows, wishes) = (entries.rows_of(&kept), entries.wishes.take(&kept));
-        let known: Vec<Option<Status>> =
-            kept.iter().map(|entry| entries.known[*entry as usize]).collect();
-        let counterfactuals = if kept.len() < all.len { all.take(&kept) } else { all };
+        all.put(open, outcomes.rows);
+        let mut scores = self.blank(&usable.scores.take(&entries.rows));
+        scores.put(open, &outcomes.scores);
+        let whole = kept.len() == entries.rows.len();
+        let (counterfactuals, scores) =
+            if whole { (all, scores) } else { (all.take(kept), scores.take(kept)) };
+        let rows = entries.rows_of(kept);
         let originals = usable.rows.take(&rows);
         let before = take(&usable.originals, &rows)?;
-        let after = shared.writer.write(&counterfactuals, &originals, &before)?;
-        ledger.clock(Stage::Generate, &mut clock);
-        let decided = usable.scores.take(&rows);
-        let scores = self.score(&decided, &after, &known)?;
-        ledger.clock(Stage::Score, &mut clock);
-        // What is as wanted already is so by the decision, whatever else is known of it.
-        let met = |known: &Option<Status>| *known == Some(Status::AlreadyTarget);
-        let valid: Vec<bool> = is_valid(&scores, &wishes)
-            .into_iter()
-            .zip(&known)
-            .map(|(valid, known)| valid || met(known))
-            .collect();
-        let status = known.iter().zip(&valid).map(|(known, valid)| match (known, valid) {
-            (Some(known), _) => *known,
-            (None, true) => Status::SolvedByGenerator,
-            (None, false) => Status::Unsolved,
-        });
-        let distances = distances(&counterfactuals, &originals, shared.encoder.layout());
         Ok(Answers {
             samples: numbered(&rows),
             first: kept.iter().map(|entry| entries.draws[*entry as usize] == 0).collect(),
-            status: status.collect(),
+            wishes: entries.wishes.take(kept),
+            after: self.writer.write(&counterfactuals, &originals, &before)?,
+            decided: usable.scores.take(&rows),
+            distances: distances(&counterfactuals, &originals, self.encoder.layout()),
             rows,
-            wishes,
+            status,
             valid,
             originals,
             counterfactuals,
             before,
-            after,
-            decided,
             scores,
-            distances,
+            queries,
+            certified,
         })
     }
+}
 
-    /// Asks the generator, and puts what the constraints make of its answers into the rows.
-    fn generate(
-        &self,
-        usable: &Usable,
-        entries: &Entries,
-        asked: &[u32],
-        into: &mut Rows,
-    ) -> Result<()> {
-        if asked.is_empty() {
-            return Ok(());
-        }
-        let shared = &self.shared;
-        let at = entries.rows_of(asked);
-        let (rows, bounds) = (usable.rows.take(&at), usable.bounds.take(&at));
-        let conditions = shared.conditions(entries, asked, usable);
-        let decoded = self.generator.answer(&Request {
-            rows: &shared.encoder.encode_rows(&rows),
-            decisions: &shared.codec.decisions(&usable.scores.take(&at))?,
-            wishes: &shared.codec.wishes(&entries.wishes.take(asked)),
-            conditions: &conditions,
-        })?;
-        let found = shared.constraints.post_process(&decoded, &rows, &conditions, &bounds);
-        shared.guard(&found, &rows, &bounds)?;
-        into.put(asked, found);
-        Ok(())
+/// Where entries stand among the open ones.
+struct Places(Vec<u32>);
+
+impl Places {
+    fn new(entries: usize, open: &[u32]) -> Places {
+        let mut places = vec![u32::MAX; entries];
+        (0u32..).zip(open).for_each(|(place, entry)| places[*entry as usize] = place);
+        Places(places)
     }
 
-    /// The model's answers about counterfactuals; about rows that are left as they are it has answered.
-    fn score(
-        &self,
-        decided: &Scores,
-        after: &RecordBatch,
-        known: &[Option<Status>],
-    ) -> Result<Scores> {
-        let open: Vec<u32> = (0u32..)
-            .zip(known)
-            .filter(|(_, known)| known.is_none())
-            .map(|(entry, _)| entry)
-            .collect();
-        let predictor = &self.shared.predictor;
-        if open.len() == known.len() {
-            return predictor.predict(after);
-        }
-        let mut scores = self.shared.blank(decided);
-        if !open.is_empty() {
-            let answers = predictor.predict(&take(after, &open)?)?;
-            put(&mut scores.outcome, &open, &answers.outcome);
-        }
-        Ok(scores)
+    fn of(&self, entry: u32) -> usize {
+        self.0[entry as usize] as usize
     }
 }
 
 impl Explainer {
     /// What was decided, with room for probabilities: a score table has none.
-    fn blank(&self, decided: &Scores) -> Scores {
+    pub(super) fn blank(&self, decided: &Scores) -> Scores {
         let mut scores = decided.clone();
         if let (
             Outcome::Classes { labels, probabilities: probabilities @ None },

@@ -27,6 +27,8 @@ pub struct Ledger {
     pub tally: Tally,
     /// Rows kept for the comparison of distributions.
     pub kept: Kept,
+    /// Answers whose refinement was cut short by the clock.
+    pub cut_short: u64,
     /// Where the time went.
     pub seconds: StageSeconds,
 }
@@ -120,6 +122,10 @@ pub enum Stage {
     Generate,
     /// Asking the model about counterfactuals.
     Score,
+    /// Refining them …
+    Refine,
+    /// … and asking the model meanwhile.
+    Rescore,
     /// Distances and counts.
     Measure,
     /// Making the table.
@@ -137,6 +143,10 @@ pub struct StageSeconds {
     pub generate: f64,
     /// Asking the model about counterfactuals.
     pub score: f64,
+    /// Refining them.
+    pub refine: f64,
+    /// Asking the model while refining.
+    pub rescore: f64,
     /// Distances and counts.
     pub measure: f64,
     /// Making the table.
@@ -149,12 +159,18 @@ impl StageSeconds {
     /// Adds the seconds since a moment to a stage, and starts the moment anew.
     pub fn clock(&mut self, stage: Stage, since: &mut Instant) {
         let now = Instant::now();
-        let seconds = now.duration_since(*since).as_secs_f64();
+        self.add_to(stage, now.duration_since(*since).as_secs_f64());
         *since = now;
+    }
+
+    /// Adds seconds to a stage.
+    pub(super) fn add_to(&mut self, stage: Stage, seconds: f64) {
         *match stage {
             Stage::Decide => &mut self.decide,
             Stage::Generate => &mut self.generate,
             Stage::Score => &mut self.score,
+            Stage::Refine => &mut self.refine,
+            Stage::Rescore => &mut self.rescore,
             Stage::Measure => &mut self.measure,
             Stage::Tabulate => &mut self.tabulate,
             Stage::Write => &mut self.write,
@@ -166,6 +182,8 @@ impl StageSeconds {
         self.decide += other.decide;
         self.generate += other.generate;
         self.score += other.score;
+        self.refine += other.refine;
+        self.rescore += other.rescore;
         self.measure += other.measure;
         self.tabulate += other.tabulate;
         self.write += other.write;
@@ -183,6 +201,7 @@ impl Ledger {
             last_rejects: Vec::new(),
             tally: Tally::default(),
             kept: Kept::new(width),
+            cut_short: 0,
             seconds: StageSeconds::default(),
         }
     }

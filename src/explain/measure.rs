@@ -124,6 +124,8 @@ impl Explainer {
             valid: &answers.valid,
             first: &answers.first,
             samples: &answers.samples,
+            queries: &answers.queries,
+            certified: &answers.certified,
             distances: &answers.distances,
             counterfactuals: &answers.counterfactuals,
             originals: &answers.originals,

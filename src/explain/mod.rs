@@ -1,5 +1,5 @@
 //! From a batch of rows to a batch of counterfactuals: admit, ask the model (or the score table), ask the
-//! generator, keep to the constraints, ask the model again, measure. Engine-free: batches in, batches out,
+//! generator, keep to the constraints, ask the model again, refine with the model as judge, measure. Engine-free: batches in, batches out,
 //! and a [`Ledger`] with what cannot be a column of the table.
 //!
 //! What comes out of a block of rows depends on nothing but those rows: random numbers are drawn from the
@@ -13,6 +13,7 @@ mod decisions;
 mod fit;
 mod ledger;
 mod measure;
+mod refine;
 mod table;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +27,8 @@ use crate::constrain::Constraints;
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
-use crate::job::Target;
+use crate::job::{ExplainJob, ExplainMethod, Target};
+use crate::nearest::Points;
 use crate::nn::{Description, Generator};
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
 use crate::predictor::{Predictor, Task};
@@ -38,6 +40,7 @@ pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use ledger::{Kept, Ledger, Stage, StageSeconds};
 pub use measure::{Keep, Recorder};
+use refine::Refiner;
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
@@ -76,8 +79,10 @@ pub struct Setup<'a> {
     pub decisions: Option<Arc<Decisions>>,
     /// What it should decide instead.
     pub target: &'a Target,
-    /// Counterfactuals for each row and wish, at most.
-    pub samples: usize,
+    /// How many answers, and how they are refined.
+    pub explain: &'a ExplainJob,
+    /// Training rows to look for neighbours in, where the job needs them.
+    pub neighbours: Option<Points>,
     /// Random streams.
     pub streams: Streams,
     /// Which answers are kept for the comparison of distributions.
@@ -99,6 +104,7 @@ pub struct Explainer {
     decisions: Option<Arc<Decisions>>,
     goal: Goal,
     samples: usize,
+    refiner: Refiner,
     streams: Streams,
     recorder: Recorder,
     /// Schema of the counterfactual table.
@@ -120,6 +126,10 @@ impl Explainer {
     /// When a key column has a name that the table needs itself, or the target is not one of the model's.
     pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
         let Setup { description, schema, table, columns, predictor, .. } = setup;
+        if !description.learnt && setup.explain.method == ExplainMethod::Generator {
+            let problem = "has learnt nothing: it was made by a job with `method = \"nearest\"`";
+            return Err(Error::input("generator", problem).hint("train one without that line"));
+        }
         let fields = |places: &[usize]| -> Vec<FieldRef> {
             places.iter().map(|place| Arc::clone(&table.fields()[*place])).collect()
         };
@@ -130,6 +140,11 @@ impl Explainer {
         refuse_taken(&key, &[&counterfactuals, &rejects])?;
         let encoder = description.encoder();
         let layout = Arc::clone(encoder.layout());
+        let classes = match predictor.task() {
+            Task::Classification { classes, .. } => classes.len() as u32,
+            Task::Regression => 0,
+        };
+        let refiner = Refiner::new(setup.explain, &schema, &layout, (setup.neighbours, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
         let constraints =
             Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema);
@@ -149,7 +164,8 @@ impl Explainer {
             predictor,
             decisions: stored,
             columns,
-            samples: setup.samples,
+            samples: setup.explain.samples,
+            refiner,
             streams: setup.streams,
             recorder,
             counterfactuals,

@@ -26,6 +26,9 @@ impl Explainer {
         let status = answers.status.iter().map(|status| status.name());
         columns.push(Arc::new(StringArray::from_iter_values(status)));
         columns.push(Arc::new(BooleanArray::from(answers.valid.clone())));
+        let queries = answers.queries.iter().map(|queries| *queries as i32);
+        columns.push(Arc::new(Int32Array::from_iter_values(queries)));
+        columns.push(Arc::new(BooleanArray::from(answers.certified.clone())));
         let found = &answers.distances;
         columns.push(Arc::new(Float64Array::from(found.l0.clone())));
         columns.push(Arc::new(Float64Array::from(found.l1.clone())));

@@ -23,7 +23,7 @@ pub use column::{
 };
 pub use findings::Findings;
 pub use key::key_hashes;
-pub use rows::{Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
+pub use rows::{Cell, Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{
     Change, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy, SchemaSpec,

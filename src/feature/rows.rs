@@ -28,6 +28,26 @@ pub enum Cells {
     Codes(Vec<u32>),
 }
 
+/// One feature's value of one row.
+#[derive(Debug, Clone, Copy)]
+pub enum Cell {
+    /// A number; NaN is a null.
+    Number(f64),
+    /// A code, as in [`Cells::Codes`].
+    Code(u32),
+}
+
+impl PartialEq for Cell {
+    /// Two nulls are the same, though they are not equal.
+    fn eq(&self, other: &Cell) -> bool {
+        match (self, other) {
+            (Cell::Number(one), Cell::Number(two)) => one == two || (one.is_nan() && two.is_nan()),
+            (Cell::Code(one), Cell::Code(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
 /// Rows in plain memory, a column per feature in the schema's order.
 #[derive(Debug, Clone)]
 pub struct Rows {
@@ -63,6 +83,21 @@ impl Cells {
             (Cells::Codes(new), Cells::Codes(own)) => {
                 new.iter().zip(own).map(|(new, own)| new != own).collect()
             }
+            _ => unreachable!("rows of one schema have the same columns"),
+        }
+    }
+
+    fn cell(&self, row: usize) -> Cell {
+        match self {
+            Cells::Numbers(numbers) => Cell::Number(numbers[row]),
+            Cells::Codes(codes) => Cell::Code(codes[row]),
+        }
+    }
+
+    fn set(&mut self, row: usize, cell: Cell) {
+        match (self, cell) {
+            (Cells::Numbers(numbers), Cell::Number(number)) => numbers[row] = number,
+            (Cells::Codes(codes), Cell::Code(code)) => codes[row] = code,
             _ => unreachable!("rows of one schema have the same columns"),
         }
     }
@@ -109,6 +144,16 @@ fn put<T: Copy>(cells: &mut [T], places: &[u32], new: &[T]) {
 }
 
 impl Rows {
+    /// One feature's value of a row.
+    pub fn cell(&self, feature: usize, row: usize) -> Cell {
+        self.cells[feature].cell(row)
+    }
+
+    /// Puts a value in the place of another.
+    pub fn set(&mut self, feature: usize, row: usize, cell: Cell) {
+        self.cells[feature].set(row, cell);
+    }
+
     /// Puts rows of the same schema in the place of others.
     pub fn put(&mut self, places: &[u32], new: Rows) {
         for (cells, new) in self.cells.iter_mut().zip(new.cells) {

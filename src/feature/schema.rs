@@ -22,6 +22,8 @@ pub struct Feature {
     pub change: Change,
     /// What a null (or NaN) means.
     pub nulls: NullPolicy,
+    /// What a change costs beside changes of other features.
+    pub cost: f64,
     /// Numeric or categorical, with what only that kind has.
     pub kind: FeatureKind,
 }
@@ -44,6 +46,8 @@ pub struct Numeric {
     pub range: Option<(f64, f64)>,
     /// Grid on which counterfactual values lie.
     pub step: Option<f64>,
+    /// Smaller changes are not worth telling; `None` takes a share of the standard deviation.
+    pub tolerance: Option<f64>,
     /// How far a counterfactual may move from the row's own value.
     pub limit: Option<Limit>,
     /// What a value outside `range` means.

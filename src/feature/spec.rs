@@ -34,6 +34,9 @@ pub struct FeatureSpec {
     pub nulls: NullPolicy,
     /// Stands in for nulls and unseen categories where their policy is `fill`.
     pub fill: Option<Literal>,
+    /// What a change costs beside changes of other features: with 2, two other features (or twice as large
+    /// a change) are rather changed. By default 1.
+    pub cost: Option<f64>,
 
     /// Numeric: the type of counterfactual values. By default the column's own.
     #[serde(rename = "type")]
@@ -42,6 +45,9 @@ pub struct FeatureSpec {
     pub range: Option<[f64; 2]>,
     /// Numeric: counterfactual values are multiples of this step, counted from the row's own value.
     pub step: Option<f64>,
+    /// Numeric: smaller changes than this are put back where the model lets them. By default a twentieth of the
+    /// standard deviation.
+    pub tolerance: Option<f64>,
     /// Numeric: how far a counterfactual may move from the row's own value.
     pub limit: Option<LimitSpec>,
     /// Numeric: what an input value outside `range` means.
@@ -205,12 +211,15 @@ impl Resolver<'_> {
             "fill",
             "is missing, expected the value to fill in",
         );
+        let cost = spec.cost.unwrap_or(1.0);
+        let problem = format!("is {cost}, expected a number of at least 0");
+        self.require(cost.is_finite() && cost >= 0.0, "cost", &problem);
         let kind = if categorical {
             FeatureKind::Categorical(self.categorical(&spec))
         } else {
             FeatureKind::Numeric(self.numeric(&spec))
         };
-        Feature { name: spec.name, change: spec.change, nulls: spec.nulls, kind }
+        Feature { name: spec.name, change: spec.change, nulls: spec.nulls, cost, kind }
     }
 
     /// Keys that belong to the other kind are a misunderstanding worth pointing out.
@@ -223,6 +232,7 @@ impl Resolver<'_> {
             ("range", !numeric && spec.range.is_some()),
             ("type", !numeric && spec.output_type.is_some()),
             ("step", !numeric && spec.step.is_some()),
+            ("tolerance", !numeric && spec.tolerance.is_some()),
             ("limit", !numeric && spec.limit.is_some()),
         ];
         let kind = if numeric { "numeric" } else { "categorical" };
@@ -246,6 +256,10 @@ impl Resolver<'_> {
         if let Some(step) = spec.step {
             self.require(step > 0.0, "step", &format!("is {step}, expected more than 0"));
         }
+        if let Some(tolerance) = spec.tolerance {
+            let problem = format!("is {tolerance}, expected a number of at least 0");
+            self.require(tolerance.is_finite() && tolerance >= 0.0, "tolerance", &problem);
+        }
         let fill = spec.fill.as_ref().and_then(Literal::as_number);
         let numeric_fill = fill.is_some() == spec.fill.is_some();
         self.require(numeric_fill, "fill", "is not a number, but the feature is numeric");
@@ -253,6 +267,7 @@ impl Resolver<'_> {
             integer: spec.output_type.map(|kind| kind == NumericType::Integer),
             range,
             step: spec.step,
+            tolerance: spec.tolerance,
             limit: spec.limit.map(|limit| self.limit(limit)),
             outside: spec.outside,
             fill,

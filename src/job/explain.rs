@@ -1,6 +1,7 @@
-//! The `[explain]` section: which generator, how many answers a row.
+//! The `[explain]` section: which generator, how many answers a row, and how answers are refined.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,18 +12,92 @@ use serde::{Deserialize, Serialize};
 pub struct ExplainSpec {
     /// The folder of a fitted generator. `run` trains one where none is named; `explain` needs it.
     pub generator: Option<PathBuf>,
+    /// Where answers come from.
+    pub method: ExplainMethod,
     /// Counterfactuals for each row and wanted decision: the first may change all that is allowed, each
     /// further one a random part of it. Equal ones are given once.
     pub samples: usize,
     /// Rows of the table that are worked on, journalled and written as one piece. By default 262,144,
     /// and more for tables beyond 16 million rows.
     pub unit_rows: Option<u64>,
+    /// What is done about the generator's answers, with the model itself as judge. By default `full`.
+    pub refine: Option<Refine>,
+    /// Times that the model is asked about one counterfactual, at most.
+    pub queries_per_row: u32,
+    /// Seconds after which refinement stops: rows keep what was found until then. Results depend on the
+    /// machine if it is reached. By default there is no limit.
+    pub max_seconds: Option<f64>,
+    /// Features that a counterfactual may change, at most. By default any number.
+    pub max_changes: Option<u32>,
+    /// Training rows of the wanted decision that are looked at for each row.
+    pub neighbours: usize,
+    /// How much likeness to rows of the wanted decision weighs against cost when answers are chosen.
+    pub nearness: f64,
+    /// Steps of the refinement that are left out.
+    pub skip: Vec<Step>,
 }
 
 impl Default for ExplainSpec {
     fn default() -> Self {
-        ExplainSpec { generator: None, samples: 1, unit_rows: None }
+        ExplainSpec {
+            generator: None,
+            method: ExplainMethod::Generator,
+            samples: 1,
+            unit_rows: None,
+            refine: None,
+            queries_per_row: 256,
+            max_seconds: None,
+            max_changes: None,
+            neighbours: 20,
+            nearness: 0.3,
+            skip: Vec::new(),
+        }
     }
+}
+
+/// Where answers come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExplainMethod {
+    /// The fitted generator.
+    #[default]
+    Generator,
+    /// The nearest training row of the wanted decision that keeps to the constraints, as it is.
+    Nearest,
+}
+
+/// What is done about the generator's answers.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Refine {
+    /// Nothing.
+    Off,
+    /// Rows that it leaves unsolved get further candidates and neighbours.
+    Repair,
+    /// Also, every answer is made as small as the model lets it be.
+    Full,
+}
+
+/// A step of the refinement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Small changes go back first.
+    Snap,
+    /// Further answers of the generator for rows still unsolved.
+    Candidates,
+    /// Training rows of the wanted decision.
+    Neighbours,
+    /// Changed features are put back.
+    Reversion,
+    /// Changed numbers move towards the original.
+    Shrink,
+    /// Likeness to the data counts when answers are chosen.
+    Choice,
+    /// Small spaces are searched exhaustively.
+    Certificate,
 }
 
 /// How rows are explained, paths resolved.
@@ -30,8 +105,69 @@ impl Default for ExplainSpec {
 pub struct ExplainJob {
     /// The generator's folder; without one it is trained.
     pub generator: Option<PathBuf>,
+    /// Where answers come from.
+    pub method: ExplainMethod,
     /// Counterfactuals for each row and wanted decision, at most.
     pub samples: usize,
     /// Rows of a piece of work.
     pub unit_rows: Option<u64>,
+    /// What is done about answers.
+    pub refine: RefineJob,
+}
+
+/// What is done about answers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RefineJob {
+    /// How much.
+    pub mode: Refine,
+    /// Times that the model is asked about one counterfactual, at most.
+    pub queries_per_row: u32,
+    /// When it stops.
+    pub max_time: Option<Duration>,
+    /// Features that a counterfactual may change, at most.
+    pub max_changes: Option<u32>,
+    /// Training rows that are looked at for each row.
+    pub neighbours: usize,
+    /// How much likeness to the data weighs.
+    pub nearness: f64,
+    /// Steps that are left out.
+    pub skip: Vec<Step>,
+}
+
+impl RefineJob {
+    /// Whether a step is done.
+    pub fn does(&self, step: Step) -> bool {
+        !self.skip.contains(&step)
+    }
+}
+
+impl ExplainJob {
+    /// One answer a row, with everything as usual but for how much is refined.
+    pub fn usual(mode: Refine) -> ExplainJob {
+        let spec = ExplainSpec::default();
+        ExplainJob {
+            generator: None,
+            method: spec.method,
+            samples: spec.samples,
+            unit_rows: spec.unit_rows,
+            refine: RefineJob {
+                mode,
+                queries_per_row: spec.queries_per_row,
+                max_time: None,
+                max_changes: spec.max_changes,
+                neighbours: spec.neighbours,
+                nearness: spec.nearness,
+                skip: spec.skip,
+            },
+        }
+    }
+
+    /// Whether training rows are needed to compare with.
+    pub fn needs_neighbours(&self) -> bool {
+        let refine = &self.refine;
+        let looked_for = refine.neighbours > 0 && refine.does(Step::Neighbours);
+        let compared = refine.nearness > 0.0 && refine.does(Step::Choice);
+        self.method == ExplainMethod::Nearest
+            || (refine.mode != Refine::Off && (looked_for || compared))
+    }
 }

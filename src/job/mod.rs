@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::document;
 use crate::error::{Error, Kind, Result};
 
-pub use explain::{ExplainJob, ExplainSpec};
+pub use explain::{ExplainJob, ExplainMethod, ExplainSpec, Refine, RefineJob, Step};
 pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;

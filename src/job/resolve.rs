@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainSpec, InputJob, InputSpec,
-    InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MatrixSpec, Method, MmdSpace, OnnxInputs,
-    OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset, ReportJob,
-    ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
-    TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec,
+    AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
+    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MatrixSpec, Method, MmdSpace,
+    OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset,
+    Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob,
+    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
+    TrainSpec,
 };
 use crate::document::Place;
 use crate::error::Fault;
@@ -310,7 +311,45 @@ impl<'a> Resolver<'a> {
         self.require(most, "explain.samples", &problem);
         let generator =
             spec.generator.as_ref().map(|path| self.existing(path, "explain.generator"));
-        ExplainJob { generator, samples: spec.samples, unit_rows: spec.unit_rows }
+        ExplainJob {
+            generator,
+            method: spec.method,
+            samples: spec.samples,
+            unit_rows: spec.unit_rows,
+            refine: self.refine(spec),
+        }
+    }
+
+    fn refine(&mut self, spec: ExplainSpec) -> RefineJob {
+        let nearest = spec.method == ExplainMethod::Nearest;
+        let mode = spec.refine.unwrap_or(if nearest { Refine::Off } else { Refine::Full });
+        let alone = !nearest || mode == Refine::Off;
+        let problem =
+            "is given, but `explain.method` is `nearest`, which gives training rows as they are";
+        self.require(alone, "explain.refine", problem);
+        self.at_least_one(spec.queries_per_row as usize, "explain.queries_per_row");
+        if let Some(changes) = spec.max_changes {
+            self.at_least_one(changes as usize, "explain.max_changes");
+            let problem = "is given, but only `refine = \"full\"` puts changes back";
+            self.require(mode == Refine::Full, "explain.max_changes", problem);
+        }
+        let good = spec.nearness.is_finite() && spec.nearness >= 0.0;
+        let problem = format!("is {}, expected a weight of at least 0", spec.nearness);
+        self.require(good, "explain.nearness", &problem);
+        let most = spec.neighbours <= MOST_NEIGHBOURS;
+        let problem = format!("is {}, expected at most {MOST_NEIGHBOURS}", spec.neighbours);
+        self.require(most, "explain.neighbours", &problem);
+        RefineJob {
+            mode,
+            queries_per_row: spec.queries_per_row,
+            max_time: spec
+                .max_seconds
+                .and_then(|seconds| self.seconds(seconds, "explain.max_seconds")),
+            max_changes: spec.max_changes,
+            neighbours: spec.neighbours,
+            nearness: spec.nearness,
+            skip: spec.skip,
+        }
     }
 
     fn report(&mut self, spec: ReportSpec) -> ReportJob {
@@ -424,6 +463,9 @@ impl Numbers {
 
 /// More counterfactuals for one row than anybody reads; a batch of them must fit into memory.
 const MOST_SAMPLES: usize = 1000;
+
+/// More training rows beside one row than its answers could use.
+const MOST_NEIGHBOURS: usize = 1000;
 
 /// Below this the engine cannot hold a few batches of a wide table.
 const SMALLEST_MEMORY: Bytes = Bytes(64 << 20);

@@ -8,23 +8,41 @@ use serde::{Deserialize, Serialize};
 pub enum Status {
     /// The generator's counterfactual gets the wanted decision.
     SolvedByGenerator,
+    /// So does a further one of the generator's, or one found by exhaustive search.
+    SolvedByCandidate,
+    /// So does what training rows of the wanted decision suggest.
+    SolvedByNeighbour,
     /// No counterfactual was found that gets it.
     Unsolved,
     /// The row has it already.
     AlreadyTarget,
-    /// The row's constraints allow no change at all.
+    /// No allowed change gets it: none is allowed at all, or all were tried.
     Infeasible,
 }
 
 impl Status {
     /// All of them.
-    pub const ALL: [Status; 4] =
-        [Status::SolvedByGenerator, Status::Unsolved, Status::AlreadyTarget, Status::Infeasible];
+    pub const ALL: [Status; 6] = [
+        Status::SolvedByGenerator,
+        Status::SolvedByCandidate,
+        Status::SolvedByNeighbour,
+        Status::Unsolved,
+        Status::AlreadyTarget,
+        Status::Infeasible,
+    ];
+
+    /// Whether the row has a counterfactual that gets the wanted decision.
+    pub fn is_solved(self) -> bool {
+        use Status::{SolvedByCandidate, SolvedByGenerator, SolvedByNeighbour};
+        matches!(self, SolvedByGenerator | SolvedByCandidate | SolvedByNeighbour)
+    }
 
     /// As written to tables.
     pub fn name(self) -> &'static str {
         match self {
             Status::SolvedByGenerator => "solved_by_generator",
+            Status::SolvedByCandidate => "solved_by_candidate",
+            Status::SolvedByNeighbour => "solved_by_neighbour",
             Status::Unsolved => "unsolved",
             Status::AlreadyTarget => "already_target",
             Status::Infeasible => "infeasible",

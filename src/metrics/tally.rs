@@ -35,6 +35,10 @@ pub struct Tally {
 pub struct Group {
     /// First answers by status.
     pub statuses: BTreeMap<Status, u64>,
+    /// Times that the model was asked about them, by status.
+    pub queries: BTreeMap<Status, u64>,
+    /// Those that are proven to have no answer.
+    pub certified: u64,
     /// Counterfactuals that were needed: not of rows that have the wanted decision.
     pub all: Spread,
     /// The valid ones among them.
@@ -82,6 +86,10 @@ pub struct Observed<'a> {
     pub first: &'a [bool],
     /// Its number within the row.
     pub samples: &'a [i32],
+    /// Times that the model was asked about it.
+    pub queries: &'a [u32],
+    /// Whether it is proven that there is no answer.
+    pub certified: &'a [bool],
     /// How far it is.
     pub distances: &'a Distances,
     /// The rows as they would have to be …
@@ -197,7 +205,10 @@ impl Group {
 
     fn count(&mut self, observed: &Observed<'_>, places: &[usize]) {
         for place in places.iter().filter(|place| observed.first[**place]) {
-            *self.statuses.entry(observed.status[*place]).or_default() += 1;
+            let status = observed.status[*place];
+            *self.statuses.entry(status).or_default() += 1;
+            *self.queries.entry(status).or_default() += u64::from(observed.queries[*place]);
+            self.certified += u64::from(observed.certified[*place]);
         }
         let needed = |place: &&usize| observed.status[**place] != Status::AlreadyTarget;
         let needed: Vec<usize> = places.iter().filter(needed).copied().collect();
@@ -216,6 +227,10 @@ impl Group {
         for (status, rows) in &other.statuses {
             *self.statuses.entry(*status).or_default() += rows;
         }
+        for (status, queries) in &other.queries {
+            *self.queries.entry(*status).or_default() += queries;
+        }
+        self.certified += other.certified;
         self.all.merge(&other.all);
         self.valid.merge(&other.valid);
         self.features

@@ -14,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 use super::autoencoder::Autoencoder;
 use super::bridge::{refused, to_numbers};
 use super::generator::{ActorShape, Generator};
+use super::neighbours;
 use super::network::{Network, Shape};
 use super::places::Places;
 use super::reference::{self, ReferenceRows};
@@ -22,6 +23,7 @@ use crate::encode::{Encoder, Layout};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, FeatureStats, Stats};
 use crate::job::{Method, PredictorJob};
+use crate::nearest::Points;
 use crate::output::hex;
 use crate::target::TargetCodec;
 
@@ -31,8 +33,10 @@ pub const WEIGHTS_FILE: &str = "weights.safetensors";
 pub const GENERATOR_FILE: &str = "generator.json";
 /// What counterfactuals are compared with.
 pub const REFERENCE_FILE: &str = "reference.safetensors";
+/// What answers are looked for among.
+pub const NEIGHBOURS_FILE: &str = "neighbours.safetensors";
 /// Version of the files' format.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// All that is needed to use a generator, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +57,8 @@ pub struct Description {
     pub autoencoder: Option<Vec<usize>>,
     /// The actor's and the critic's shape.
     pub actor: ActorShape,
+    /// Whether the networks were trained: not where training rows alone are asked for.
+    pub learnt: bool,
     /// The numbers of the method.
     pub method: Method,
     /// How training went.
@@ -74,6 +80,8 @@ pub struct Origin {
     pub weights: String,
     /// SHA-256 of the reference rows' file.
     pub reference: String,
+    /// SHA-256 of the neighbours' file.
+    pub neighbours: String,
     /// Seed of the job.
     pub seed: u64,
     /// Versions of the program and its libraries.
@@ -130,11 +138,11 @@ impl Description {
     }
 }
 
-/// Writes a generator into a folder that is there.
+/// Writes a generator, and the training rows that go with it, into a folder that is there.
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn save(folder: &Path, artefact: &Artefact) -> Result<()> {
+pub fn save(folder: &Path, artefact: &Artefact, neighbours: &Points) -> Result<()> {
     let path = folder.join(WEIGHTS_FILE);
     let mut tensors = vec![
         ("actor", artefact.generator.actor.flat().shallow_clone()),
@@ -150,6 +158,7 @@ pub fn save(folder: &Path, artefact: &Artefact) -> Result<()> {
     description.origin.weights = file_hash(&path)?;
     description.origin.reference =
         reference::save(&folder.join(REFERENCE_FILE), &artefact.reference)?;
+    description.origin.neighbours = neighbours::save(&folder.join(NEIGHBOURS_FILE), neighbours)?;
     let json = serde_json::to_string_pretty(&description)
         .map_err(|error| Error::internal("generator", "has no JSON").source(error))?;
     let path = folder.join(GENERATOR_FILE);

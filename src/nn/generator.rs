@@ -75,6 +75,8 @@ pub struct Request<'a> {
     pub wishes: &'a [f32],
     /// c.
     pub conditions: &'a Conditions,
+    /// What is added to the actor's action, if anything: as wide as [`Generator::action_width`].
+    pub nudges: Option<&'a [f32]>,
 }
 
 impl ActorShape {
@@ -148,11 +150,31 @@ impl Generator {
 
     /// Decoded counterfactuals of encoded rows; `decisions` is y_M, `wishes` y_T and c side by side.
     pub fn generate(&self, rows: &Tensor, decisions: &Tensor, wishes: &Tensor) -> Tensor {
+        self.generate_near(rows, decisions, wishes, None)
+    }
+
+    /// The same from actions that are nudged.
+    fn generate_near(
+        &self,
+        rows: &Tensor,
+        decisions: &Tensor,
+        wishes: &Tensor,
+        nudges: Option<Tensor>,
+    ) -> Tensor {
         no_grad(|| {
             let z = self.autoencoder.encode(rows);
-            let action = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
+            let mut action = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
+            if let Some(nudges) = nudges {
+                action = (action + nudges).clamp(-1.0, 1.0);
+            }
             self.decode(&action, rows, &self.base(&z))
         })
+    }
+
+    /// Numbers in an action.
+    pub fn action_width(&self) -> usize {
+        let numerics = if self.form == Form::Paper { 0 } else { self.places.numerics };
+        (self.autoencoder.latent() + numerics) as usize
     }
 
     /// The same from plain memory to plain memory.
@@ -180,10 +202,11 @@ impl Generator {
             to_tensor(&values[first * width..(first + rows) * width], width, device)
         };
         let asked = [matrix(request.wishes)?, matrix(&request.conditions.values)?];
-        Ok(self.generate(
+        Ok(self.generate_near(
             &matrix(&request.rows.values)?,
             &matrix(request.decisions)?,
             &Tensor::cat(&asked, 1),
+            request.nudges.map(matrix).transpose()?,
         ))
     }
 
@@ -198,5 +221,24 @@ impl Generator {
             places: self.places.replica(),
             form: self.form,
         })
+    }
+}
+
+#[cfg(test)]
+impl Generator {
+    /// Networks that have learnt nothing, without an autoencoder: their answers are as good as any.
+    pub(crate) fn untrained(
+        shape: ActorShape,
+        constraints: &crate::constrain::Constraints,
+    ) -> Generator {
+        use rand::SeedableRng;
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+        let (layout, device) = (constraints.layout(), tch::Device::Cpu);
+        Generator {
+            autoencoder: Autoencoder::Projection { width: layout.width as i64 },
+            actor: Network::new(shape.actor(), &mut random, device).expect("weights"),
+            places: Places::new(layout, constraints.numeric_ranges(), device),
+            form: shape.form,
+        }
     }
 }

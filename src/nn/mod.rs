@@ -7,6 +7,7 @@ mod autoencoder;
 mod bridge;
 mod generator;
 mod loss;
+mod neighbours;
 mod network;
 mod places;
 mod reference;
@@ -14,7 +15,8 @@ mod replay;
 
 pub use adam::Adam;
 pub use artefact::{
-    Artefact, Description, GENERATOR_FILE, Origin, REFERENCE_FILE, WEIGHTS_FILE, load, save,
+    Artefact, Description, GENERATOR_FILE, NEIGHBOURS_FILE, Origin, REFERENCE_FILE, WEIGHTS_FILE,
+    load, save,
 };
 pub(crate) use artefact::{read_tensors, tensor, write_tensors};
 pub use autoencoder::Autoencoder;
@@ -24,6 +26,7 @@ pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, Request};
 pub use loss::{
     Sparsity, consistency_loss, critic_loss, output_sparsity, reconstruction_loss, sparsity_loss,
 };
+pub use neighbours::load_neighbours;
 pub use network::{Ending, Network, Shape};
 pub use places::Places;
 pub use reference::{DecidedRows, ReferenceRows};

@@ -148,12 +148,27 @@ pub fn counterfactual_schema(
         "cf_score",
         "probability of the wanted class for the counterfactual, if the model gives probabilities",
     ));
-    fields.push(text("status", "solved_by_generator, unsolved, already_target or infeasible"));
+    fields.push(text(
+        "status",
+        "solved_by_generator, solved_by_candidate, solved_by_neighbour, unsolved, already_target or infeasible",
+    ));
     fields.push(described(
         "valid",
         DataType::Boolean,
         Nulls::Never,
         "whether the model's decision about the counterfactual is the wanted one",
+    ));
+    fields.push(described(
+        "queries",
+        DataType::Int32,
+        Nulls::Never,
+        "times that the model was asked about counterfactuals of the row",
+    ));
+    fields.push(described(
+        "certified",
+        DataType::Boolean,
+        Nulls::Never,
+        "whether it is proven that no allowed change gets the wanted decision",
     ));
     fields.push(number("l0", "changed categorical features ÷ categorical features"));
     fields.push(number("l1", "mean |Δ| over standardised numeric features"));
@@ -249,6 +264,8 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
         text("status", "as in the counterfactual table; `rejected` at level `all`"),
         count("rows", "rows and wanted decisions with it"),
         number("share", "their share of those of the same level, target and segment"),
+        count("queries", "times that the model was asked about their counterfactuals"),
+        count("certified", "those for which it is proven that there is no answer"),
     ];
     report(by, own)
 }

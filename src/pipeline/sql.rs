@@ -7,11 +7,12 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use futures::TryStreamExt;
 
+use super::run::neighbours;
 use super::train::model_hash;
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 use crate::explain::{Columns, Explainer, Keep, Setup, check_fit};
-use crate::job::Target;
+use crate::job::{ExplainJob, Target};
 use crate::nn::{Artefact, load};
 use crate::predictor::{self, Columns as PredictorColumns};
 use crate::runtime::Runtime;
@@ -27,6 +28,8 @@ pub struct Query {
     pub tables: Vec<(String, String)>,
     /// How far a regression's value may be from the wanted one.
     pub tolerance: f64,
+    /// How answers are refined.
+    pub explain: ExplainJob,
 }
 
 /// Rows that the engine hands out at a time.
@@ -75,6 +78,8 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
     table.push(Field::new("target", DataType::Utf8, true));
     table.push(Field::new("__row", DataType::UInt32, true));
     let target = Target::Column { name: "target".to_string(), tolerance: query.tolerance };
+    let explain = query.explain.clone();
+    let neighbours = neighbours(&explain, &query.generator, &description)?;
     let explainer = Explainer::new(
         generator,
         Setup {
@@ -90,7 +95,8 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
             predictor,
             decisions: None,
             target: &target,
-            samples: 1,
+            explain: &explain,
+            neighbours,
             streams: runtime.streams(),
             keep: Keep::None,
         },

@@ -69,18 +69,41 @@ impl Scores {
             }
             Outcome::Classes { labels, probabilities } => {
                 let width = probabilities.as_ref().map_or(0, |all| all.len() / self.rows.max(1));
-                let of_row = |all: &Vec<f64>, row: &u32| {
-                    all[*row as usize * width..(*row as usize + 1) * width].to_vec()
+                let taken = |all: &Vec<f64>| {
+                    let of_row =
+                        |row: &u32| &all[*row as usize * width..(*row as usize + 1) * width];
+                    rows.iter().flat_map(of_row).copied().collect()
                 };
                 Outcome::Classes {
                     labels: rows.iter().map(|row| labels[*row as usize]).collect(),
-                    probabilities: probabilities
-                        .as_ref()
-                        .map(|all| rows.iter().flat_map(|row| of_row(all, row)).collect()),
+                    probabilities: probabilities.as_ref().map(taken),
                 }
             }
         };
         Scores { rows: rows.len(), outcome, failures: Vec::new() }
+    }
+
+    /// Puts answers of the same task in the place of others.
+    pub fn put(&mut self, places: &[u32], from: &Scores) {
+        match (&mut self.outcome, &from.outcome) {
+            (Outcome::Values(into), Outcome::Values(from)) => {
+                places.iter().zip(from).for_each(|(place, value)| into[*place as usize] = *value);
+            }
+            (
+                Outcome::Classes { labels, probabilities },
+                Outcome::Classes { labels: from, probabilities: shares },
+            ) => {
+                places.iter().zip(from).for_each(|(place, label)| labels[*place as usize] = *label);
+                if let (Some(into), Some(from)) = (probabilities, shares) {
+                    let width = from.len() / places.len().max(1);
+                    for (place, row) in places.iter().zip(from.chunks_exact(width.max(1))) {
+                        let first = *place as usize * width;
+                        into[first..first + width].copy_from_slice(row);
+                    }
+                }
+            }
+            _ => unreachable!("both are answers of one model"),
+        }
     }
 
     /// Adds the answers for the rows that follow, of the same task.

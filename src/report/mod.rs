@@ -80,18 +80,25 @@ fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
 /// Only if there is a bug.
 pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBatch> {
     let mut columns = Columns::new(names);
+    let infeasible = Status::Infeasible.name();
     for (level, group) in rows(tally, names) {
         let rejected = if level.name == "all" { Some(rejected) } else { None };
         let known = Status::ALL.map(|status| (status.name(), Some(group.rows(status))));
         let counts = known.into_iter().chain([("rejected", rejected)]);
         let counts: Vec<(&str, u64)> =
             counts.filter_map(|(name, rows)| Some((name, rows?))).collect();
+        let asked = |name: &str| Status::ALL.into_iter().find(|status| status.name() == name);
+        let queries = |name: &str| {
+            asked(name).and_then(|status| group.queries.get(&status).copied()).unwrap_or(0)
+        };
         let total: u64 = counts.iter().map(|(_, rows)| rows).sum();
         for (status, count) in counts {
             columns.group(&level, names);
             columns.text(Some(status));
             columns.count(count);
             columns.number(Some(share(count, total)));
+            columns.count(queries(status));
+            columns.count(if status == infeasible { group.certified } else { 0 });
         }
     }
     columns.finish(coverage_schema(&names.by))

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 20] = [
+const RANKS: [(&str, u32); 21] = [
     ("error", 0),
     ("document", 1),
     ("feature", 2),
@@ -18,6 +18,7 @@ const RANKS: [(&str, u32); 20] = [
     ("synth", 3),
     ("constrain", 4),
     ("metrics", 4),
+    ("nearest", 4),
     ("score", 4),
     ("target", 4),
     ("nn", 5),

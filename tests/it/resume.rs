@@ -335,7 +335,7 @@ fn a_model_that_dies_in_mid_run() {
         "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nworkers = 1\nretries = 0"
     );
     bench.job(&table, "max_reject_share = 0.5", Some(&predictor));
-    let explain = with_generator("unit_rows = 2000\n");
+    let explain = with_generator("unit_rows = 2000\nrefine = \"off\"\n");
     bench.append("job.toml", &format!("{APPROVED}{explain}"));
     bench.does("run", &["--threads", "1"]).fails(1, &["scorer.py", "out of order"]);
     assert!(!bench.path("out").exists());

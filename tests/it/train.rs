@@ -99,7 +99,12 @@ fn a_published_generator_is_whole() {
     assert_eq!(bench.names("out"), ["_SUCCESS", "generator", "manifest.json", "reports"]);
     assert_eq!(
         bench.names("out/generator"),
-        ["generator.json", "reference.safetensors", "weights.safetensors"]
+        [
+            "generator.json",
+            "neighbours.safetensors",
+            "reference.safetensors",
+            "weights.safetensors"
+        ]
     );
     assert_eq!(bench.names("out/reports"), ["training.parquet"]);
     nothing_is_left_beside(&bench);

@@ -31,13 +31,14 @@ import pyarrow
 import pyarrow.parquet
 
 MEMORY, THREADS = "2GB", 2
-STATUSES = ["solved_by_generator", "unsolved", "already_target", "infeasible"]
+SOLVED = ["solved_by_generator", "solved_by_candidate", "solved_by_neighbour"]
+STATUSES = [*SOLVED, "unsolved", "already_target", "infeasible"]
 # Counterfactuals of rows that have not got the wanted decision.
 NEEDED = "status <> 'already_target'"
 QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 MEASURES = ["l0", "l1", "n_changed"]
 # What a coverage report always has; its other columns are segments.
-COVERAGE = {"level", "target", "status", "rows", "share"}
+COVERAGE = {"level", "target", "status", "rows", "share", "queries", "certified"}
 SCHEMA_REASONS = ["null", "infinite", "outside_range", "unseen_category"]
 OWN_FILES = {"manifest.json", "_SUCCESS"}
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -264,7 +265,7 @@ def read_answers(run):
         columns += ["original_value AS before", "cf_value AS after"]
     else:
         columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
-    columns += ["cf_score", *MEASURES, "changes"]
+    columns += ["cf_score", "queries", "certified", *MEASURES, "changes"]
     columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
     run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
     files, glob = table_files(run.folder / "rejects")
@@ -489,7 +490,9 @@ def status_rules(run):
     # Stored decisions may be others than the model's, and then nothing need change.
     stored = run.manifest["job"]["input"]["scores"] is not None
     own = "false" if stored else "n_changed = 0"
-    needed = ["sample", "target", "before", "status", "valid", *MEASURES, "entries"]
+    needed = ["sample", "target", "before", "status", "valid", "queries", "certified", *MEASURES, "entries"]
+    refine = run.manifest["job"]["explain"]["refine"]
+    budget, most = refine["queries_per_row"], refine["max_changes"] or len(run.features)
     already = "status = 'already_target'"
     return {
         "nulls where none may be": " OR ".join(f"{name} IS NULL" for name in needed),
@@ -498,10 +501,13 @@ def status_rules(run):
         "`already_target` is not the decision": f"({already}) <> {wanted.format('before')}",
         "as wanted already, but changed": f"{already} AND (n_changed > 0 OR l0 > 0 OR l1 > 0)",
         "as wanted already, but decided otherwise": f"{already} AND after IS DISTINCT FROM before",
-        "solved, but not valid": "status = 'solved_by_generator' AND NOT valid",
+        "solved, but not valid": f"status IN {texts(SOLVED)} AND NOT valid",
         "unsolved, but valid": "status = 'unsolved' AND valid",
         "infeasible, but changed or valid": "status = 'infeasible' AND (n_changed > 0 OR valid)",
-        "solved without a change": f"status = 'solved_by_generator' AND {own}",
+        "solved without a change": f"status IN {texts(SOLVED)} AND {own}",
+        "certified, but not infeasible": "certified <> (status = 'infeasible')",
+        "asked without need, or too often": f"queries NOT BETWEEN 0 AND {budget} OR ({already} AND queries > 0)",
+        "more changes than may be": f"n_changed > {most}",
         "unchanged, but decided otherwise": f"{own} AND after <> before",
         "`cf_score` is no probability": "cf_score IS NOT NULL AND NOT cf_score BETWEEN 0 AND 1",
     }
@@ -561,15 +567,22 @@ def share(part, whole):
 
 def check_coverage(run):
     figures = counts([f"first AND status = {text(status)}" for status in STATUSES])
+    of_status = [f"FILTER (first AND status = {text(status)})" for status in STATUSES]
+    sums = [f"coalesce(sum({what}) {some}, 0)" for what in ["queries", "certified::INT"] for some in of_status]
     rejected = run.row("SELECT count(*) FROM reject")[0]
     expected = {}
-    for group, found in recount(run, "grouped", figures).items():
-        rows = dict(zip(STATUSES, found))
+    for group, found in recount(run, "grouped", f"{figures}, {', '.join(sums)}").items():
+        count = len(STATUSES)
+        rows = dict(zip(STATUSES, found[:count]))
+        queries = dict(zip(STATUSES, found[count : 2 * count]))
+        certified = dict(zip(STATUSES, found[2 * count :]))
         if group[0] == "all":
             rows["rejected"] = rejected
         for status, count in rows.items():
             part = share(count, sum(rows.values()))
-            expected[*group, status] = {"rows": (count, 0), "share": (part, MEAN_TOLERANCE)}
+            expected[*group, status] = {"rows": (count, 0), "share": (part, MEAN_TOLERANCE),
+                                        "queries": (queries.get(status, 0), 0),
+                                        "certified": (certified.get(status, 0), 0)}
     report, problems = compare(run, "coverage", ["status"], expected)
     run.check("coverage", problems, rows=len(report))
 

@@ -2,7 +2,7 @@
 
 mod examples;
 mod properties;
-mod random;
+pub(crate) mod random;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use crate::encode::Encoder;
 use crate::feature::{RowReader, StatsAccumulator, row_constraints};
 
 /// A schema with the rows of a table, ready to be constrained.
-pub(super) struct Case {
-    pub(super) schema: Arc<FeatureSchema>,
-    pub(super) constraints: Constraints,
-    pub(super) encoder: Encoder,
-    pub(super) batch: RecordBatch,
-    pub(super) rows: Rows,
-    pub(super) bounds: RowBounds,
+pub(crate) struct Case {
+    pub(crate) schema: Arc<FeatureSchema>,
+    pub(crate) constraints: Constraints,
+    pub(crate) encoder: Encoder,
+    pub(crate) batch: RecordBatch,
+    pub(crate) rows: Rows,
+    pub(crate) bounds: RowBounds,
+    pub(crate) stats: Stats,
 }
 
 impl Case {
@@ -37,7 +38,7 @@ impl Case {
         let columns = row_constraints(&schema, table.schema_ref());
         let bounds = RowBounds::read(&schema, &columns, table).expect("bounds are read");
         let rows = RowReader::new(&schema).read(&batch).expect("rows are read");
-        Case { schema, constraints, encoder, batch, rows, bounds }
+        Case { schema, constraints, encoder, batch, rows, bounds, stats }
     }
 
     /// From a schema file and columns.
@@ -51,11 +52,11 @@ impl Case {
         Case::new(schema, &table, trained)
     }
 
-    pub(super) fn widest(&self) -> Conditions {
+    pub(crate) fn widest(&self) -> Conditions {
         self.constraints.widest(&self.rows, &self.bounds)
     }
 
-    pub(super) fn process(&self, decoded: &Dense, conditions: &Conditions) -> Rows {
+    pub(crate) fn process(&self, decoded: &Dense, conditions: &Conditions) -> Rows {
         self.constraints.post_process(decoded, &self.rows, conditions, &self.bounds)
     }
 

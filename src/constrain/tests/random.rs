@@ -17,7 +17,7 @@ use crate::feature::{
 
 /// A feature with its column's type and whether rows have bounds of their own.
 #[derive(Debug, Clone)]
-pub(super) struct Drawn {
+pub(crate) struct Drawn {
     feature: Feature,
     data_type: DataType,
     bounded: bool,
@@ -66,7 +66,15 @@ fn numeric() -> impl Strategy<Value = Drawn> {
     );
     let kind = keys.prop_map(|(integer, range, step, limit)| {
         let outside = OutsidePolicy::Carry;
-        FeatureKind::Numeric(Numeric { integer, range, step, limit, outside, fill: None })
+        FeatureKind::Numeric(Numeric {
+            integer,
+            range,
+            step,
+            tolerance: None,
+            limit,
+            outside,
+            fill: None,
+        })
     });
     let change = select(vec![Any, Any, Never, Increase, Decrease]);
     (kind, change, any::<(bool, bool, bool)>(), numeric_type()).prop_map(
@@ -74,7 +82,7 @@ fn numeric() -> impl Strategy<Value = Drawn> {
             let nulls = if carried { NullPolicy::Carry } else { NullPolicy::Reject };
             let large = large && matches!(data_type, DataType::Float64 | DataType::Int64);
             let offset = if large { 1e6 } else { 0.0 };
-            let feature = Feature { name: String::new(), change, nulls, kind };
+            let feature = Feature { name: String::new(), change, nulls, cost: 1.0, kind };
             Drawn { feature, data_type, bounded, offset }
         },
     )
@@ -100,19 +108,19 @@ fn categorical() -> impl Strategy<Value = Drawn> {
         });
         let change = if never { Change::Never } else { Change::Any };
         let nulls = if null { NullPolicy::Carry } else { NullPolicy::Reject };
-        let feature = Feature { name: String::new(), change, nulls, kind };
+        let feature = Feature { name: String::new(), change, nulls, cost: 1.0, kind };
         Drawn { feature, data_type, bounded, offset: 0.0 }
     })
 }
 
 /// A schema, its rows, and a seed for outputs.
-pub(super) fn case() -> impl Strategy<Value = (Vec<Drawn>, usize, u64)> {
+pub(crate) fn case() -> impl Strategy<Value = (Vec<Drawn>, usize, u64)> {
     let feature = prop_oneof![3 => numeric(), 2 => categorical()];
     (prop::collection::vec(feature, 1..6), 1..40usize, any::<u64>())
 }
 
 /// The table of a drawn schema.
-pub(super) fn table(columns: &[Drawn], rows: usize, dice: &mut Dice) -> Case {
+pub(crate) fn table(columns: &[Drawn], rows: usize, dice: &mut Dice) -> Case {
     let named = |(index, column): (usize, &Drawn)| {
         let feature = Feature { name: format!("f{index}"), ..column.feature.clone() };
         Drawn { feature, ..column.clone() }
@@ -144,10 +152,10 @@ pub(super) fn table(columns: &[Drawn], rows: usize, dice: &mut Dice) -> Case {
 }
 
 /// Random numbers of one case.
-pub(super) struct Dice(pub(super) ChaCha8Rng);
+pub(crate) struct Dice(pub(crate) ChaCha8Rng);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
         Dice(ChaCha8Rng::seed_from_u64(seed))
     }
 
@@ -214,7 +222,7 @@ impl Dice {
     }
 
     /// What a network might answer: near the rows, far from them, and no numbers at all.
-    pub(super) fn output(&mut self, case: &Case) -> Dense {
+    pub(crate) fn output(&mut self, case: &Case) -> Dense {
         let mut dense = case.encoder.encode_rows(&case.rows);
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, f32::MAX, -0.0];
         for value in &mut dense.values {

@@ -299,6 +299,7 @@ impl Again<'_> {
             unit: unit.index,
             rows: rows.in_scope,
             rows_without_score: 0,
+            cut_short: 0,
             rejected: Default::default(),
             files: self.published.of_unit(unit.index),
             kept: None,
@@ -347,6 +348,8 @@ impl Again<'_> {
             RowReader::new(&stages.inputs.schema).read(&named(batch, &features, "cf_")?)?;
         let originals = told.rows.rows.take(&places);
         let samples = column(batch, "sample")?.as_primitive::<Int32Type>().values().to_vec();
+        let queries = column(batch, "queries")?.as_primitive::<Int32Type>();
+        let queries: Vec<u32> = queries.values().iter().map(|queries| *queries as u32).collect();
         let targets = self.targets(batch)?;
         let layout = &self.artefact.description.layout;
         let observed = Observed {
@@ -355,6 +358,12 @@ impl Again<'_> {
             valid: &column(batch, "valid")?.as_boolean().values().iter().collect::<Vec<_>>(),
             first: &told.first(&hashes, &targets, &samples),
             samples: &samples,
+            queries: &queries,
+            certified: &column(batch, "certified")?
+                .as_boolean()
+                .values()
+                .iter()
+                .collect::<Vec<_>>(),
             distances: &distances(&counterfactuals, &originals, layout),
             targets: &targets,
             counterfactuals: &counterfactuals,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::{Observer, Scope, seconds_since};
 use super::work::rows_of;
-use super::{Part, Stages};
+use super::{Part, Stages, neighbours};
 use crate::engine::ScanPlan;
 use crate::engine::check_keys;
 use crate::error::Result;
@@ -115,7 +115,8 @@ impl Stages<'_> {
             predictor: Arc::clone(&predictor),
             decisions: None,
             target: self.target,
-            samples: job.explain.samples,
+            explain: &job.explain,
+            neighbours: neighbours(&job.explain, folder, &artefact.description)?,
             streams: runtime.streams(),
             keep: Keep::None,
         };

@@ -239,6 +239,7 @@ impl Stages<'_> {
             l1: total.valid.l1.mean(),
             n_changed: total.valid.changed.mean(),
             targets: targets(tally, names, found),
+            queries_per_row: queries_per_row(&total),
             units: done.units.len(),
             units_resumed: done.resumed,
             rows_per_second: done.rows_explained as f64 / done.explain_seconds.max(1e-9),
@@ -259,6 +260,7 @@ impl Stages<'_> {
         };
         summary.gates = self.gates(&summary);
         summary.remarks.extend(without_score(done));
+        summary.remarks.extend(cut_short(done));
         summary
     }
 
@@ -353,6 +355,24 @@ fn account_written(files: &[StagedFile], tally: &Tally, rejected: u64) -> Result
 
 fn rejected(done: &Done) -> u64 {
     done.units.iter().flat_map(|unit| unit.rejected.values()).sum()
+}
+
+/// Mean times that the model was asked about a row that needed a counterfactual.
+fn queries_per_row(total: &Group) -> Option<f64> {
+    let needed: u64 = total
+        .statuses
+        .iter()
+        .filter(|(status, _)| **status != Status::AlreadyTarget)
+        .map(|(_, rows)| rows)
+        .sum();
+    let queries: u64 = total.queries.values().sum();
+    (needed > 0).then(|| queries as f64 / needed as f64)
+}
+
+fn cut_short(done: &Done) -> Option<String> {
+    let rows: u64 = done.units.iter().map(|unit| unit.cut_short).sum();
+    let text = "answers were not refined to the end: `explain.max_seconds` was reached";
+    (rows > 0).then(|| format!("{rows} {text}"))
 }
 
 fn rejected_by_reason(done: &Done) -> BTreeMap<String, u64> {

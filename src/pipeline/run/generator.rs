@@ -9,7 +9,7 @@ use super::super::TrainSummary;
 use super::super::train::{fit_generator, save_generator};
 use super::{Entry, Progressed, Stages};
 use crate::error::{Error, Result};
-use crate::nn::{Artefact, GENERATOR_FILE, REFERENCE_FILE, WEIGHTS_FILE, load};
+use crate::nn::{Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load};
 use crate::output::{GENERATOR, StagedFile, Staging, write_synced};
 
 /// A finished generator.
@@ -22,7 +22,7 @@ pub(super) struct GeneratorRecord {
 }
 
 /// The files of a generator.
-const FILES: [&str; 3] = [GENERATOR_FILE, WEIGHTS_FILE, REFERENCE_FILE];
+const FILES: [&str; 4] = [GENERATOR_FILE, WEIGHTS_FILE, REFERENCE_FILE, NEIGHBOURS_FILE];
 
 impl GeneratorRecord {
     /// Whether its files are there; loading it tells whether they are what they should be.

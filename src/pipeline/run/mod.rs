@@ -26,8 +26,9 @@ use super::{Inputs, Observer, Scope, seconds_since, versions};
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Explainer, Keep, Setup, check_fit};
-use crate::job::{Job, MmdSpace, Target};
-use crate::nn::Artefact;
+use crate::job::{ExplainJob, Job, MmdSpace, Target};
+use crate::nearest::Points;
+use crate::nn::{Artefact, Description, load_neighbours};
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, MANIFEST_FILE, REJECTS, REPORTS,
     RunFacts, SUCCESS_FILE, Staging, WriterOptions, journal_of, refuse_folders, tidy,
@@ -307,6 +308,8 @@ impl<'a> Stages<'a> {
             }
             _ => None,
         };
+        let folder = staging.folder().join(GENERATOR);
+        let neighbours = neighbours(&job.explain, &folder, &artefact.description)?;
         let explainer = Explainer::new(
             artefact.generator.replica()?,
             Setup {
@@ -317,7 +320,8 @@ impl<'a> Stages<'a> {
                 predictor,
                 decisions,
                 target: self.target,
-                samples: job.explain.samples,
+                explain: &job.explain,
+                neighbours,
                 streams: self.runtime.streams(),
                 keep: self.keep(),
             },
@@ -348,6 +352,15 @@ impl<'a> Stages<'a> {
         ];
         Ok(WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata })
     }
+}
+
+/// The training rows of a generator, where explaining needs them.
+pub(super) fn neighbours(
+    job: &ExplainJob,
+    generator: &Path,
+    description: &Description,
+) -> Result<Option<Points>> {
+    job.needs_neighbours().then(|| load_neighbours(generator, description)).transpose()
 }
 
 /// The run that was stopped before it could publish into a folder, if there is one.

@@ -46,6 +46,8 @@ pub struct RunSummary {
     pub n_changed: Option<f64>,
     /// The same by wanted decision, with MMD².
     pub targets: Vec<TargetSummary>,
+    /// Times that the model was asked about counterfactuals: for each that was needed.
+    pub queries_per_row: Option<f64>,
     /// Units of work.
     pub units: usize,
     /// Units that an earlier run had finished.
@@ -171,7 +173,7 @@ pub(super) fn examples(batch: &RecordBatch, key: usize, into: &mut Vec<Example>)
     let solved = |row: &usize| {
         let first = batch.column(key).as_primitive::<Int32Type>().value(*row) == 0;
         let status = batch.column_by_name("status").map(AsArray::as_string::<i32>);
-        first && status.is_some_and(|status| status.value(*row) == "solved_by_generator")
+        first && status.is_some_and(|status| status.value(*row).starts_with("solved"))
     };
     let rows = (0..batch.num_rows()).filter(solved).take(EXAMPLES - into.len());
     into.extend(rows.filter_map(|row| example(batch, key, row)));

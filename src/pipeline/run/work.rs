@@ -33,6 +33,7 @@ pub(super) struct UnitRecord {
     /// Rows in scope.
     pub(super) rows: u64,
     pub(super) rows_without_score: u64,
+    pub(super) cut_short: u64,
     pub(super) rejected: BTreeMap<String, u64>,
     pub(super) files: Vec<StagedFile>,
     /// What is kept of it beside the journal.
@@ -282,7 +283,15 @@ impl Shop {
         (seconds, examples): (StageSeconds, Vec<Example>),
     ) -> Result<UnitRecord> {
         let Ledger {
-            rows, rows_without_score, rejected, rejects, tally, kept, seconds: own, ..
+            rows,
+            rows_without_score,
+            cut_short,
+            rejected,
+            rejects,
+            tally,
+            kept,
+            seconds: own,
+            ..
         } = stream.ledger()?;
         let mut writer = self.writer(REJECTS, unit.index)?;
         rejects.iter().try_for_each(|batch| writer.write(batch))?;
@@ -296,6 +305,7 @@ impl Shop {
             unit,
             rows,
             rows_without_score,
+            cut_short,
             rejected,
             files,
             kept,

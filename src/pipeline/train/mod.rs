@@ -1,6 +1,7 @@
 //! `overturn train`: rows into memory, the model's answers about them, the generator, the artefact.
 
 mod load;
+mod neighbours;
 mod origin;
 mod publish;
 mod reference;
@@ -19,7 +20,8 @@ use crate::constrain::Constraints;
 use crate::encode::Encoder;
 use crate::error::{Error, Kind, Result};
 use crate::feature::Stats;
-use crate::job::Job;
+use crate::job::{AutoencoderKind, ExplainMethod, Job};
+use crate::nearest::Points;
 use crate::nn::{Artefact, Description};
 use crate::output::Staging;
 use crate::predictor::{self, Outcome, Predictor, Task};
@@ -92,6 +94,8 @@ pub fn train(
 /// A trained generator, to be written somewhere.
 pub(super) struct Trained {
     pub(super) artefact: Artefact,
+    /// Training rows to look for answers among.
+    pub(super) neighbours: Points,
     pub(super) curve: Vec<Point>,
     pub(super) summary: TrainSummary,
     /// To be cleared once the generator is safe.
@@ -106,6 +110,7 @@ pub(super) fn fit_generator(
     (runtime, observer): (&Runtime, &Observer),
 ) -> Result<Trained> {
     let began = Instant::now();
+    let job = &without_need(job);
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
@@ -132,11 +137,28 @@ pub(super) fn fit_generator(
     summary.train_seconds = seconds_since(began);
     summary.output = job.output.dir.display().to_string();
     let reference = reference::gather(&fixed, &loaded, runtime);
+    let neighbours = neighbours::gather(&fixed, &loaded);
     let Fitted { generator, critic, curve, .. } = fitted;
     let description =
         describe(job, &inputs, &stats, (fitted.shape, fitted.codec), &summary, origin)?;
     let artefact = Artefact { description, generator, critic, reference };
-    Ok(Trained { artefact, curve, summary, checkpoints })
+    Ok(Trained { artefact, neighbours, curve, summary, checkpoints })
+}
+
+/// Whether a job's generator is to learn anything.
+fn learns(job: &Job) -> bool {
+    job.explain.method == ExplainMethod::Generator
+}
+
+/// The job, with as little training as can be where nobody will ask the generator.
+fn without_need(job: &Job) -> Job {
+    let mut job = job.clone();
+    if !learns(&job) {
+        job.autoencoder.kind = AutoencoderKind::Never;
+        job.train.limits.max_steps = 1;
+        job.train.from = None;
+    }
+    job
 }
 
 /// What follows from schema and statistics.
@@ -345,6 +367,7 @@ fn describe(
         targets,
         autoencoder: summary.autoencoder.used.then(|| summary.autoencoder.hidden.clone()),
         actor,
+        learnt: learns(job),
         method: job.train.method.clone(),
         figures,
         predictor: job.predictor.clone(),

@@ -26,6 +26,7 @@ pub(super) fn of(job: &Job, fixed: &Fixed, sample: &Sample, runtime: &Runtime) -
         training_rows: rows(fixed, sample),
         weights: String::new(),
         reference: String::new(),
+        neighbours: String::new(),
         seed: runtime.streams().seed(),
         versions: versions()?,
     })

@@ -31,7 +31,7 @@ pub(in crate::pipeline) fn save_generator(
     options: &WriterOptions,
 ) -> Result<Vec<StagedFile>> {
     let folder = staging.tables(&[GENERATOR, REPORTS])?;
-    save(&folder.join(GENERATOR), &trained.artefact)?;
+    save(&folder.join(GENERATOR), &trained.artefact, &trained.neighbours)?;
     let name = format!("{REPORTS}/{TRAINING_REPORT}");
     let mut writer = TableWriter::create(folder.join(&name), name, training_schema(), options)?;
     writer.write(&table(&trained.curve)?)?;

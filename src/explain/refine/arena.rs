@@ -1,0 +1,237 @@
+//! Where trials are judged: the entries that are being refined, what the model said of every trial so far,
+//! and how often it may still be asked. Whoever proposes trials need not remember them: what was asked
+//! before is not asked again.
+
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{Changes, Trial};
+use crate::constrain::{Conditions, Room, RowBounds};
+use crate::error::Result;
+use crate::explain::{Stage, StageSeconds, Worker, take};
+use crate::feature::{Cell, Rows};
+use crate::predictor::{Outcome, Scores};
+use crate::target::{Wishes, is_valid};
+
+/// Trials that the model is asked about at once: more would not be faster, only larger.
+const MOST_AT_ONCE: usize = 16_384;
+
+/// What is to be refined, an entry for each counterfactual that is asked for.
+pub(in crate::explain) struct Asked {
+    /// The rows as they are.
+    pub(in crate::explain) originals: Rows,
+    /// The same in the table's types.
+    pub(in crate::explain) before: RecordBatch,
+    /// What is wanted of them.
+    pub(in crate::explain) wishes: Wishes,
+    /// What the model decided about them.
+    pub(in crate::explain) decided: Scores,
+    /// What may change …
+    pub(in crate::explain) conditions: Conditions,
+    /// … and the rows' own bounds.
+    pub(in crate::explain) bounds: RowBounds,
+    /// Seeds of their random numbers.
+    pub(in crate::explain) seeds: Vec<u64>,
+    /// 0 for the first of a row and wish, which may change all that is allowed.
+    pub(in crate::explain) draws: Vec<u32>,
+}
+
+/// Place of an answer among all answers of an arena.
+pub(super) type Answer = u32;
+
+/// Entries, trials and answers.
+pub(super) struct Arena<'a> {
+    pub(super) worker: &'a Worker,
+    pub(super) asked: &'a Asked,
+    /// Times that the model was asked, by entry.
+    pub(super) queries: Vec<u32>,
+    /// Entries whose refinement was cut short by the clock.
+    pub(super) cut_short: Vec<bool>,
+    /// Seconds that the model took.
+    model_seconds: f64,
+    budget: u32,
+    deadline: Option<Instant>,
+    known: HashMap<(u32, u64), Answer>,
+    answers: Scores,
+    valid: Vec<bool>,
+    shares: Vec<f32>,
+}
+
+impl<'a> Arena<'a> {
+    pub(super) fn new(worker: &'a Worker, asked: &'a Asked) -> Arena<'a> {
+        let entries = asked.originals.len;
+        let refiner = &worker.shared.refiner;
+        Arena {
+            worker,
+            asked,
+            queries: vec![0; entries],
+            cut_short: vec![false; entries],
+            model_seconds: 0.0,
+            budget: refiner.job.queries_per_row,
+            deadline: refiner.deadline,
+            known: HashMap::new(),
+            answers: Scores::empty(worker.shared.predictor.task()),
+            valid: Vec::new(),
+            shares: Vec::new(),
+        }
+    }
+
+    /// Entries.
+    pub(super) fn len(&self) -> usize {
+        self.asked.originals.len
+    }
+
+    /// What an entry's row may become.
+    pub(super) fn room(&self, entry: u32) -> Room<'a> {
+        let Asked { conditions, bounds, .. } = self.asked;
+        self.worker.shared.constraints.room(conditions, bounds, entry as usize)
+    }
+
+    /// A value of an entry's row as it is.
+    pub(super) fn own(&self, entry: u32, feature: usize) -> Cell {
+        self.asked.originals.cell(feature, entry as usize)
+    }
+
+    /// Times that the model may still be asked about an entry.
+    pub(super) fn left(&self, entry: u32) -> u32 {
+        self.budget - self.queries[entry as usize]
+    }
+
+    /// Whether an answer is what its entry wants.
+    pub(super) fn is_valid(&self, answer: Answer) -> bool {
+        self.valid[answer as usize]
+    }
+
+    /// How near an answer is to what its entry wants, where the model tells: the wanted class's probability.
+    pub(super) fn share(&self, answer: Answer) -> Option<f32> {
+        Some(self.shares[answer as usize]).filter(|share| !share.is_nan())
+    }
+
+    /// The answers at these places.
+    pub(super) fn scores(&self, answers: &[Answer]) -> Scores {
+        self.answers.take(answers)
+    }
+
+    /// The answer to a trial that was judged before.
+    pub(super) fn known(&self, entry: u32, changes: &Changes) -> Option<Answer> {
+        self.known.get(&(entry, hash(changes))).copied()
+    }
+
+    /// What the model says of trials; none where an entry's budget, or the time, is used up.
+    pub(super) fn judge(&mut self, trials: &[Trial]) -> Result<Vec<Option<Answer>>> {
+        let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let mut asked: Vec<u32> = Vec::with_capacity(trials.len());
+        let mut found = Vec::with_capacity(trials.len());
+        for (place, trial) in (0u32..).zip(trials) {
+            let next = (self.answers.rows + asked.len()) as Answer;
+            let queries = &mut self.queries[trial.entry as usize];
+            found.push(match self.known.entry((trial.entry, hash(&trial.changes))) {
+                Entry::Occupied(known) => Some(*known.get()),
+                Entry::Vacant(_) if late => {
+                    self.cut_short[trial.entry as usize] = true;
+                    None
+                }
+                Entry::Vacant(_) if *queries >= self.budget => None,
+                Entry::Vacant(new) => {
+                    new.insert(next);
+                    *queries += 1;
+                    asked.push(place);
+                    Some(next)
+                }
+            });
+        }
+        for some in asked.chunks(MOST_AT_ONCE) {
+            self.ask(trials, some)?;
+        }
+        Ok(found)
+    }
+
+    /// Asks the model about some of the trials.
+    fn ask(&mut self, trials: &[Trial], some: &[u32]) -> Result<()> {
+        let shared = &self.worker.shared;
+        let trial = |place: &u32| &trials[*place as usize];
+        let entries: Vec<u32> = some.iter().map(|place| trial(place).entry).collect();
+        let originals = self.asked.originals.take(&entries);
+        let mut rows = originals.clone();
+        for (row, place) in some.iter().enumerate() {
+            for change in &trial(place).changes {
+                rows.set(change.feature, row, change.cell);
+            }
+        }
+        let before = take(&self.asked.before, &entries)?;
+        let batch = shared.writer.write(&rows, &originals, &before)?;
+        let began = Instant::now();
+        let scores = shared.predictor.predict(&batch)?;
+        self.model_seconds += began.elapsed().as_secs_f64();
+        let wishes = self.asked.wishes.take(&entries);
+        self.valid.extend(is_valid(&scores, &wishes));
+        self.shares.extend(shares(&scores, &wishes));
+        self.answers.append(scores);
+        Ok(())
+    }
+
+    /// Adds the time since a moment to two stages, what was our own work and what the model took.
+    pub(super) fn told(
+        &mut self,
+        seconds: &mut StageSeconds,
+        (own, model): (Stage, Stage),
+        since: &mut Instant,
+    ) {
+        let asked = std::mem::take(&mut self.model_seconds);
+        seconds.clock(own, since);
+        seconds.add_to(own, -asked);
+        seconds.add_to(model, asked);
+    }
+
+    /// Rows with changes, an entry's own each.
+    pub(super) fn rows<'c>(&self, changes: impl Iterator<Item = &'c Changes>) -> Rows {
+        let mut rows = self.asked.originals.clone();
+        for (row, changes) in changes.enumerate() {
+            for change in changes {
+                rows.set(change.feature, row, change.cell);
+            }
+        }
+        rows
+    }
+}
+
+/// A hash of changes; with the entry's number as good as the row itself.
+fn hash(changes: &Changes) -> u64 {
+    let mut seed = changes.len() as u64;
+    for change in changes {
+        let bits = match change.cell {
+            Cell::Number(number) => number.to_bits(),
+            Cell::Code(code) => u64::from(code),
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&(change.feature as u64).to_le_bytes());
+        bytes[8..].copy_from_slice(&bits.to_le_bytes());
+        seed = xxh3_64_with_seed(&bytes, seed);
+    }
+    seed
+}
+
+/// The wanted class's probability; NaN where the model gives none.
+fn shares(scores: &Scores, wishes: &Wishes) -> Vec<f32> {
+    match (&scores.outcome, wishes.classes()) {
+        (Outcome::Classes { probabilities: Some(all), .. }, Some(classes)) => {
+            let width = all.len() / classes.len().max(1);
+            let share = |(row, class): (usize, &u32)| all[row * width + *class as usize] as f32;
+            classes.iter().enumerate().map(share).collect()
+        }
+        (Outcome::Values(values), None) => {
+            let Wishes::Ranges { low, high } = wishes else { return vec![f32::NAN; values.len()] };
+            let ends = low.iter().zip(high);
+            // The nearer to the range, the greater.
+            let off = |(value, (low, high)): (&f64, (&f64, &f64))| {
+                -(low - value).max(value - high).max(0.0) as f32
+            };
+            values.iter().zip(ends).map(off).collect()
+        }
+        _ => vec![f32::NAN; scores.rows],
+    }
+}

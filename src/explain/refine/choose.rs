@@ -1,0 +1,103 @@
+//! The choice among valid answers: the least cost, and likeness to rows of the wanted decision.
+
+use super::arena::{Answer, Arena};
+use super::pool::{Attempt, Pool};
+use super::{Change, Changes, Outcomes, Refiner, Spare};
+use crate::error::Result;
+use crate::explain::Worker;
+use crate::feature::Cell;
+use crate::metrics::Status;
+
+impl Worker {
+    /// The best valid answer of every entry; else what the generator proposed.
+    pub(super) fn choose(&self, arena: &Arena<'_>, pool: &Pool) -> Result<Outcomes> {
+        let chosen: Vec<Option<&Attempt>> =
+            (0..arena.len()).map(|entry| self.best(arena, pool, entry)).collect();
+        let shown: Vec<Option<&Attempt>> = chosen
+            .iter()
+            .zip(&pool.first)
+            .map(|(chosen, first)| chosen.or(first.as_ref().filter(|one| self.may_show(one))))
+            .collect();
+        let none = Changes::new();
+        let rows = arena.rows(shown.iter().map(|shown| shown.map_or(&none, |one| &one.changes)));
+        let valid: Vec<bool> = chosen.iter().map(Option::is_some).collect();
+        let status = chosen.iter().map(|chosen| chosen.map_or(Status::Unsolved, |one| one.by));
+        let mut scores = self.shared.blank(&arena.asked.decided);
+        let (places, answers): (Vec<u32>, Vec<u32>) = (0u32..)
+            .zip(&shown)
+            .filter_map(|(entry, shown)| shown.map(|one| (entry, one.answer)))
+            .unzip();
+        scores.put(&places, &arena.scores(&answers));
+        Ok(Outcomes {
+            rows,
+            scores,
+            status: status.collect(),
+            certified: vec![false; valid.len()],
+            queries: Vec::new(),
+            spare: (self.shared.samples > 1).then(|| spare(arena, pool)),
+            valid,
+        })
+    }
+
+    /// Whether an answer changes no more features than it may.
+    pub(super) fn may_show(&self, attempt: &Attempt) -> bool {
+        let most = self.shared.refiner.job.max_changes;
+        most.is_none_or(|most| attempt.changes.len() <= most as usize)
+    }
+
+    pub(super) fn best<'p>(
+        &self,
+        arena: &Arena<'_>,
+        pool: &'p Pool,
+        entry: usize,
+    ) -> Option<&'p Attempt> {
+        let costs = &self.shared.refiner.costs;
+        let own = |feature| arena.own(entry as u32, feature);
+        let cost = |attempt: &Attempt| costs.total(&attempt.changes, own);
+        // Nothing is chosen that costs more than what the generator proposed.
+        let first = pool.first[entry].as_ref().filter(|one| arena.is_valid(one.answer));
+        let most = first.filter(|one| self.may_show(one)).map_or(f64::INFINITY, cost);
+        let attempts = pool.attempts[entry].iter();
+        let valid = attempts.filter(|one| arena.is_valid(one.answer) && self.may_show(one));
+        let scored = valid
+            .filter(|one| cost(one) <= most)
+            .map(|one| (self.score(arena, entry as u32, &one.changes), one));
+        scored.min_by(|(one, _), (two, _)| one.total_cmp(two)).map(|(_, one)| one)
+    }
+
+    /// The score that changes tend to when their numbers are moved back.
+    pub(super) fn least(&self, arena: &Arena<'_>, entry: u32, changes: &Changes) -> f64 {
+        let moved_back = |change: &Change| match arena.own(entry, change.feature) {
+            cell @ Cell::Number(_) => Change { cell, ..*change },
+            Cell::Code(_) => *change,
+        };
+        self.score(arena, entry, &changes.iter().map(moved_back).collect())
+    }
+
+    /// What changes cost, less what they gain in likeness: the smaller the better.
+    pub(super) fn score(&self, arena: &Arena<'_>, entry: u32, changes: &Changes) -> f64 {
+        let Refiner { costs, likeness, .. } = &self.shared.refiner;
+        let part = |change: &Change| {
+            let own = arena.own(entry, change.feature);
+            let gain = likeness.gain(&arena.asked.wishes, entry as usize, change, own);
+            costs.of(change, own) - gain
+        };
+        changes.iter().map(part).sum()
+    }
+}
+
+/// The generator's own answers.
+fn spare(arena: &Arena<'_>, pool: &Pool) -> Spare {
+    let none = Changes::new();
+    let first = || pool.first.iter().map(Option::as_ref);
+    let answers: Vec<Answer> = first().flatten().map(|one| one.answer).collect();
+    let places: Vec<u32> =
+        (0u32..).zip(first()).filter(|(_, one)| one.is_some()).map(|(entry, _)| entry).collect();
+    let mut scores = arena.worker.shared.blank(&arena.asked.decided);
+    scores.put(&places, &arena.scores(&answers));
+    Spare {
+        rows: arena.rows(first().map(|one| one.map_or(&none, |one| &one.changes))),
+        scores,
+        valid: first().map(|one| one.is_some_and(|one| arena.is_valid(one.answer))).collect(),
+    }
+}

@@ -1,0 +1,289 @@
+//! What is done about the generator's answers, with the model itself as judge: rows that it left unsolved
+//! are repaired, and nothing stays changed that need not be. Every step works on all entries of a block at
+//! once and asks the model about all their trials in one go; what an entry gets depends on nothing but its
+//! own row.
+//!
+//! The steps, in order: snap, candidates, neighbours, reversion, shrink, choice, certificate. An answer is
+//! only ever replaced by a valid one that costs no more.
+
+mod arena;
+mod candidates;
+mod certify;
+mod choose;
+mod cost;
+mod distinct;
+mod likeness;
+mod neighbours;
+mod pairs;
+mod pool;
+mod reduce;
+mod shrink;
+mod singles;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Ledger, Stage, Worker};
+use crate::encode::Layout;
+use crate::error::Result;
+use crate::feature::{Cell, FeatureSchema, Rows};
+use crate::job::{ExplainJob, ExplainMethod, Refine, RefineJob, Step};
+use crate::metrics::Status;
+use crate::nearest::Points;
+use crate::predictor::Scores;
+
+use arena::Arena;
+pub(super) use arena::Asked;
+use cost::Costs;
+pub(super) use distinct::hash_of;
+use likeness::Likeness;
+use neighbours::{Near, Neighbours};
+use pool::Pool;
+
+/// Neighbours that compete as a whole where neither one change nor two do.
+const COMPETITORS: usize = 1;
+/// An answer that costs less is as small as can be hoped for: nobody competes with it.
+const CHEAP: f64 = 0.8;
+/// Further single changes of an entry whose numbers are moved back.
+const FINALISTS: usize = 1;
+/// Answers with several changes whose numbers are moved back.
+const MULTIPLES: usize = 1;
+
+/// One changed value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Change {
+    feature: usize,
+    cell: Cell,
+}
+
+/// What changes in a row, in the order of the features.
+type Changes = Vec<Change>;
+
+/// Changes to ask the model about.
+#[derive(Debug, Clone, PartialEq)]
+struct Trial {
+    entry: u32,
+    changes: Changes,
+}
+
+/// How answers are refined.
+pub(super) struct Refiner {
+    job: RefineJob,
+    method: ExplainMethod,
+    layout: Arc<Layout>,
+    costs: Costs,
+    likeness: Likeness,
+    neighbours: Option<Neighbours>,
+    deadline: Option<Instant>,
+}
+
+/// What came of entries.
+pub(super) struct Outcomes {
+    /// The rows as they would have to be; as they are where there is no answer.
+    pub(super) rows: Rows,
+    /// What the model says about them.
+    pub(super) scores: Scores,
+    pub(super) valid: Vec<bool>,
+    pub(super) status: Vec<Status>,
+    /// Times that the model was asked.
+    pub(super) queries: Vec<u32>,
+    /// Whether it is proven that there is no answer.
+    pub(super) certified: Vec<bool>,
+    /// The generator's own answers, to stand in where refinement makes two of a row alike.
+    spare: Option<Spare>,
+}
+
+/// Answers that may stand in for others.
+struct Spare {
+    rows: Rows,
+    scores: Scores,
+    valid: Vec<bool>,
+}
+
+impl Refiner {
+    pub(super) fn new(
+        job: &ExplainJob,
+        schema: &FeatureSchema,
+        layout: &Arc<Layout>,
+        (points, classes): (Option<Points>, u32),
+    ) -> Refiner {
+        let weight = if job.refine.does(Step::Choice) { job.refine.nearness } else { 0.0 };
+        let likeness = points.as_ref().map(|points| Likeness::new(points, layout, classes, weight));
+        Refiner {
+            deadline: job.refine.max_time.map(|time| Instant::now() + time),
+            job: job.refine.clone(),
+            method: job.method,
+            layout: Arc::clone(layout),
+            costs: Costs::new(schema, layout),
+            likeness: likeness.unwrap_or_default(),
+            neighbours: points.map(Neighbours::new),
+        }
+    }
+
+    /// Whether the generator is asked at all.
+    pub(super) fn asks_generator(&self) -> bool {
+        self.method == ExplainMethod::Generator
+    }
+
+    fn does(&self, step: Step) -> bool {
+        self.job.does(step)
+    }
+}
+
+impl Worker {
+    /// The best answers to be had for entries, from the generator's on.
+    pub(super) fn refine(
+        &self,
+        asked: &Asked,
+        generated: &Rows,
+        ledger: &mut Ledger,
+    ) -> Result<Outcomes> {
+        let mut clock = Instant::now();
+        let refiner = &self.shared.refiner;
+        let mut arena = Arena::new(self, asked);
+        let mut pool = Pool::new(arena.len());
+        let full = refiner.job.mode == Refine::Full;
+        self.begin(&mut arena, &mut pool, generated)?;
+        arena.told(&mut ledger.seconds, (Stage::Generate, Stage::Score), &mut clock);
+        if refiner.job.mode != Refine::Off {
+            let near = self.repair(&mut arena, &mut pool)?;
+            if full {
+                self.lessen(&mut arena, &mut pool, near)?;
+            }
+        }
+        let mut outcomes = self.choose(&arena, &pool)?;
+        if full && refiner.does(Step::Certificate) {
+            self.certify(&mut arena, &mut outcomes)?;
+        }
+        outcomes.queries.clone_from(&arena.queries);
+        ledger.cut_short += arena.cut_short.iter().filter(|cut| **cut).count() as u64;
+        arena.told(&mut ledger.seconds, (Stage::Refine, Stage::Rescore), &mut clock);
+        Ok(outcomes)
+    }
+
+    /// The first answers: the generator's, small changes put back where the model lets them, or the nearest
+    /// training row.
+    fn begin(&self, arena: &mut Arena<'_>, pool: &mut Pool, generated: &Rows) -> Result<()> {
+        let refiner = &self.shared.refiner;
+        if refiner.method == ExplainMethod::Nearest {
+            let nearest =
+                |entry: u32| refiner.nearest(arena, entry).map(|changes| Trial { entry, changes });
+            let trials = (0..arena.len() as u32).filter_map(nearest).collect();
+            return pool.judge(arena, trials, Status::SolvedByNeighbour);
+        }
+        let whole = difference(generated, &arena.asked.originals);
+        let first = |snap: bool| -> Vec<Trial> {
+            let entries = (0u32..).zip(&whole);
+            entries
+                .map(|(entry, changes)| Trial {
+                    entry,
+                    changes: if snap { arena.snapped(entry, changes) } else { changes.clone() },
+                })
+                .collect()
+        };
+        let snap = refiner.job.mode == Refine::Full && refiner.does(Step::Snap);
+        pool.judge_first(arena, first(snap))?;
+        if !snap {
+            return Ok(());
+        }
+        let open = pool.open(arena);
+        let again =
+            open.into_iter().map(|entry| Trial { entry, changes: whole[entry as usize].clone() });
+        pool.judge(arena, again.collect(), Status::SolvedByGenerator)
+    }
+
+    /// Further answers for entries that have none; gives what is near to every entry that was looked at.
+    fn repair(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<Vec<Near>> {
+        let refiner = &self.shared.refiner;
+        if refiner.does(Step::Candidates) {
+            self.candidates(arena, pool)?;
+        }
+        let mut near: Vec<Near> = vec![Near::default(); arena.len()];
+        if refiner.neighbours.is_none() || !refiner.does(Step::Neighbours) {
+            return Ok(near);
+        }
+        let open = pool.open(arena);
+        for entry in &open {
+            near[*entry as usize] = refiner.near(arena, *entry);
+        }
+        let trials = open.iter().flat_map(|entry| {
+            let lists = near[*entry as usize].rows.iter();
+            lists.map(|changes| Trial { entry: *entry, changes: changes.clone() })
+        });
+        pool.judge(arena, trials.collect(), Status::SolvedByNeighbour)?;
+        Ok(near)
+    }
+
+    /// Makes answers as small as the model lets them be: single changes first, then two, then the fewest.
+    fn lessen(&self, arena: &mut Arena<'_>, pool: &mut Pool, mut near: Vec<Near>) -> Result<()> {
+        let refiner = &self.shared.refiner;
+        let (reverts, shrinks) = (refiner.does(Step::Reversion), refiner.does(Step::Shrink));
+        if reverts {
+            self.singles_of_answers(arena, pool)?;
+        }
+        if shrinks {
+            self.shrink(arena, pool, 1)?;
+        }
+        if refiner.does(Step::Neighbours) && refiner.neighbours.is_some() {
+            for entry in self.dear(arena, pool, CHEAP) {
+                let near = &mut near[entry as usize];
+                if near.firsts.is_empty() {
+                    *near = refiner.near_some(arena, entry);
+                }
+            }
+        }
+        if reverts {
+            self.singles_of_neighbours(arena, pool, &near)?;
+        }
+        if shrinks {
+            self.shrink(arena, pool, FINALISTS)?;
+        }
+        if reverts {
+            self.pairs(arena, pool)?;
+            self.reduce(arena, pool, &near)?;
+            if shrinks {
+                self.shrink(arena, pool, MULTIPLES)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries without an answer that is at most so dear.
+    fn dear(&self, arena: &Arena<'_>, pool: &Pool, limit: f64) -> Vec<u32> {
+        let dear = |entry: &u32| {
+            let best = self.best(arena, pool, *entry as usize);
+            best.is_none_or(|one| self.score(arena, *entry, &one.changes) > limit)
+        };
+        (0..arena.len() as u32).filter(dear).collect()
+    }
+}
+
+/// What differs between rows and originals, row by row.
+fn difference(rows: &Rows, originals: &Rows) -> Vec<Changes> {
+    let mut lists: Vec<Changes> = vec![Changes::new(); rows.len];
+    for (feature, (new, own)) in rows.cells.iter().zip(&originals.cells).enumerate() {
+        for (row, moved) in new.moved_from(own).into_iter().enumerate() {
+            if moved {
+                lists[row].push(Change { feature, cell: rows.cell(feature, row) });
+            }
+        }
+    }
+    lists
+}
+
+impl Arena<'_> {
+    /// Changes without those that are too small to be worth telling.
+    fn snapped(&self, entry: u32, changes: &Changes) -> Changes {
+        let costs = &self.worker.shared.refiner.costs;
+        let worth = |change: &&Change| match (change.cell, self.own(entry, change.feature)) {
+            (Cell::Number(new), Cell::Number(own)) => {
+                (new - own).abs() >= costs.tolerance(change.feature)
+            }
+            _ => true,
+        };
+        changes.iter().filter(worth).copied().collect()
+    }
+}

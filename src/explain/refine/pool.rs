@@ -1,0 +1,121 @@
+//! Answers that were found so far, by entry.
+
+use super::arena::{Answer, Arena};
+use super::{Change, Changes, Trial};
+use crate::error::Result;
+use crate::metrics::Status;
+
+/// An answer, valid or not.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    pub(super) changes: Changes,
+    pub(super) answer: Answer,
+    /// What found it, if it is valid.
+    pub(super) by: Status,
+    /// Whether its numbers were moved back.
+    pub(super) shrunk: bool,
+}
+
+impl Attempt {
+    fn new(changes: Changes, answer: Answer, by: Status) -> Attempt {
+        Attempt { changes, answer, by, shrunk: false }
+    }
+}
+
+/// Answers by entry.
+pub(super) struct Pool {
+    pub(super) attempts: Vec<Vec<Attempt>>,
+    /// What the generator proposed, whatever became of it.
+    pub(super) first: Vec<Option<Attempt>>,
+    /// Single changes that were tried.
+    pub(super) singles: Vec<Vec<Single>>,
+}
+
+/// A single change that was tried.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Single {
+    pub(super) change: Change,
+    pub(super) answer: Answer,
+    /// Where it comes from.
+    pub(super) by: Status,
+}
+
+impl Pool {
+    pub(super) fn new(entries: usize) -> Pool {
+        Pool {
+            attempts: vec![Vec::new(); entries],
+            first: vec![None; entries],
+            singles: vec![Vec::new(); entries],
+        }
+    }
+
+    /// Adds trials that were judged.
+    pub(super) fn judge(
+        &mut self,
+        arena: &mut Arena<'_>,
+        trials: Vec<Trial>,
+        by: Status,
+    ) -> Result<()> {
+        let means = vec![by; trials.len()];
+        self.judge_each(arena, trials, &means)
+    }
+
+    /// The same for trials that come from different means.
+    pub(super) fn judge_each(
+        &mut self,
+        arena: &mut Arena<'_>,
+        trials: Vec<Trial>,
+        means: &[Status],
+    ) -> Result<()> {
+        let answers = arena.judge(&trials)?;
+        for ((trial, answer), by) in trials.into_iter().zip(answers).zip(means) {
+            if let Some(answer) = answer {
+                let Trial { entry, changes } = trial;
+                self.attempts[entry as usize].push(Attempt::new(changes, answer, *by));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for the generator's own answers, one for each entry.
+    pub(super) fn judge_first(&mut self, arena: &mut Arena<'_>, trials: Vec<Trial>) -> Result<()> {
+        self.judge(arena, trials, Status::SolvedByGenerator)?;
+        self.first = self.attempts.iter().map(|attempts| attempts.first().cloned()).collect();
+        Ok(())
+    }
+
+    /// Adds a single change that was judged; among the answers if it is valid.
+    pub(super) fn tried(
+        &mut self,
+        arena: &Arena<'_>,
+        trial: Trial,
+        answer: Option<Answer>,
+        by: Status,
+    ) {
+        let Some(answer) = answer else { return };
+        let Trial { entry, changes } = trial;
+        let singles = changes.iter().map(|change| Single { change: *change, answer, by });
+        self.singles[entry as usize].extend(singles);
+        if arena.is_valid(answer) {
+            self.attempts[entry as usize].push(Attempt::new(changes, answer, by));
+        }
+    }
+
+    /// Entries without a valid answer.
+    pub(super) fn open(&self, arena: &Arena<'_>) -> Vec<u32> {
+        let entries = (0u32..).zip(&self.attempts);
+        entries
+            .filter(|(_, attempts)| !attempts.iter().any(|one| arena.is_valid(one.answer)))
+            .map(|(entry, _)| entry)
+            .collect()
+    }
+
+    /// The valid answers of an entry.
+    pub(super) fn valid<'p>(
+        &'p self,
+        arena: &'p Arena<'_>,
+        entry: usize,
+    ) -> impl Iterator<Item = &'p Attempt> {
+        self.attempts[entry].iter().filter(|attempt| arena.is_valid(attempt.answer))
+    }
+}

@@ -1,0 +1,72 @@
+//! Training rows and the model's decisions about them, kept with the generator: what answers are looked for
+//! among. Numbers are standardised, categories are codes.
+
+use std::path::Path;
+
+use tch::{Kind, Tensor};
+
+use super::artefact::{
+    Description, GENERATOR_FILE, NEIGHBOURS_FILE, file_hash, read_tensors, tensor, write_tensors,
+};
+use super::bridge::{refused, to_numbers};
+use crate::encode::Slots;
+use crate::error::{Error, Result};
+use crate::nearest::{PointColumn, Points};
+
+/// Writes the rows, and gives the file's SHA-256.
+pub(super) fn save(path: &Path, points: &Points) -> Result<String> {
+    let mut numbers: Vec<f32> = Vec::new();
+    let mut codes: Vec<i16> = Vec::new();
+    for column in &points.columns {
+        match column {
+            PointColumn::Numbers(column) => numbers.extend(column),
+            // The file's format has no unsigned numbers of this size; the bits are the same.
+            PointColumn::Codes(column) => codes.extend(column.iter().map(|code| *code as i16)),
+        }
+    }
+    write_tensors(
+        path,
+        &[
+            ("numbers", Tensor::from_slice(&numbers)),
+            ("codes", Tensor::from_slice(&codes)),
+            ("decisions", Tensor::from_slice(&points.decisions)),
+        ],
+    )?;
+    file_hash(path)
+}
+
+/// Reads the training rows of a generator.
+///
+/// # Errors
+/// When the file is missing or broken, or not the generator's.
+pub fn load_neighbours(folder: &Path, description: &Description) -> Result<Points> {
+    let path = folder.join(NEIGHBOURS_FILE);
+    if file_hash(&path)? != description.origin.neighbours {
+        let problem = format!("is not the file that `{GENERATOR_FILE}` describes");
+        let shown = path.display().to_string();
+        return Err(Error::input(shown, problem).hint("train the generator again"));
+    }
+    let tensors = read_tensors(&path)?;
+    let decisions: Vec<f64> =
+        Vec::try_from(tensor(&tensors, "decisions", &path)?.to_kind(Kind::Double))
+            .map_err(refused)?;
+    let numbers = to_numbers(tensor(&tensors, "numbers", &path)?)?;
+    let codes: Vec<i16> = Vec::try_from(tensor(&tensors, "codes", &path)?).map_err(refused)?;
+    let len = decisions.len();
+    let (mut numbers, mut codes) =
+        (numbers.chunks_exact(len.max(1)), codes.chunks_exact(len.max(1)));
+    let column = |slots: &Slots| match slots {
+        Slots::Numeric(_) => Some(PointColumn::Numbers(numbers.next()?.to_vec())),
+        Slots::Categorical(_) => {
+            Some(PointColumn::Codes(codes.next()?.iter().map(|code| *code as u16).collect()))
+        }
+    };
+    let columns: Option<Vec<PointColumn>> = match len {
+        0 => Some(Vec::new()),
+        _ => description.layout.slots.iter().map(column).collect(),
+    };
+    let columns = columns.ok_or_else(|| {
+        Error::input(path.display().to_string(), "has other features than its generator")
+    })?;
+    Ok(Points { len, columns, decisions })
+}

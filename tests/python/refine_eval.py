@@ -1,0 +1,337 @@
+"""How good are counterfactuals with, without and with parts of refinement? On the paper's data and classifiers.
+
+    refine_eval.py OVERTURN DATA_FOLDER WORK_FOLDER [--datasets "adult bank"] [--models "rf xgb"] [--seeds "0 1 2"]
+                   [--variants before-after|steps|nearness|all|NAME,NAME] [--train-lines LINES] [--each] [--keep]
+                   [--fresh]
+
+OVERTURN is the program, DATA_FOLDER has the data sets; real_data.py knows their names and those of the models.
+For each data set and model the paper's classifier is trained, and up to 1,000 rows of the split `test` get a random
+class other than the classifier's own decision as the wanted one: the same rows and classes for all seeds and
+variants. Each seed has one generator, trained on the split `train`; each variant, a name and lines of `[explain]`,
+is a run with that generator. LINES go into the `[train]` of the generator's job.
+
+Figures are taken from the published tables: validity over all rows with a wanted class; L0, L1, changed features
+and certificates over the valid ones; queries over all; MMD² of all counterfactuals of a class, its ratio to that of
+the rows left as they are, and the floor of rows held out (means over classes, then class by class); violations by
+check_run.py, with the names of its other checks that failed; seconds of the whole run.
+
+Prints a Markdown table for each data set and model, a row per variant: means over seeds, and with --each every seed.
+Every run adds a line of JSON to WORK_FOLDER/results.jsonl. Classifiers and generators are kept and used again
+unless --fresh is given or LINES differ; published runs are kept with --keep. A seed whose training or run fails is
+left out of the means and named above the table; the rest goes on, and the end is code 1.
+"""
+
+import argparse
+import copy
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# As it is before real_data sets the threads of linear algebra: those are not for the program.
+ENVIRONMENT = dict(os.environ)
+
+import real_data
+import generator_job
+import duckdb
+import numpy
+import pandas
+
+ROWS = 1_000
+WANTED = "wanted IS NOT NULL"
+STEPS = ["snap", "candidates", "neighbours", "reversion", "shrink", "choice"]
+WEIGHTS = [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.8]
+BEFORE_AFTER = {
+    "off": 'refine = "off"',
+    "repair": 'refine = "repair"',
+    "full": 'refine = "full"',
+    "nearest": 'method = "nearest"',
+}
+WITHOUT = {f"without {step}": f'refine = "full"\nskip = ["{step}"]' for step in STEPS}
+NEARNESS = {f"nearness {weight}": f'refine = "full"\nnearness = {float(weight)}' for weight in WEIGHTS}
+SETS = {
+    "before-after": BEFORE_AFTER,
+    "steps": {"full": BEFORE_AFTER["full"]} | WITHOUT,
+    "nearness": NEARNESS,
+    "all": BEFORE_AFTER | WITHOUT | NEARNESS,
+}
+MMD = ["mmd2", "ratio", "held_out_mmd2", "unchanged_mmd2"]
+
+
+class Failed(Exception):
+    """The program ended with an error."""
+
+
+class Evaluation:
+    """A data set and a model: their folder, and what is done in it."""
+
+    def __init__(self, given, dataset, model):
+        self.given, self.dataset, self.model = given, dataset, model
+        self.folder = given.work / f"{dataset}-{model}"
+        self.table = self.folder / "table.parquet"
+        self.classes = []
+
+    def prepare(self):
+        """Classifier, table with the column `wanted`, schema, and the part that all jobs have in common."""
+        prepared = self.folder / "prepared.json"
+        if self.given.fresh:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if not prepared.exists():
+            told = self.make()
+            prepared.write_text(json.dumps(told))
+            say(f"{self.dataset} {self.model}: {told['wanted']} of {told['rows']} rows to explain, accuracy on test "
+                f"rows {told['test_accuracy']:.4f}")
+        self.classes = json.loads(prepared.read_text())["classes"]
+
+    def make(self):
+        case = real_data.Case(self.given.data, self.dataset, self.model)
+        rows = case.rows()
+        fitted = case.fit(rows[rows["split"] == "train"])
+        exported = real_data.export(case, fitted)
+        schema = real_data.schema(case, generator_job.whole(case))
+        scope = copy.copy(case)
+        scope.table, scope.predicate = self.table, WANTED
+        job = real_data.job(scope, exported, generator_job.train_predicate(case))
+        real_data.write(self.folder, exported, schema, job)
+        # Numbers in the table's own types, not in the model's.
+        table = pandas.read_parquet(case.table)
+        table = table[table[real_data.KEY].isin(rows[real_data.KEY])].reset_index(drop=True)
+        table["wanted"] = wanted(fitted, rows, case.about["features"])
+        table.to_parquet(self.table, index=False)
+        test = rows[rows["split"] == "test"]
+        right = fitted.predict(test[case.about["features"]]) == case.labels(test)
+        return {"rows": len(rows), "wanted": int(table["wanted"].notna().sum()),
+                "classes": [str(label) for label in fitted.classes_], "test_accuracy": float(right.mean())}
+
+    def job(self, name, out, sections):
+        """Writes a job; gives its path and whether it is the one that was there."""
+        common = (self.folder / "job.toml").read_text().replace('dir = "out"', f'dir = "{out}"\noverwrite = true')
+        text = f'{common}\n[target]\ncolumn = "wanted"\n\n{sections}\n'
+        path = self.folder / f"{name}.toml"
+        same = path.exists() and path.read_text() == text
+        path.write_text(text)
+        return path, same
+
+    def train(self, seed):
+        """A generator, unless it is there."""
+        out = f"seed-{seed}"
+        lines = self.given.train_lines
+        path, same = self.job(f"train-{seed}", out, f"[runtime]\nseed = {seed}\n\n[train]\n{lines}")
+        if same and (self.folder / out / "_SUCCESS").exists():
+            return
+        # A training that fails must not leave another job's generator to the next one.
+        shutil.rmtree(self.folder / out, ignore_errors=True)
+        summary, wall = self.program("train", path)
+        say(f"{self.dataset} {self.model} seed {seed}: trained {summary['steps']} steps in {wall:.0f} s")
+
+    def explain(self, seed, variant, lines):
+        """A run with the seed's generator; gives its figures."""
+        name = f"{variant.replace(' ', '-')}-{seed}"
+        out = f"runs/{name}"
+        explain = f'[explain]\ngenerator = "seed-{seed}/generator"\n{lines}\n\n[runtime]\nseed = {seed}'
+        path, _ = self.job(f"explain-{name}", out, explain)
+        shutil.rmtree(self.folder / out, ignore_errors=True)
+        summary, wall = self.program("run", path)
+        about = {"dataset": self.dataset, "model": self.model, "seed": seed, "variant": variant, "lines": lines,
+                 "train_lines": self.given.train_lines, "run_id": summary["run_id"]}
+        cost = {"wall": round(wall, 2), "cpu": round(summary["cpu_seconds"], 2), "peak_bytes": summary["peak_bytes"],
+                "seconds": summary["seconds"], "explaining": summary["explaining"]}
+        rejected = sum(summary["rows_rejected"].values())
+        run = about | figures(self.folder / out, rejected) | mmd(self.folder / out) | self.check(out) | cost
+        with open(self.given.work / "results.jsonl", "a") as results:
+            results.write(json.dumps(run) + "\n")
+        say(f"{self.dataset} {self.model} seed {seed}, {variant}: validity {run['validity']:.3f} in {wall:.1f} s")
+        if not self.given.keep:
+            shutil.rmtree(self.folder / out)
+        return run
+
+    def all_of(self, seed):
+        """Figures of all variants with a seed: of none of them if one fails, so that means stay comparable."""
+        try:
+            self.train(seed)
+            return [self.explain(seed, name, lines) for name, lines in self.given.variants.items()]
+        except Failed as error:
+            say(f"error: {self.dataset} {self.model} seed {seed}: {error}")
+            return []
+
+    def program(self, verb, job):
+        """Runs the program; gives its summary and the seconds it took."""
+        began = time.monotonic()
+        command = [self.given.overturn, verb, job, "--quiet", "--format", "json"]
+        said = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+        if said.returncode != 0:
+            raise Failed(f"`{verb} {job}` ended with {said.returncode}:\n{said.stderr.strip()}")
+        return json.loads(said.stdout.splitlines()[-1]), time.monotonic() - began
+
+    def check(self, out):
+        """What an independent query over input and output has to say."""
+        script = [sys.executable, Path(__file__).with_name("check_run.py"), self.folder / out, self.table,
+                  self.folder / "schema.toml", "--key", real_data.KEY, "--where", WANTED]
+        said = subprocess.run(script, capture_output=True, text=True)
+        if not said.stdout:
+            sys.exit(said.stderr)
+        found = json.loads(said.stdout.splitlines()[-1])
+        return {"violations": found.get("constraints", {}).get("violations"), "failed_checks": found["failed"]}
+
+
+def wanted(fitted, rows, features):
+    """For some test rows a class other than the classifier's own, as the model says it; null for all others."""
+    random = numpy.random.default_rng(real_data.SEED)
+    test = numpy.flatnonzero(rows["split"] == "test")
+    picked = numpy.sort(random.choice(test, min(ROWS, len(test)), replace=False))
+    classes = fitted.classes_
+    own = numpy.searchsorted(classes, fitted.predict(rows.iloc[picked][features]))
+    others = classes[(own + random.integers(1, len(classes), len(picked))) % len(classes)]
+    found = numpy.full(len(rows), None, dtype=object)
+    found[picked] = [str(label) for label in others]
+    return found
+
+
+def figures(run, rejected):
+    """Figures of the counterfactual table. Rejected rows, too, wanted a decision and have not got it."""
+    tables = duckdb.connect()
+    answers = tables.read_parquet(f"{run}/counterfactuals/**/*.parquet")
+    tables.register("answers", answers)
+    means = ["avg(l0) FILTER (valid)", "avg(l1) FILTER (valid)", "avg(n_changed) FILTER (valid)"]
+    means.append("avg(queries)" if "queries" in answers.columns else "NULL")
+    certified = "avg(CAST(certified AS INTEGER)) FILTER (valid)"
+    means.append(certified if "certified" in answers.columns else "NULL")
+    query = f"SELECT count(*), count(*) FILTER (valid), {', '.join(means)} FROM answers WHERE sample = 0"
+    rows, valid, *means = tables.execute(query).fetchone()
+    by_status = "SELECT status, count(*) FROM answers WHERE sample = 0 GROUP BY 1 ORDER BY 2 DESC, 1"
+    statuses = dict(tables.execute(by_status).fetchall()) | ({"rejected": rejected} if rejected else {})
+    rows += rejected
+    found = {"rows": rows, "valid": valid, "validity": valid / rows if rows else None,
+             "statuses": {status: count / rows for status, count in statuses.items()}}
+    return found | dict(zip(["l0", "l1", "changed", "queries", "certified"], means))
+
+
+def mmd(run):
+    """MMD² and its yardsticks, class by class and as means over classes; of valid counterfactuals alone as well."""
+    query = (f"SELECT \"over\", target, {', '.join(MMD)} FROM read_parquet('{run}/reports/mmd.parquet') "
+             "WHERE level = 'target'")
+    classes = {"all": {}, "valid": {}}
+    for over, target, *numbers in duckdb.connect().execute(query).fetchall():
+        classes[over][target] = dict(zip(MMD, numbers))
+    means = {name: mean(classes["all"].values(), name) for name in MMD}
+    return means | {"mmd_by_class": classes["all"], "mmd_by_class_valid": classes["valid"]}
+
+
+def mean(runs, key):
+    numbers = [run[key] for run in runs if run.get(key) is not None]
+    return statistics.fmean(numbers) if numbers else None
+
+
+def shown(number, places, unit=1):
+    return "–" if number is None else f"{number * unit:.{places}f}"
+
+
+def statuses_shown(runs):
+    names = sorted({name for run in runs for name in run["statuses"]})
+    shares = {name: sum(run["statuses"].get(name, 0) for run in runs) / len(runs) for name in names}
+    ranked = sorted(shares, key=shares.get, reverse=True)
+    return ", ".join(f"{name.removeprefix('solved_by_')} {100 * shares[name]:.1f}" for name in ranked)
+
+
+def classes_shown(runs, classes):
+    cells = []
+    for label in classes:
+        found = [run["mmd_by_class"].get(label, {}) for run in runs]
+        cells.append(f"{shown(mean(found, 'mmd2'), 4)} ({shown(mean(found, 'ratio'), 2)})")
+    return " · ".join(cells)
+
+
+def violations_shown(runs):
+    numbers = [run["violations"] for run in runs]
+    failed = sorted({name for run in runs for name in run["failed_checks"]})
+    count = "?" if None in numbers else str(sum(numbers))
+    return count + (f" (failed: {', '.join(failed)})" if failed else "")
+
+
+def cells_of(name, runs, classes):
+    """The row of a table: heading and text of every cell."""
+    return {
+        "variant": name,
+        "validity %": shown(mean(runs, "validity"), 2, 100),
+        "L0": shown(mean(runs, "l0"), 4),
+        "L1": shown(mean(runs, "l1"), 4),
+        "changed": shown(mean(runs, "changed"), 2),
+        "status %": statuses_shown(runs),
+        "queries": shown(mean(runs, "queries"), 1),
+        "certified %": shown(mean(runs, "certified"), 1, 100),
+        "MMD²": shown(mean(runs, "mmd2"), 4),
+        "÷ as is": shown(mean(runs, "ratio"), 3),
+        "floor": shown(mean(runs, "held_out_mmd2"), 4),
+        f"MMD² (÷ as is) of {' · '.join(classes)}": classes_shown(runs, classes),
+        "violations": violations_shown(runs),
+        "wall s": shown(mean(runs, "wall"), 1),
+        "CPU s": shown(mean(runs, "cpu"), 1),
+    }
+
+
+def table(runs, classes, each):
+    """Markdown: a row per variant, and if wanted one for each of its runs."""
+    rows = []
+    for variant in dict.fromkeys(run["variant"] for run in runs):
+        own = [run for run in runs if run["variant"] == variant]
+        rows.append(cells_of(variant, own, classes))
+        rows += [cells_of(f"{variant}, seed {run['seed']}", [run], classes) for run in own if each]
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *[list(row.values()) for row in rows]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def chosen(text):
+    """Names and lines of the variants asked for."""
+    if text in SETS:
+        return SETS[text]
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in SETS["all"]]
+    if unknown:
+        known = ", ".join([*SETS, *SETS["all"]])
+        sys.exit(f"error: found variants `{'`, `'.join(unknown)}`, expected some of: {known}")
+    return {name: SETS["all"][name] for name in names}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("overturn")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--datasets", default="adult bank")
+    parser.add_argument("--models", default="rf xgb")
+    parser.add_argument("--seeds", default="0 1 2")
+    parser.add_argument("--variants", type=chosen, default="before-after")
+    parser.add_argument("--train-lines", default="", help="lines of the generators' `[train]`")
+    parser.add_argument("--each", action="store_true", help="a row for every seed as well")
+    parser.add_argument("--keep", action="store_true", help="keep what runs publish")
+    parser.add_argument("--fresh", action="store_true", help="train classifiers and generators anew")
+    return parser.parse_args()
+
+
+def main():
+    given = arguments()
+    given.work.mkdir(parents=True, exist_ok=True)
+    seeds, failed = [int(seed) for seed in given.seeds.split()], False
+    for dataset, model in itertools.product(given.datasets.split(), given.models.split()):
+        evaluation = Evaluation(given, dataset, model)
+        evaluation.prepare()
+        runs = [run for seed in seeds for run in evaluation.all_of(seed)]
+        missing = sorted(set(seeds) - {run["seed"] for run in runs})
+        failed |= bool(missing)
+        print(f"\n{dataset} {model}, seeds {given.seeds}" + (f"; failed and left out: {missing}" if missing else ""))
+        if runs:
+            print(f"\n{table(runs, evaluation.classes, given.each)}", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

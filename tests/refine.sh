@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# What does refinement gain on the paper's data, which of its steps are worth their queries, and how much should
+# nearness to the data weigh? Trains a classifier of the paper's appendix and a generator for each seed, then
+# explains the same 1,000 test rows with each variant of `[explain]`; refine_eval.py says how it is judged.
+#
+#   tests/refine.sh [--datasets "adult bank"] [--models "rf xgb"] [--seeds "0 1 2"]
+#                   [--variants before-after|steps|nearness|all|NAME,NAME] [--train-lines 'max_steps = 500']
+#                   [--each] [--keep] [--fresh]
+#
+# Classifiers and generators stay under out/refine and are used again; --fresh makes them anew. Every run adds a
+# line to out/refine/results.jsonl. Data sets are looked for in OVERTURN_DATA (default ../shared/data).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+data="${OVERTURN_DATA:-$PWD/../shared/data}"
+bash jobs/setup.sh
+cargo build --locked --bin overturn
+python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
+exec "$python" tests/python/refine_eval.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$data" "$PWD/out/refine" "$@"
