@@ -1,10 +1,10 @@
 """What refinement costs: whole runs with `refine` off, repair and full, held against each other in the same run.
 
-    refine.py OVERTURN WORK_FOLDER [--rows 1000000[,3000000]] [--keep]
+    refine.py OVERTURN WORK_FOLDER [--rows 1000000[,3000000]] [--targets approved[,flip]] [--keep]
 
 OVERTURN is the program. A generator is trained as in scale.py; then a synthetic table is explained on two threads,
-once with the demo's own target (a quarter of the rows needs a counterfactual), once with the other decision as the
-target of every row. The three kinds of run take turns, so that a slow moment hits all alike. Rounds with the demo's
+with the demo's own target (`approved`: a quarter of the rows needs a counterfactual) and, if asked for, with the
+other decision as the target of every row (`flip`: most of those have no answer, and everything is tried). The three kinds of run take turns, so that a slow moment hits all alike. Rounds with the demo's
 target are repeated: the run in the middle counts, and of speeds the ratio in the middle, each against `off` of its
 own round. Tables of less than two units of work, 524,288 rows, leave a thread idle: such sizes are for trials.
 
@@ -110,6 +110,7 @@ def arguments():
     parser.add_argument("overturn")
     parser.add_argument("work", type=Path)
     parser.add_argument("--rows", default="1000000")
+    parser.add_argument("--targets", default="approved", help="approved, flip")
     parser.add_argument("--keep", action="store_true", help="keep tables and results")
     return parser.parse_args()
 
@@ -120,7 +121,7 @@ def main():
     bench = RefineBench(given)
     bench.prepare()
     bench.write_jobs()
-    by_target = {target: bench.rounds(small, target) for target in ROUNDS}
+    by_target = {target: bench.rounds(small, target) for target in given.targets.split(",")}
     further = [bench.run_once(rows, "approved", "full") for rows in larger]
     runs = [run for kinds in by_target.values() for run in kinds.values()] + further
     print(f"\n{table(runs)}\n", flush=True)

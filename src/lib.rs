@@ -19,7 +19,7 @@
 //!                       enc, dec     │  ▲ decode ─▶ constrain ─▶ predict         │
 //!                                    ▼                                           │
 //!     explain: units ─▶ encode ─▶ actor ─▶ decode ─▶ constrain ─▶ predict ─▶     │
-//!              of rows            refine ◀─▶ predict; measure ─▶ counterfactuals/, journal ──────────┤
+//!              of rows      refine ◀─▶ predict; measure ─▶ counterfactuals/ ─────┤
 //!                                    └────▶ tally ─▶ reports/ ───────────────────┘
 //! ```
 //!

@@ -214,7 +214,10 @@ impl NumericRule {
     /// Where a changed number can be. Ends are NaN where the row has none.
     #[inline]
     fn interval(&self, own: f64, pair: (f32, f32), ends: (f64, f64)) -> Interval {
-        let (down, up) = (f64::from(pair.0) * self.unit, f64::from(pair.1) * self.unit);
+        // A condition of one allows all that the schema does: from a number outside the range, the range's other
+        // end is farther away than the range is long.
+        let down = if pair.0 <= -1.0 { f64::NEG_INFINITY } else { f64::from(pair.0) * self.unit };
+        let up = if pair.1 >= 1.0 { f64::INFINITY } else { f64::from(pair.1) * self.unit };
         let low = self.hold.low.max(own - self.moves.down).max(own + down);
         let high = self.hold.high.min(own + self.moves.up).min(own + up);
         Interval { low: low.max(ends.0), high: high.min(ends.1) }

@@ -45,6 +45,9 @@ use refine::Refiner;
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
 
+/// From more classes than this on, blocks have fewer rows.
+const MANY_CLASSES: usize = 16;
+
 /// A block may have so many times as many answers as it could have rows.
 const BLOCKS_OF_ANSWERS: usize = 4;
 
@@ -189,7 +192,12 @@ impl Explainer {
 
     /// Rows to be explained at once: fewer where each has many answers.
     pub fn block_rows(&self) -> usize {
-        let answers = self.samples * self.goal.wishes();
+        // Every trial's probabilities are held until the block is done.
+        let classes = match self.predictor.task() {
+            Task::Classification { classes, .. } => classes.len(),
+            Task::Regression => 1,
+        };
+        let answers = self.samples * self.goal.wishes() * classes.div_ceil(MANY_CLASSES);
         (BLOCK_ROWS * BLOCKS_OF_ANSWERS / answers).clamp(1, BLOCK_ROWS)
     }
 

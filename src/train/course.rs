@@ -1,6 +1,7 @@
 //! The course of a training: judges it now and then, keeps the best weights, saves checkpoints, goes back
 //! when it diverges, and says when it is over.
 
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,26 @@ impl Good {
             critic: learner.critic.flat().copy(),
             moments: adams.map(|adam| adam.moments.copy()),
             steps: adams.map(|adam| adam.steps),
+        }
+    }
+}
+
+/// How a training goes wrong.
+#[derive(Debug, Clone, Copy)]
+enum Divergence {
+    /// Losses or weights are none any more.
+    NoNumbers,
+    /// The generator has forgotten what it could do.
+    Collapse { best: f64, now: f64 },
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Divergence::NoNumbers => write!(f, "losses or weights are no numbers any more"),
+            Divergence::Collapse { best, now } => {
+                write!(f, "validity has collapsed from {best:.3} to {now:.3}")
+            }
         }
     }
 }
@@ -144,7 +165,7 @@ impl<'a> Course<'a> {
             best,
         };
         if let Some(reason) = self.diverged(learner, &point) {
-            return self.roll_back(learner, &reason);
+            return self.roll_back(learner, reason);
         }
         if best {
             self.keep(learner, point.quality.score());
@@ -182,21 +203,30 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn diverged(&mut self, learner: &Learner<'_>, point: &Point) -> Option<String> {
+    fn diverged(&mut self, learner: &Learner<'_>, point: &Point) -> Option<Divergence> {
         let finite = point.critic_loss.is_finite() && point.actor_loss.is_finite();
         if !finite || !learner.generator.actor.is_finite() || !learner.critic.is_finite() {
-            return Some("losses or weights are no numbers any more".to_string());
+            return Some(Divergence::NoNumbers);
         }
         let best = self.curve.iter().map(|point| point.quality.validity).fold(0.0, f64::max);
         let now = point.quality.validity;
         self.poor =
             if best >= COLLAPSE_FROM && now < COLLAPSE_SHARE * best { self.poor + 1 } else { 0 };
-        (self.poor >= COLLAPSE_AFTER)
-            .then(|| format!("validity has collapsed from {best:.3} to {now:.3}"))
+        (self.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
     }
 
-    fn roll_back(&mut self, learner: &mut Learner<'_>, reason: &str) -> Result<()> {
+    /// Goes back to the best weights, once. After that a collapse ends the training with those: they are as
+    /// good as they were before.
+    fn roll_back(&mut self, learner: &mut Learner<'_>, reason: Divergence) -> Result<()> {
         let step = learner.step;
+        if self.rollbacks > 0 && matches!(reason, Divergence::Collapse { .. }) {
+            tracing::warn!(
+                step,
+                "training diverged again ({reason}); it ends with the best weights"
+            );
+            self.since = self.limits().patience;
+            return Ok(());
+        }
         let Some(good) = self.good.as_ref().filter(|_| self.rollbacks == 0) else {
             let problem = format!("diverged at step {step}: {reason}");
             return Err(Error::training("training", problem).hint(

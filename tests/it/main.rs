@@ -14,6 +14,7 @@ mod jobs;
 mod layers;
 mod learn;
 mod real_data;
+mod refine;
 mod resume;
 mod run;
 mod schemas;

@@ -51,6 +51,8 @@ pub(super) struct Arena<'a> {
     pub(super) queries: Vec<u32>,
     /// Entries whose refinement was cut short by the clock.
     pub(super) cut_short: Vec<bool>,
+    /// Whether the clock counts: the first answers are asked for in any case.
+    pub(super) refining: bool,
     /// Seconds that the model took.
     model_seconds: f64,
     budget: u32,
@@ -70,6 +72,7 @@ impl<'a> Arena<'a> {
             asked,
             queries: vec![0; entries],
             cut_short: vec![false; entries],
+            refining: false,
             model_seconds: 0.0,
             budget: refiner.job.queries_per_row,
             deadline: refiner.deadline,
@@ -106,6 +109,12 @@ impl<'a> Arena<'a> {
         self.valid[answer as usize]
     }
 
+    /// Whether the model has said nothing of a trial.
+    pub(super) fn has_failed(&self, answer: Answer) -> bool {
+        let failures = &self.answers.failures;
+        failures.binary_search_by_key(&(answer as usize), |failure| failure.row).is_ok()
+    }
+
     /// How near an answer is to what its entry wants, where the model tells: the wanted class's probability.
     pub(super) fn share(&self, answer: Answer) -> Option<f32> {
         Some(self.shares[answer as usize]).filter(|share| !share.is_nan())
@@ -123,7 +132,8 @@ impl<'a> Arena<'a> {
 
     /// What the model says of trials; none where an entry's budget, or the time, is used up.
     pub(super) fn judge(&mut self, trials: &[Trial]) -> Result<Vec<Option<Answer>>> {
-        let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let over = |deadline: Instant| Instant::now() >= deadline;
+        let late = self.refining && self.deadline.is_some_and(over);
         let mut asked: Vec<u32> = Vec::with_capacity(trials.len());
         let mut found = Vec::with_capacity(trials.len());
         for (place, trial) in (0u32..).zip(trials) {
@@ -228,7 +238,9 @@ fn shares(scores: &Scores, wishes: &Wishes) -> Vec<f32> {
             let ends = low.iter().zip(high);
             // The nearer to the range, the greater.
             let off = |(value, (low, high)): (&f64, (&f64, &f64))| {
-                -(low - value).max(value - high).max(0.0) as f32
+                let off = (low - value).max(value - high).max(0.0);
+                // A value that is none is not near, though `max` would overlook it.
+                if value.is_nan() { f32::NAN } else { -off as f32 }
             };
             values.iter().zip(ends).map(off).collect()
         }

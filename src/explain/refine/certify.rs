@@ -71,7 +71,8 @@ impl Worker {
     ) {
         let costs = &self.shared.refiner.costs;
         let cost = |trial: &Trial| costs.total(&trial.changes, |feature| arena.own(entry, feature));
-        let known = answers.iter().all(Option::is_some);
+        // What the model has not answered proves nothing.
+        let known = answers.iter().all(|of| of.is_some_and(|answer| !arena.has_failed(answer)));
         let valid = trials.iter().zip(answers).filter_map(|(trial, answer)| {
             answer.filter(|answer| arena.is_valid(*answer)).map(|answer| (trial, answer))
         });
@@ -85,7 +86,8 @@ impl Worker {
             }
             None if known => {
                 outcomes.show(arena, entry, &Changes::new());
-                outcomes.scores.put(&[entry], &arena.asked.decided.take(&[entry]));
+                let decided = self.shared.blank(&arena.asked.decided.take(&[entry]));
+                outcomes.scores.put(&[entry], &decided);
                 (outcomes.certified[place], outcomes.status[place]) = (true, Status::Infeasible);
             }
             None => {}

@@ -55,10 +55,10 @@ impl Worker {
         let own = |feature| arena.own(entry as u32, feature);
         let cost = |attempt: &Attempt| costs.total(&attempt.changes, own);
         // Nothing is chosen that costs more than what the generator proposed.
-        let first = pool.first[entry].as_ref().filter(|one| arena.is_valid(one.answer));
-        let most = first.filter(|one| self.may_show(one)).map_or(f64::INFINITY, cost);
+        let first = pool.first[entry].as_ref().filter(|one| arena.is_answer(one));
+        let most = first.map_or(f64::INFINITY, cost);
         let attempts = pool.attempts[entry].iter();
-        let valid = attempts.filter(|one| arena.is_valid(one.answer) && self.may_show(one));
+        let valid = attempts.filter(|one| arena.is_answer(one));
         let scored = valid
             .filter(|one| cost(one) <= most)
             .map(|one| (self.score(arena, entry as u32, &one.changes), one));
@@ -98,6 +98,13 @@ fn spare(arena: &Arena<'_>, pool: &Pool) -> Spare {
     Spare {
         rows: arena.rows(first().map(|one| one.map_or(&none, |one| &one.changes))),
         scores,
-        valid: first().map(|one| one.is_some_and(|one| arena.is_valid(one.answer))).collect(),
+        valid: first().map(|one| one.is_some_and(|one| arena.is_answer(one))).collect(),
+    }
+}
+
+impl Arena<'_> {
+    /// Whether an attempt is valid, and changes no more than it may.
+    pub(super) fn is_answer(&self, attempt: &Attempt) -> bool {
+        self.is_valid(attempt.answer) && self.worker.may_show(attempt)
     }
 }

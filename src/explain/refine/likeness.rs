@@ -33,15 +33,19 @@ enum Slope {
 impl Likeness {
     /// What makes rows like those of each class. Values of a regression have no classes, and no likeness.
     pub(super) fn new(points: &Points, layout: &Layout, classes: u32, weight: f64) -> Likeness {
+        if classes == 0 {
+            return Likeness::default();
+        }
         let rows = points.len.min(ROWS);
         let steepest = STEEPEST / weight.max(f64::MIN_POSITIVE);
-        let slopes = |class: u32| -> Vec<Slope> {
-            let inside: Vec<bool> =
-                points.decisions[..rows].iter().map(|of| *of == f64::from(class)).collect();
-            let columns = points.columns.iter().zip(&layout.slots);
-            columns.map(|(column, slots)| slope(column, slots, &inside, steepest)).collect()
-        };
-        Likeness { classes: (0..classes).map(|class| (class, slopes(class))).collect(), weight }
+        let of: Vec<usize> = points.decisions[..rows].iter().map(|class| *class as usize).collect();
+        let columns = points.columns.iter().zip(&layout.slots);
+        let mut by_class: Vec<Vec<Slope>> = vec![Vec::new(); classes as usize];
+        for (column, slots) in columns {
+            let slopes = slopes(column, slots, (&of, classes as usize), steepest);
+            by_class.iter_mut().zip(slopes).for_each(|(all, slope)| all.push(slope));
+        }
+        Likeness { classes: (0u32..).zip(by_class).collect(), weight }
     }
 
     /// What a change gains for an entry that wants this, in units of cost.
@@ -66,33 +70,53 @@ impl Likeness {
     }
 }
 
-/// The difference between rows inside a class and the others.
-fn slope(column: &PointColumn, slots: &Slots, inside: &[bool], steepest: f64) -> Slope {
+/// By class, the difference between its rows and the others.
+fn slopes(
+    column: &PointColumn,
+    slots: &Slots,
+    (of, classes): (&[usize], usize),
+    steepest: f64,
+) -> Vec<Slope> {
     match (column, slots) {
         (PointColumn::Numbers(numbers), Slots::Numeric(slots)) => {
-            let mut sums = [(0.0, 0.0); 2];
-            for (number, inside) in numbers.iter().zip(inside).filter(|(of, _)| !of.is_nan()) {
-                let (sum, count) = &mut sums[usize::from(*inside)];
-                *sum += f64::from(*number);
-                *count += 1.0;
+            let mut sums = vec![(0.0, 0.0); classes];
+            for (number, class) in numbers.iter().zip(of).filter(|(of, _)| !of.is_nan()) {
+                sums[*class].0 += f64::from(*number);
+                sums[*class].1 += 1.0;
             }
-            let [others, class] = sums.map(|(sum, count)| sum / f64::max(count, 1.0));
-            Slope::Number((class - others).clamp(-steepest, steepest) / slots.std)
+            let all = sums.iter().fold((0.0, 0.0), |all, of| (all.0 + of.0, all.1 + of.1));
+            let slope = |(sum, count): &(f64, f64)| {
+                let off = difference((*sum, *count), all);
+                Slope::Number(off.clamp(-steepest, steepest) / slots.std)
+            };
+            sums.iter().map(slope).collect()
         }
         (PointColumn::Codes(codes), Slots::Categorical(slots)) => {
-            let mut counts = [vec![0.0; slots.values], vec![0.0; slots.values]];
-            let mut totals = [0.0; 2];
-            for (code, inside) in codes.iter().zip(inside) {
-                totals[usize::from(*inside)] += 1.0;
-                if let Some(count) = counts[usize::from(*inside)].get_mut(usize::from(*code)) {
+            let mut counts = vec![vec![0.0; slots.values]; classes];
+            let mut totals = vec![0.0; classes];
+            for (code, class) in codes.iter().zip(of) {
+                totals[*class] += 1.0;
+                if let Some(count) = counts[*class].get_mut(usize::from(*code)) {
                     *count += 1.0;
                 }
             }
-            let [others, class] = counts;
-            let [all_others, all_class] = totals.map(|total| f64::max(total, 1.0));
-            let pairs = class.into_iter().zip(others);
-            Slope::Codes(pairs.map(|(of, other)| of / all_class - other / all_others).collect())
+            let rows: f64 = totals.iter().sum();
+            let of_code = |code: usize| counts.iter().map(|of: &Vec<f64>| of[code]).sum::<f64>();
+            let all: Vec<f64> = (0..slots.values).map(of_code).collect();
+            let slope = |(counts, total): (&Vec<f64>, &f64)| {
+                let pairs = counts.iter().zip(&all);
+                Slope::Codes(
+                    pairs.map(|(of, all)| difference((*of, *total), (*all, rows))).collect(),
+                )
+            };
+            counts.iter().zip(&totals).map(slope).collect()
         }
-        _ => Slope::Number(0.0),
+        _ => vec![Slope::Number(0.0); classes],
     }
+}
+
+/// The mean of a part of rows less that of the rest, from sums and counts; 0 where one of them is empty.
+fn difference((sum, count): (f64, f64), (all, rows): (f64, f64)) -> f64 {
+    let others = rows - count;
+    if count == 0.0 || others == 0.0 { 0.0 } else { sum / count - (all - sum) / others }
 }

@@ -113,13 +113,13 @@ impl Refiner {
         let weight = if job.refine.does(Step::Choice) { job.refine.nearness } else { 0.0 };
         let likeness = points.as_ref().map(|points| Likeness::new(points, layout, classes, weight));
         Refiner {
-            deadline: job.refine.max_time.map(|time| Instant::now() + time),
+            deadline: job.refine.max_time.and_then(|time| Instant::now().checked_add(time)),
             job: job.refine.clone(),
             method: job.method,
             layout: Arc::clone(layout),
             costs: Costs::new(schema, layout),
             likeness: likeness.unwrap_or_default(),
-            neighbours: points.map(Neighbours::new),
+            neighbours: points.map(|points| Neighbours::new(points, classes > 0)),
         }
     }
 
@@ -147,6 +147,7 @@ impl Worker {
         let mut pool = Pool::new(arena.len());
         let full = refiner.job.mode == Refine::Full;
         self.begin(&mut arena, &mut pool, generated)?;
+        arena.refining = true;
         arena.told(&mut ledger.seconds, (Stage::Generate, Stage::Score), &mut clock);
         if refiner.job.mode != Refine::Off {
             let near = self.repair(&mut arena, &mut pool)?;
@@ -175,24 +176,23 @@ impl Worker {
             return pool.judge(arena, trials, Status::SolvedByNeighbour);
         }
         let whole = difference(generated, &arena.asked.originals);
-        let first = |snap: bool| -> Vec<Trial> {
-            let entries = (0u32..).zip(&whole);
-            entries
-                .map(|(entry, changes)| Trial {
-                    entry,
-                    changes: if snap { arena.snapped(entry, changes) } else { changes.clone() },
-                })
-                .collect()
-        };
-        let snap = refiner.job.mode == Refine::Full && refiner.does(Step::Snap);
-        pool.judge_first(arena, first(snap))?;
-        if !snap {
-            return Ok(());
+        // With a single question there is none left for the answer as it was.
+        let asks_twice = refiner.job.mode != Refine::Off && refiner.job.queries_per_row > 1;
+        let snaps = asks_twice && refiner.does(Step::Snap);
+        let all = (0..arena.len() as u32).collect();
+        if !snaps {
+            return pool.judge_first(arena, as_they_are(&whole, all));
         }
-        let open = pool.open(arena);
-        let again =
-            open.into_iter().map(|entry| Trial { entry, changes: whole[entry as usize].clone() });
-        pool.judge(arena, again.collect(), Status::SolvedByGenerator)
+        // Where every answer is to be small, the smaller one is asked about first.
+        if refiner.job.mode == Refine::Full {
+            pool.judge_first(arena, arena.without_trifles(&whole, all))?;
+            let open = pool.open(arena);
+            return pool.judge_first(arena, as_they_are(&whole, open));
+        }
+        pool.judge_first(arena, as_they_are(&whole, all))?;
+        let mut others = arena.without_trifles(&whole, pool.open(arena));
+        others.retain(|trial| !trial.changes.is_empty());
+        pool.judge(arena, others, Status::SolvedByGenerator)
     }
 
     /// Further answers for entries that have none; gives what is near to every entry that was looked at.
@@ -221,11 +221,13 @@ impl Worker {
     fn lessen(&self, arena: &mut Arena<'_>, pool: &mut Pool, mut near: Vec<Near>) -> Result<()> {
         let refiner = &self.shared.refiner;
         let (reverts, shrinks) = (refiner.does(Step::Reversion), refiner.does(Step::Shrink));
+        let most = if reverts { 1 } else { usize::MAX };
         if reverts {
             self.singles_of_answers(arena, pool)?;
         }
         if shrinks {
-            self.shrink(arena, pool, 1)?;
+            // What has many changes is shrunk when it has fewer, if that is hoped for.
+            self.shrink(arena, pool, (1, most))?;
         }
         if refiner.does(Step::Neighbours) && refiner.neighbours.is_some() {
             for entry in self.dear(arena, pool, CHEAP) {
@@ -239,23 +241,25 @@ impl Worker {
             self.singles_of_neighbours(arena, pool, &near)?;
         }
         if shrinks {
-            self.shrink(arena, pool, FINALISTS)?;
+            self.shrink(arena, pool, (FINALISTS, most))?;
         }
         if reverts {
             self.pairs(arena, pool)?;
             self.reduce(arena, pool, &near)?;
             if shrinks {
-                self.shrink(arena, pool, MULTIPLES)?;
+                self.shrink(arena, pool, (MULTIPLES, usize::MAX))?;
             }
         }
         Ok(())
     }
 
-    /// Entries without an answer that is at most so dear.
+    /// Entries without an answer that costs at most so much.
     fn dear(&self, arena: &Arena<'_>, pool: &Pool, limit: f64) -> Vec<u32> {
+        let costs = &self.shared.refiner.costs;
         let dear = |entry: &u32| {
             let best = self.best(arena, pool, *entry as usize);
-            best.is_none_or(|one| self.score(arena, *entry, &one.changes) > limit)
+            let own = |feature| arena.own(*entry, feature);
+            best.is_none_or(|one| costs.total(&one.changes, own) > limit)
         };
         (0..arena.len() as u32).filter(dear).collect()
     }
@@ -274,16 +278,27 @@ fn difference(rows: &Rows, originals: &Rows) -> Vec<Changes> {
     lists
 }
 
+/// Changes of entries as they are.
+fn as_they_are(whole: &[Changes], entries: Vec<u32>) -> Vec<Trial> {
+    let trial = |entry: u32| Trial { entry, changes: whole[entry as usize].clone() };
+    entries.into_iter().map(trial).collect()
+}
+
 impl Arena<'_> {
-    /// Changes without those that are too small to be worth telling.
-    fn snapped(&self, entry: u32, changes: &Changes) -> Changes {
+    /// Changes of entries without those that are too small to be worth telling.
+    fn without_trifles(&self, whole: &[Changes], entries: Vec<u32>) -> Vec<Trial> {
         let costs = &self.worker.shared.refiner.costs;
-        let worth = |change: &&Change| match (change.cell, self.own(entry, change.feature)) {
-            (Cell::Number(new), Cell::Number(own)) => {
-                (new - own).abs() >= costs.tolerance(change.feature)
-            }
-            _ => true,
-        };
-        changes.iter().filter(worth).copied().collect()
+        let worth =
+            |entry: u32, change: &Change| match (change.cell, self.own(entry, change.feature)) {
+                (Cell::Number(new), Cell::Number(own)) => {
+                    (new - own).abs() >= costs.tolerance(change.feature)
+                }
+                _ => true,
+            };
+        let mut trials = as_they_are(whole, entries);
+        for Trial { entry, changes } in &mut trials {
+            changes.retain(|change| worth(*entry, change));
+        }
+        trials
     }
 }

@@ -42,18 +42,19 @@ pub(super) struct Near {
 }
 
 impl Neighbours {
-    pub(super) fn new(points: Points) -> Neighbours {
-        Neighbours { some: Index::new(sample(&points)), all: Index::new(points) }
+    /// `classes`: whether decisions are classes, not values.
+    pub(super) fn new(points: Points, classes: bool) -> Neighbours {
+        Neighbours { some: Index::new(sample(&points, classes)), all: Index::new(points) }
     }
 }
 
 /// The first rows of every decision. Values of a regression count as one decision.
-fn sample(points: &Points) -> Points {
-    let whole = points.decisions.iter().all(|decision| decision.fract() == 0.0);
+fn sample(points: &Points, classes: bool) -> Points {
     let mut counts = hashbrown::HashMap::new();
     let mut rows: Vec<usize> = Vec::new();
     for (row, decision) in points.decisions.iter().enumerate() {
-        let count: &mut usize = counts.entry(if whole { *decision as i64 } else { 0 }).or_default();
+        let count: &mut usize =
+            counts.entry(if classes { *decision as i64 } else { 0 }).or_default();
         *count += 1;
         if *count <= SAMPLE_ROWS {
             rows.push(row);
@@ -107,6 +108,10 @@ impl Refiner {
         let mut found = index.search(&self.query(arena, entry, Fit::Whole), k);
         if found.is_empty() {
             index = &neighbours.some;
+            found = index.search(&self.query(arena, entry, Fit::Any), k);
+        }
+        if found.is_empty() {
+            index = &neighbours.all;
             found = index.search(&self.query(arena, entry, Fit::Any), k);
         }
         let found: Vec<u32> = found.into_iter().map(|found| found.row).collect();

@@ -10,9 +10,9 @@ use crate::explain::Worker;
 use crate::metrics::Status;
 
 /// An answer that costs less needs no pair to compete with it.
-const DEAR: f64 = 2.0;
+const DEAR: f64 = 2.5;
 /// Features that are paired.
-const FEATURES: usize = 4;
+const FEATURES: usize = 3;
 /// Share of a feature's greatest gain that a cheaper value must bring.
 const NEARLY: f32 = 0.8;
 

@@ -77,10 +77,13 @@ impl Pool {
         Ok(())
     }
 
-    /// The same for the generator's own answers, one for each entry.
+    /// The same for the generator's own answers. Of two the valid one counts, else the first.
     pub(super) fn judge_first(&mut self, arena: &mut Arena<'_>, trials: Vec<Trial>) -> Result<()> {
         self.judge(arena, trials, Status::SolvedByGenerator)?;
-        self.first = self.attempts.iter().map(|attempts| attempts.first().cloned()).collect();
+        for (first, attempts) in self.first.iter_mut().zip(&self.attempts) {
+            let valid = attempts.iter().find(|attempt| arena.is_answer(attempt));
+            *first = valid.or(attempts.first()).cloned();
+        }
         Ok(())
     }
 
@@ -101,11 +104,11 @@ impl Pool {
         }
     }
 
-    /// Entries without a valid answer.
+    /// Entries without a valid answer that may be given.
     pub(super) fn open(&self, arena: &Arena<'_>) -> Vec<u32> {
         let entries = (0u32..).zip(&self.attempts);
         entries
-            .filter(|(_, attempts)| !attempts.iter().any(|one| arena.is_valid(one.answer)))
+            .filter(|(_, attempts)| !attempts.iter().any(|one| arena.is_answer(one)))
             .map(|(entry, _)| entry)
             .collect()
     }

@@ -35,18 +35,18 @@ struct Number {
 }
 
 impl Worker {
-    /// Moves the numbers of every entry's best answers back, as many answers as are said: the best first, the
-    /// next one if it can still become better than that.
+    /// Moves the numbers of every entry's best answers back, as many answers as are said, and with no more
+    /// changes: the best first, the next one if it can still become better than that.
     pub(super) fn shrink(
         &self,
         arena: &mut Arena<'_>,
         pool: &mut Pool,
-        answers: usize,
+        (answers, changes): (usize, usize),
     ) -> Result<()> {
         for _ in 0..answers {
             let mut items: Vec<Item> = Vec::new();
             for entry in 0..arena.len() as u32 {
-                items.extend(self.item(arena, pool, entry));
+                items.extend(self.item(arena, pool, (entry, changes)));
             }
             self.move_back(arena, pool, &mut items)?;
             for Item { entry, attempt, .. } in items {
@@ -58,12 +58,18 @@ impl Worker {
 
     /// The best answer of an entry whose numbers were not moved back yet, unless that cannot make it the best
     /// of all.
-    fn item(&self, arena: &Arena<'_>, pool: &mut Pool, entry: u32) -> Option<Item> {
+    fn item(
+        &self,
+        arena: &Arena<'_>,
+        pool: &mut Pool,
+        (entry, changes): (u32, usize),
+    ) -> Option<Item> {
         let score = |attempt: &Attempt| self.score(arena, entry, &attempt.changes);
         let whole = self.best(arena, pool, entry as usize).map_or(f64::INFINITY, score);
         let attempts = &mut pool.attempts[entry as usize];
         let fresh = attempts.iter_mut().filter(|attempt| {
-            !attempt.shrunk && arena.is_valid(attempt.answer) && self.may_show(attempt)
+            let small = attempt.changes.len() <= changes && self.may_show(attempt);
+            !attempt.shrunk && small && arena.is_valid(attempt.answer)
         });
         let (now, attempt) = fresh
             .map(|attempt| (score(attempt), attempt))

@@ -14,7 +14,7 @@ const OF_ANSWERS: usize = 6;
 /// Features whose first change from neighbours is tried at once: those that make a row likest.
 const OF_NEIGHBOURS: usize = 4;
 /// Further changes that are tried where none was valid.
-const FURTHER: usize = 4;
+const FURTHER: usize = 2;
 
 impl Worker {
     /// Tries the changes of every entry's answer one by one.
@@ -35,7 +35,7 @@ impl Worker {
     }
 
     /// Tries changes that neighbours suggest: for each feature its first, those that make the row likest to
-    /// theirs before the others; where none is valid, all of them.
+    /// theirs before the others; where none is valid, some more of them.
     pub(super) fn singles_of_neighbours(
         &self,
         arena: &mut Arena<'_>,
@@ -54,9 +54,10 @@ impl Worker {
             singles.any(|single| arena.is_valid(single.answer))
         };
         let others = |(entry, near): (u32, &Near)| {
-            let changes: Vec<Change> =
-                near.firsts.iter().chain(&near.seconds).take(FURTHER).copied().collect();
-            changes.into_iter().map(move |change| (single(entry, change), by))
+            let firsts = self.likest(arena, entry, &near.firsts).into_iter().skip(OF_NEIGHBOURS);
+            let seconds = self.likest(arena, entry, &near.seconds);
+            let further: Vec<Change> = firsts.chain(seconds).take(FURTHER).collect();
+            further.into_iter().map(move |change| (single(entry, change), by))
         };
         let open = (0u32..).zip(near).filter(|(entry, _)| !solved(*entry));
         let trials = open.flat_map(others).collect();

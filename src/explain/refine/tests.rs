@@ -21,7 +21,7 @@ use crate::job::{
 use crate::metrics::Status;
 use crate::nearest::{NULL_POINT, PointColumn, Points};
 use crate::nn::{ActorShape, Description, Form, Generator, Origin};
-use crate::predictor::{Outcome, Predictor, Scores, Task};
+use crate::predictor::{NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
 use crate::runtime::Streams;
 use crate::target::{TargetCodec, is_valid};
 
@@ -32,9 +32,15 @@ struct Weighing {
     weights: Vec<f64>,
     threshold: f64,
     tells: bool,
+    /// Whether some rows get no answer.
+    fails: bool,
 }
 
 impl Weighing {
+    fn fails_on(&self, weight: f64) -> bool {
+        self.fails && (weight * 1000.0) as i64 % 7 == 0
+    }
+
     fn weigh(&self, rows: &Rows, row: usize) -> f64 {
         let part = |(cells, weight): (&Cells, &f64)| match cells {
             Cells::Numbers(numbers) if numbers[row].is_nan() => *weight,
@@ -57,7 +63,12 @@ impl Predictor for Weighing {
     fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
         let rows = self.reader.read(batch)?;
         let weights: Vec<f64> = (0..rows.len).map(|row| self.weigh(&rows, row)).collect();
-        let yes = |weight: &f64| u32::from(*weight > self.threshold);
+        let yes = |weight: &f64| {
+            if self.fails_on(*weight) { NO_CLASS } else { u32::from(*weight > self.threshold) }
+        };
+        let failed = weights.iter().enumerate().filter(|(_, weight)| self.fails_on(**weight));
+        let failure = |(row, _)| RowFailure { row, detail: "no answer".to_string() };
+        let failures = failed.map(failure).collect();
         let shares = weights.iter().flat_map(|weight| {
             let share = 1.0 / (1.0 + (self.threshold - weight).exp());
             [1.0 - share, share]
@@ -66,7 +77,7 @@ impl Predictor for Weighing {
             labels: weights.iter().map(yes).collect(),
             probabilities: self.tells.then(|| shares.collect()),
         };
-        Ok(Scores { rows: rows.len, outcome, failures: Vec::new() })
+        Ok(Scores { rows: rows.len, outcome, failures })
     }
 }
 
@@ -87,14 +98,16 @@ impl Ground {
             .collect();
         let tells = seed.is_multiple_of(2);
         let classes = Arc::from(["no".to_string(), "yes".to_string()]);
-        let model = Weighing {
+        let mut model = Weighing {
             task: Task::Classification { classes, probabilities: tells },
             reader: RowReader::new(&case.schema),
             weights,
             threshold: (seed % 7) as f64 / 4.0 - 0.75,
             tells,
+            fails: false,
         };
         let decided = model.predict(&case.batch).expect("decided");
+        model.fails = seed.is_multiple_of(3);
         let Outcome::Classes { labels, .. } = &decided.outcome else { unreachable!("classes") };
         let wanted = labels.iter().map(|label| 1 - label).collect();
         let conditions = case.widest();
@@ -322,7 +335,9 @@ proptest! {
             let scores = ground.model.predict(&batch.expect("written")).expect("answers");
             let solvable = is_valid(&scores, &ground.asked.wishes.take(&at)).contains(&true);
             prop_assert_eq!(found.valid[row], solvable, "row {} of {} ways", row, space.len());
-            prop_assert_eq!(found.certified[row], !solvable);
+            // What the model has not answered proves nothing.
+            let failed = scores.failures.iter().any(|failure| !space[failure.row].is_empty());
+            prop_assert_eq!(found.certified[row], !solvable && !failed);
         }
     }
 

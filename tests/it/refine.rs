@@ -1,0 +1,133 @@
+//! Refinement as its user sees it: certificates held against an exhaustive search, budgets, limits, and the
+//! nearest training row on its own.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::fitted::{APPROVED, QUICK, applications};
+use crate::util::{Bench, Run, project, python};
+
+fn small_space(python: &Path, arguments: &[&str]) -> Run {
+    let script = project().join("tests/python/small_space.py");
+    Run::of(Command::new(python).arg(script).args(arguments))
+}
+
+/// Every row that can be solved is, and what is called infeasible is proven so: also with few changes.
+#[test]
+fn certificates_are_those_of_an_exhaustive_search() {
+    let Some(python) = python("certificates_are_those_of_an_exhaustive_search") else { return };
+    let bench = Bench::new();
+    let folder = bench.text("");
+    small_space(&python, &["make", &folder]).ok();
+    bench.append("job.toml", &format!("{QUICK}[explain]\nqueries_per_row = 400\n"));
+    bench.does("run", &[]).ok();
+    let found = small_space(&python, &["check", &folder]).ok().json();
+    for kind in ["already", "solved", "infeasible"] {
+        assert!(found["found"][kind].as_u64() > Some(30), "{found}");
+    }
+    let generator = format!("generator = \"{}\"\nmax_changes = 1", bench.text("generator"));
+    std::fs::rename(bench.path("out/generator"), bench.path("generator")).expect("moved");
+    bench.replace(
+        "job.toml",
+        "queries_per_row = 400",
+        &format!("queries_per_row = 400\n{generator}"),
+    );
+    bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");
+    bench.does("run", &[]).ok();
+    let fewer = small_space(&python, &["check", &folder, "1"]).ok().json();
+    assert!(fewer["found"]["infeasible"].as_u64() > found["found"]["infeasible"].as_u64());
+}
+
+/// A run with the fitted generator, and a second opinion on it.
+fn explained(bench: &Bench, table: &str, python: &Path, lines: &str) -> Value {
+    bench.explain_job(table, lines);
+    bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");
+    let summary = bench.does("run", &[]).ok().json();
+    bench.check(python, table, &[]);
+    summary
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("a number: {value}"))
+}
+
+#[test]
+fn more_is_solved_and_less_is_changed() {
+    let Some(python) = python("more_is_solved_and_less_is_changed") else { return };
+    let bench = Bench::new();
+    let table = applications(&bench, 3000, &[]);
+    let off = explained(&bench, &table, &python, "refine = \"off\"\n");
+    let repair = explained(&bench, &table, &python, "refine = \"repair\"\n");
+    let full = explained(&bench, &table, &python, "");
+    assert!(number(&repair["validity"]) > number(&off["validity"]), "{repair}");
+    assert_eq!(off["queries_per_row"], 1.0);
+    assert!(number(&full["validity"]) >= number(&repair["validity"]), "{full}");
+    assert!(number(&full["n_changed"]) < 0.6 * number(&off["n_changed"]), "{full}");
+    assert!(number(&full["l1"]) < number(&off["l1"]), "{full}");
+    let few = explained(&bench, &table, &python, "queries_per_row = 3\nmax_changes = 2\n");
+    assert!(number(&few["queries_per_row"]) <= 3.0, "{few}");
+    let late = explained(&bench, &table, &python, "max_seconds = 0.000001\n");
+    assert!(late["remarks"].to_string().contains("`explain.max_seconds` was reached"), "{late}");
+    // The generator's answers are asked about in any case.
+    assert!(number(&late["validity"]) >= number(&off["validity"]), "{late}");
+    let once = explained(&bench, &table, &python, "queries_per_row = 1\n");
+    assert_eq!(once["validity"], off["validity"]);
+    explained(&bench, &table, &python, "samples = 3\nmax_changes = 1\n");
+    let steps =
+        ["snap", "candidates", "neighbours", "reversion", "shrink", "choice", "certificate"];
+    let all: Vec<String> = steps.iter().map(|step| format!("\"{step}\"")).collect();
+    let none = explained(&bench, &table, &python, &format!("skip = [{}]\n", all.join(", ")));
+    assert_eq!(none["statuses"], off["statuses"], "no step is left");
+}
+
+/// The nearest training row needs no generator that has learnt anything.
+#[test]
+fn the_nearest_training_row_alone() {
+    let Some(python) = python("the_nearest_training_row_alone") else { return };
+    let bench = Bench::new();
+    let table = applications(&bench, 2000, &[]);
+    // With what applicants may change hardly anybody can become somebody else.
+    let schema = std::fs::read_to_string(project().join("schemas/credit.toml")).expect("readable");
+    let binds = |line: &&str| {
+        ["change", "limit", "allowed", "step"].iter().any(|key| line.starts_with(key))
+    };
+    let free: Vec<&str> = schema.lines().filter(|line| !binds(line)).collect();
+    bench.write("schema.toml", &free.join("\n"));
+    bench.job(&table, "schema = \"schema.toml\"\nmax_reject_share = 0.5", None);
+    bench.append("job.toml", &format!("{APPROVED}[explain]\nmethod = \"nearest\"\n"));
+    let summary = bench.does("run", &[]).ok().json();
+    bench.check(&python, &table, &["--schema", &bench.text("schema.toml")]);
+    assert!(number(&summary["validity"]) > 0.99, "{summary}");
+    assert_eq!(summary["statuses"]["solved_by_generator"], 0);
+    assert_eq!(summary["training"]["steps"], 1);
+    let generator = format!("generator = \"{}\"", bench.text("out/generator"));
+    bench.replace("job.toml", "method = \"nearest\"", &generator);
+    bench.replace("job.toml", "dir = \"out\"", "dir = \"again\"");
+    bench.does("run", &[]).fails(1, &["has learnt nothing", "hint: "]);
+}
+
+#[test]
+fn faults_of_the_section_are_told() {
+    let bench = Bench::new();
+    let table = applications(&bench, 50, &[]);
+    let faults = [
+        ("refine = \"most\"", "`explain.refine`"),
+        (
+            "method = \"nearest\"\nrefine = \"full\"",
+            "`explain.refine` is given, but `explain.method`",
+        ),
+        ("refine = \"repair\"\nmax_changes = 2", "only `refine = \"full\"` puts changes back"),
+        ("queries_per_row = 0", "`explain.queries_per_row` is 0"),
+        ("max_seconds = 0", "`explain.max_seconds` is 0"),
+        ("nearness = -1", "`explain.nearness` is -1"),
+        ("neighbours = 5000", "`explain.neighbours` is 5000"),
+        ("skip = [\"shrnk\"]", "`explain.skip"),
+    ];
+    for (lines, said) in faults {
+        bench.job(&table, "", None);
+        bench.append("job.toml", &format!("{APPROVED}[explain]\n{lines}\n"));
+        bench.does("validate", &[]).fails(1, &[said]);
+    }
+}
