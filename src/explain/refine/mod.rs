@@ -48,7 +48,7 @@ const COMPETITORS: usize = 1;
 /// An answer that costs less is as small as can be hoped for: nobody competes with it.
 const CHEAP: f64 = 0.8;
 /// Further single changes of an entry whose numbers are moved back.
-const FINALISTS: usize = 1;
+const FINALISTS: usize = 2;
 /// Answers with several changes whose numbers are moved back.
 const MULTIPLES: usize = 1;
 

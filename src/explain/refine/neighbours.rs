@@ -10,7 +10,7 @@ use crate::target::Wishes;
 
 /// Rows of every decision among which neighbours are looked for where there is an answer already: as good
 /// as all rows for that, and quicker.
-const SAMPLE_ROWS: usize = 512;
+const SAMPLE_ROWS: usize = 256;
 /// Values of one feature that are proposed as single changes.
 const VALUES: usize = 2;
 

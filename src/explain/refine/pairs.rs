@@ -12,7 +12,7 @@ use crate::metrics::Status;
 /// An answer that costs less needs no pair to compete with it.
 const DEAR: f64 = 2.5;
 /// Features that are paired.
-const FEATURES: usize = 3;
+const FEATURES: usize = 4;
 /// Share of a feature's greatest gain that a cheaper value must bring.
 const NEARLY: f32 = 0.8;
 

@@ -14,7 +14,7 @@ const OF_ANSWERS: usize = 6;
 /// Features whose first change from neighbours is tried at once: those that make a row likest.
 const OF_NEIGHBOURS: usize = 4;
 /// Further changes that are tried where none was valid.
-const FURTHER: usize = 2;
+const FURTHER: usize = 4;
 
 impl Worker {
     /// Tries the changes of every entry's answer one by one.
