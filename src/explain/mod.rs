@@ -197,7 +197,8 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len(),
             Task::Regression => 1,
         };
-        let answers = self.samples * self.goal.wishes() * classes.div_ceil(MANY_CLASSES);
+        let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets();
+        let answers = self.samples * self.goal.wishes() * wide;
         (BLOCK_ROWS * BLOCKS_OF_ANSWERS / answers).clamp(1, BLOCK_ROWS)
     }
 

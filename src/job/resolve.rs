@@ -328,6 +328,9 @@ impl<'a> Resolver<'a> {
             "is given, but `explain.method` is `nearest`, which gives training rows as they are";
         self.require(alone, "explain.refine", problem);
         self.at_least_one(spec.queries_per_row as usize, "explain.queries_per_row");
+        let most = spec.queries_per_row <= MOST_QUERIES;
+        let problem = format!("is {}, expected at most {MOST_QUERIES}", spec.queries_per_row);
+        self.require(most, "explain.queries_per_row", &problem);
         if let Some(changes) = spec.max_changes {
             self.at_least_one(changes as usize, "explain.max_changes");
             let problem = "is given, but only `refine = \"full\"` puts changes back";
@@ -463,6 +466,9 @@ impl Numbers {
 
 /// More counterfactuals for one row than anybody reads; a batch of them must fit into memory.
 const MOST_SAMPLES: usize = 1000;
+
+/// More questions about one row than any search here has use for; all answers of a block are held in memory.
+const MOST_QUERIES: u32 = 10_000;
 
 /// More training rows beside one row than its answers could use.
 const MOST_NEIGHBOURS: usize = 1000;

@@ -120,6 +120,7 @@ fn faults_of_the_section_are_told() {
         ),
         ("refine = \"repair\"\nmax_changes = 2", "only `refine = \"full\"` puts changes back"),
         ("queries_per_row = 0", "`explain.queries_per_row` is 0"),
+        ("queries_per_row = 4294967295", "expected at most 10000"),
         ("max_seconds = 0", "`explain.max_seconds` is 0"),
         ("nearness = -1", "`explain.nearness` is -1"),
         ("neighbours = 5000", "`explain.neighbours` is 5000"),

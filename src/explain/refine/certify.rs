@@ -8,6 +8,24 @@ use crate::explain::Worker;
 use crate::feature::Cell;
 use crate::metrics::Status;
 
+/// Trials that are made at once, about: spaces of many rows would not fit into memory together.
+const PORTION: usize = 65_536;
+
+/// The spaces of some entries, one after the other.
+#[derive(Default)]
+struct Portion {
+    trials: Vec<Trial>,
+    /// Entries, and where their trials end.
+    ends: Vec<(u32, usize)>,
+}
+
+impl Portion {
+    fn add(&mut self, entry: u32, space: Vec<Changes>) {
+        self.trials.extend(space.into_iter().map(|changes| Trial { entry, changes }));
+        self.ends.push((entry, self.trials.len()));
+    }
+}
+
 impl Worker {
     /// Searches the small spaces of unsolved entries.
     pub(super) fn certify(&self, arena: &mut Arena<'_>, outcomes: &mut Outcomes) -> Result<()> {
@@ -17,14 +35,25 @@ impl Worker {
                 && arena.asked.draws[*entry as usize] == 0
         };
         let open: Vec<u32> = (0..arena.len() as u32).filter(open).collect();
-        let mut trials: Vec<Trial> = Vec::new();
-        let mut ends: Vec<(u32, usize)> = Vec::new();
+        let mut portion = Portion::default();
         for entry in open {
             if let Some(space) = self.space(arena, entry) {
-                trials.extend(space.into_iter().map(|changes| Trial { entry, changes }));
-                ends.push((entry, trials.len()));
+                portion.add(entry, space);
+            }
+            if portion.trials.len() >= PORTION {
+                self.search(arena, std::mem::take(&mut portion), outcomes)?;
             }
         }
+        self.search(arena, portion, outcomes)
+    }
+
+    /// Tries a portion.
+    fn search(
+        &self,
+        arena: &mut Arena<'_>,
+        Portion { trials, ends }: Portion,
+        outcomes: &mut Outcomes,
+    ) -> Result<()> {
         let answers = arena.judge(&trials)?;
         let mut first = 0;
         for (entry, end) in ends {

@@ -43,6 +43,8 @@ use likeness::Likeness;
 use neighbours::{Near, Neighbours};
 use pool::Pool;
 
+/// Questions about a row that blocks are made for; with more of them, blocks have fewer rows.
+const USUAL_QUERIES: usize = 256;
 /// Neighbours that compete as a whole where neither one change nor two do.
 const COMPETITORS: usize = 1;
 /// An answer that costs less is as small as can be hoped for: nobody competes with it.
@@ -119,13 +121,18 @@ impl Refiner {
             layout: Arc::clone(layout),
             costs: Costs::new(schema, layout),
             likeness: likeness.unwrap_or_default(),
-            neighbours: points.map(|points| Neighbours::new(points, classes > 0)),
+            neighbours: points.map(|points| Neighbours::new(points, classes)),
         }
     }
 
     /// Whether the generator is asked at all.
     pub(super) fn asks_generator(&self) -> bool {
         self.method == ExplainMethod::Generator
+    }
+
+    /// How many times the usual number of questions there may be about a row.
+    pub(super) fn budgets(&self) -> usize {
+        (self.job.queries_per_row as usize).div_ceil(USUAL_QUERIES)
     }
 
     fn does(&self, step: Step) -> bool {

@@ -42,19 +42,19 @@ pub(super) struct Near {
 }
 
 impl Neighbours {
-    /// `classes`: whether decisions are classes, not values.
-    pub(super) fn new(points: Points, classes: bool) -> Neighbours {
+    /// Decisions are so many classes; with none, they are values.
+    pub(super) fn new(points: Points, classes: u32) -> Neighbours {
         Neighbours { some: Index::new(sample(&points, classes)), all: Index::new(points) }
     }
 }
 
 /// The first rows of every decision. Values of a regression count as one decision.
-fn sample(points: &Points, classes: bool) -> Points {
+fn sample(points: &Points, classes: u32) -> Points {
     let mut counts = hashbrown::HashMap::new();
     let mut rows: Vec<usize> = Vec::new();
     for (row, decision) in points.decisions.iter().enumerate() {
         let count: &mut usize =
-            counts.entry(if classes { *decision as i64 } else { 0 }).or_default();
+            counts.entry(if classes > 0 { *decision as i64 } else { 0 }).or_default();
         *count += 1;
         if *count <= SAMPLE_ROWS {
             rows.push(row);
