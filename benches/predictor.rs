@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use criterion::{Criterion, SamplingMode, Throughput};
+use overturn::document::Overrides;
 use overturn::job::{Job, Placeholders};
 use overturn::predictor::{self, Columns, Outcome, Predictor, Scores};
 
@@ -117,7 +118,8 @@ impl Adapter {
         let python = python().filter(|_| job.contains("python"));
         values.extend(python.map(|python| format!("python={}", python.display())));
         let values = Placeholders::parse(&values).expect("names with values");
-        let job = Job::read(&project().join("jobs/demo").join(job), &values).expect("a job");
+        let file = project().join("jobs/demo").join(job);
+        let job = Job::read(&file, &values, &Overrides::default()).expect("a job");
         let schema = credit.batches(BATCH_ROWS)[0].schema();
         let columns = Columns { features: Arc::clone(&credit.features), schema };
         let predictor = predictor::open(&job.predictor, &columns, threads).expect("opened");

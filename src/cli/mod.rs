@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::document::Overrides;
 use crate::error::Result;
 use crate::job::{Job, Placeholders};
 use crate::pipeline;
@@ -97,6 +98,9 @@ struct JobArguments {
     /// Fills the placeholder ${NAME} of the job file.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Gives a key of the job another value, e.g. `explain.refine=off`: TOML, or a text as it is.
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
     /// Cores to use, whatever the job says; 0 means all.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -104,7 +108,11 @@ struct JobArguments {
 
 impl JobArguments {
     fn read(&self) -> Result<Job> {
-        let mut job = Job::read(&self.job, &Placeholders::parse(&self.set)?)?;
+        let mut job = Job::read(
+            &self.job,
+            &Placeholders::parse(&self.set)?,
+            &Overrides::parse(&self.overrides)?,
+        )?;
         if let Some(threads) = self.threads {
             job.runtime.threads = threads;
         }

@@ -7,6 +7,7 @@
 
 mod check;
 mod literal;
+mod overrides;
 mod parse;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::error::{Error, Fault, Kind, Result};
 
 pub use check::{did_you_mean, nearest};
 pub use literal::Literal;
+pub use overrides::Overrides;
 
 /// A file's value, and where in the file each key stands.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub struct Document<T> {
 pub struct Place {
     file: PathBuf,
     lines: HashMap<String, usize>,
+    /// Keys whose values do not stand in the file.
+    overridden: Vec<String>,
 }
 
 impl Place {
@@ -60,6 +64,9 @@ impl Place {
     fn subject(&self, key: &str) -> String {
         let mut key = key;
         loop {
+            if self.overridden.iter().any(|own| own == key) {
+                return overrides::SUBJECT.to_string();
+            }
             if let Some(line) = self.lines.get(key) {
                 return format!("{}:{line}", self.file.display());
             }
@@ -76,17 +83,21 @@ impl Place {
 /// # Errors
 /// All faults of the file at once.
 pub fn read<T: DeserializeOwned + JsonSchema>(file: &Path) -> Result<Document<T>> {
-    read_with(file, &|text, _| Ok(text))
+    read_with(file, &|text, _| Ok(text), &Overrides::default())
 }
 
 /// Fills the placeholders of one text value; gets the value and its key.
 pub type Fill<'a> = &'a dyn Fn(String, &str) -> Result<String, Fault>;
 
-/// As [`read`], with every text value passed through `fill` first.
-pub fn read_with<T: DeserializeOwned + JsonSchema>(file: &Path, fill: Fill) -> Result<Document<T>> {
+/// As [`read`], with every text value of the file passed through `fill` first, then single keys overridden.
+pub fn read_with<T: DeserializeOwned + JsonSchema>(
+    file: &Path,
+    fill: Fill,
+    overrides: &Overrides,
+) -> Result<Document<T>> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Error::spec(file.display().to_string(), "cannot be read").source(error))?;
-    parse_with(&text, file, fill)
+    parse_with(&text, file, fill, overrides)
 }
 
 /// As [`read_with`], from text; `file` is for messages and relative paths.
@@ -94,8 +105,10 @@ pub fn parse_with<T: DeserializeOwned + JsonSchema>(
     text: &str,
     file: &Path,
     fill: Fill,
+    overrides: &Overrides,
 ) -> Result<Document<T>> {
-    let (tree, place, mut faults) = parse::parse(text, file, fill)?;
+    let (mut tree, mut place, mut faults) = parse::parse(text, file, fill)?;
+    overrides.apply(&mut tree, &mut place, &mut faults);
     check::check(&tree, &json_schema::<T>(), &place, &mut faults);
     Error::from_faults(Kind::Spec, faults)?;
     let value = serde_json::from_value(tree).map_err(|error| {
@@ -151,7 +164,7 @@ mod tests {
     }
 
     fn parse(text: &str) -> Result<Document<Sample>> {
-        parse_with(text, Path::new("s.toml"), &|text, _| Ok(text))
+        parse_with(text, Path::new("s.toml"), &|text, _| Ok(text), &Overrides::default())
     }
 
     #[test]

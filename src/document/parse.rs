@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str, file: &Path, fill: Fill) -> Result<(Value, Place
     let mut reader = Reader {
         text,
         fill,
-        place: Place { file: file.to_path_buf(), lines: HashMap::new() },
+        place: Place { file: file.to_path_buf(), lines: HashMap::new(), overridden: Vec::new() },
         faults: Vec::new(),
     };
     let syntax = errors.iter().map(|error| reader.syntax_fault(error)).collect();

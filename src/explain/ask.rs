@@ -11,7 +11,7 @@ use super::{Explainer, Ledger, Stage, Worker, take};
 use crate::constrain::{Conditions, RowBounds};
 use crate::error::{Error, Result};
 use crate::feature::Rows;
-use crate::job::Target;
+use crate::job::{FirstConditions, Target};
 use crate::metrics::{Distances, Status, distances};
 use crate::nn::Request;
 use crate::predictor::{Outcome, Scores, Task};
@@ -68,7 +68,7 @@ pub(super) struct Entries {
     /// The usable row of each, ascending.
     rows: Vec<u32>,
     wishes: Wishes,
-    /// 0 for the first of a row and wish, whose condition is the widest.
+    /// 0 for the first of a row and wish.
     draws: Vec<u32>,
     /// What is known without asking.
     known: Vec<Option<Status>>,
@@ -155,17 +155,18 @@ impl Explainer {
         })
     }
 
-    /// c of entries: the widest for the first of a row and wish, drawn by the row's key for the others.
+    /// c of entries: as the job says for the first of a row and wish, drawn by the row's key for the others.
     fn conditions(&self, entries: &Entries, asked: &[u32], usable: &Usable) -> Conditions {
         let rows = entries.rows_of(asked);
         let widest = entries.widest.take(&rows);
-        if self.samples == 1 {
+        let first_too = self.conditions == FirstConditions::Drawn;
+        if self.samples == 1 && !first_too {
             return widest;
         }
         let seeds = self.seeds(entries, asked, usable);
         let random = |place: usize| {
-            let further = entries.draws[asked[place] as usize] > 0;
-            further.then(|| ChaCha8Rng::seed_from_u64(seeds[place]))
+            let drawn = first_too || entries.draws[asked[place] as usize] > 0;
+            drawn.then(|| ChaCha8Rng::seed_from_u64(seeds[place]))
         };
         self.constraints.draw_some(&widest, &usable.rows.take(&rows), random)
     }

@@ -27,7 +27,7 @@ use crate::constrain::Constraints;
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
-use crate::job::{ExplainJob, ExplainMethod, Target};
+use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Target};
 use crate::nearest::Points;
 use crate::nn::{Description, Generator};
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
@@ -107,6 +107,7 @@ pub struct Explainer {
     decisions: Option<Arc<Decisions>>,
     goal: Goal,
     samples: usize,
+    conditions: FirstConditions,
     refiner: Refiner,
     streams: Streams,
     recorder: Recorder,
@@ -168,6 +169,7 @@ impl Explainer {
             decisions: stored,
             columns,
             samples: setup.explain.samples,
+            conditions: setup.explain.conditions,
             refiner,
             streams: setup.streams,
             recorder,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
-use crate::document::{self, Document, Literal, Place, did_you_mean};
+use crate::document::{self, Document, Literal, Overrides, Place, did_you_mean};
 use crate::error::{Error, Fault, Kind, Result};
 
 /// A feature schema: what the columns of a table mean and how a counterfactual may change them.
@@ -172,7 +172,7 @@ impl FeatureSchema {
 
     /// As [`FeatureSchema::read`], from text; `file` is for messages.
     pub fn parse(text: &str, file: &Path) -> Result<FeatureSchema> {
-        resolve(document::parse_with(text, file, &|text, _| Ok(text))?)
+        resolve(document::parse_with(text, file, &|text, _| Ok(text), &Overrides::default())?)
     }
 }
 

@@ -17,6 +17,8 @@ pub struct ExplainSpec {
     /// Counterfactuals for each row and wanted decision: the first may change all that is allowed, each
     /// further one a random part of it. Equal ones are given once.
     pub samples: usize,
+    /// What the first counterfactual of a row may change. By default all that is allowed.
+    pub conditions: FirstConditions,
     /// Rows of the table that are worked on, journalled and written as one piece. By default 262,144,
     /// and more for tables beyond 16 million rows.
     pub unit_rows: Option<u64>,
@@ -43,6 +45,7 @@ impl Default for ExplainSpec {
             generator: None,
             method: ExplainMethod::Generator,
             samples: 1,
+            conditions: FirstConditions::Widest,
             unit_rows: None,
             refine: None,
             queries_per_row: 256,
@@ -64,6 +67,17 @@ pub enum ExplainMethod {
     Generator,
     /// The nearest training row of the wanted decision that keeps to the constraints, as it is.
     Nearest,
+}
+
+/// What the first counterfactual of a row may change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstConditions {
+    /// All that is allowed.
+    #[default]
+    Widest,
+    /// A random part of it, drawn by the row's key as for further ones: the paper's diverse answers.
+    Drawn,
 }
 
 /// What is done about the generator's answers.
@@ -109,6 +123,8 @@ pub struct ExplainJob {
     pub method: ExplainMethod,
     /// Counterfactuals for each row and wanted decision, at most.
     pub samples: usize,
+    /// What the first of them may change.
+    pub conditions: FirstConditions,
     /// Rows of a piece of work.
     pub unit_rows: Option<u64>,
     /// What is done about answers.
@@ -149,6 +165,7 @@ impl ExplainJob {
             generator: None,
             method: spec.method,
             samples: spec.samples,
+            conditions: spec.conditions,
             unit_rows: spec.unit_rows,
             refine: RefineJob {
                 mode,

@@ -17,10 +17,12 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document;
+use crate::document::{self, Overrides};
 use crate::error::{Error, Kind, Result};
 
-pub use explain::{ExplainJob, ExplainMethod, ExplainSpec, Refine, RefineJob, Step};
+pub use explain::{
+    ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
+};
 pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
@@ -92,12 +94,13 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads and resolves a job file.
+    /// Reads and resolves a job file, some of whose keys have other values in this run.
     ///
     /// # Errors
     /// All faults of the file at once.
-    pub fn read(file: &Path, placeholders: &Placeholders) -> Result<Job> {
-        let document = document::read_with::<JobSpec>(file, &|text, _| placeholders.fill(&text))?;
+    pub fn read(file: &Path, placeholders: &Placeholders, overrides: &Overrides) -> Result<Job> {
+        let fill = |text: String, _: &str| placeholders.fill(&text);
+        let document = document::read_with::<JobSpec>(file, &fill, overrides)?;
         let mut resolver = resolve::Resolver::new(&document.place);
         resolver.faults.extend(placeholders.unused());
         let job = resolver.job(document.value);

@@ -315,6 +315,7 @@ impl<'a> Resolver<'a> {
             generator,
             method: spec.method,
             samples: spec.samples,
+            conditions: spec.conditions,
             unit_rows: spec.unit_rows,
             refine: self.refine(spec),
         }
@@ -451,14 +452,14 @@ impl Numbers {
 
     fn of_autoencoder(preset: Preset) -> Numbers {
         match preset {
-            Preset::Default => Numbers { steps: 6_000, batch: 256, learning_rate: 2e-3 },
+            Preset::Default => Numbers { steps: 4_000, batch: 256, learning_rate: 2e-3 },
             Preset::Paper => Numbers::PAPER,
         }
     }
 
     fn of_actor(preset: Preset) -> Numbers {
         match preset {
-            Preset::Default => Numbers { steps: 8_000, batch: 128, learning_rate: 2e-3 },
+            Preset::Default => Numbers { steps: 5_000, batch: 128, learning_rate: 2e-3 },
             Preset::Paper => Numbers::PAPER,
         }
     }

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::table::BLOCK_ROWS;
 use super::*;
+use crate::document::Overrides;
 use crate::feature::{FeatureKind, FeatureSchema, NullPolicy};
 use crate::job::{Job, Placeholders};
 
@@ -278,7 +279,8 @@ fn the_demo_jobs_resolve() {
         if name.contains("python") {
             values.push("python=python3".to_string());
         }
-        let job = Job::read(&folder.join(name), &Placeholders::parse(&values).unwrap()).unwrap();
+        let placeholders = Placeholders::parse(&values).unwrap();
+        let job = Job::read(&folder.join(name), &placeholders, &Overrides::default()).unwrap();
         assert_eq!(job.input.key, ["application_id"], "{name}");
         FeatureSchema::read(&job.input.schema).unwrap();
     }

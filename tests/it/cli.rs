@@ -51,6 +51,26 @@ fn summaries_are_text_or_one_json_object() {
 }
 
 #[test]
+fn a_key_of_the_job_can_be_overridden() {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(500));
+    let job = bench.job(&table, "", None);
+    let validate = |given: &str| overturn(&["validate", &job, "--override", given]);
+    let json = overturn(&[
+        "validate",
+        &job,
+        "--format",
+        "json",
+        "--override",
+        "input.where=application_id <= 100",
+    ]);
+    assert_eq!(json.ok().json()["rows_in_scope"], 100);
+    validate("explain.refine=none").fails(1, &["--override", "explain.refine"]);
+    validate("explain.refien=off").fails(1, &["refien", "did you mean `refine`"]);
+    validate("explain").fails(1, &["expected `section.key=value`"]);
+}
+
+#[test]
 fn logs_can_be_json_and_stay_off_standard_output() {
     let bench = Bench::new();
     let table = bench.parquet("t.parquet", &credit(200));

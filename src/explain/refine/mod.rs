@@ -30,7 +30,7 @@ use super::{Ledger, Stage, Worker};
 use crate::encode::Layout;
 use crate::error::Result;
 use crate::feature::{Cell, FeatureSchema, Rows};
-use crate::job::{ExplainJob, ExplainMethod, Refine, RefineJob, Step};
+use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Refine, RefineJob, Step};
 use crate::metrics::Status;
 use crate::nearest::Points;
 use crate::predictor::Scores;
@@ -163,7 +163,9 @@ impl Worker {
             }
         }
         let mut outcomes = self.choose(&arena, &pool)?;
-        if full && refiner.does(Step::Certificate) {
+        // What a drawn condition forbids is not impossible.
+        let widest = self.shared.conditions == FirstConditions::Widest;
+        if full && widest && refiner.does(Step::Certificate) {
             self.certify(&mut arena, &mut outcomes)?;
         }
         outcomes.queries.clone_from(&arena.queries);
