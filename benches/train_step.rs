@@ -62,7 +62,7 @@ fn main() {
         for (batch, steps, most) in BARS {
             let products = bench.products(batch as i64);
             let mut step = || bench.seconds_per_step(batch, steps);
-            let mut bare = || products.seconds();
+            let mut bare = || products.iter().map(Products::seconds).sum::<f64>();
             let taken = bar::take_turns(&mut [&mut step, &mut bare]);
             let (step, bare) = (bar::median(&taken[0]), bar::median(&taken[1]));
             let ratio = step / bare;
@@ -173,27 +173,31 @@ impl Bench {
         (last - first) / steps as f64
     }
 
-    /// The matrix products of a step.
-    fn products(&self, batch: i64) -> Products {
+    /// The matrix products of a step: of all that has the batch's rows, and of the critic's descent, which has
+    /// half as many training rows beside them.
+    fn products(&self, batch: i64) -> [Products; 2] {
         let width = self.encoder.layout().width as i64;
         let wishes = 2 + 2 + self.constraints.width() as i64;
-        let actor = [(LATENT + wishes, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, LATENT)];
-        let critic = [(2 * LATENT + wishes + width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 1)];
+        let actor = [(LATENT + wishes, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, LATENT + width)];
+        let critic = [(width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 3)];
         let decoder = [(LATENT, AUTOENCODER), (AUTOENCODER, width)];
         let encoder = [(width, AUTOENCODER), (AUTOENCODER, LATENT)];
         let mut products =
             Products { batch, forward: Vec::new(), rows: Vec::new(), weights: Vec::new() };
         // Experience: μ and dec.
         products.forward.extend(actor.iter().chain(&decoder));
-        // The critic's descent: its first layer needs no gradient of its input.
-        products.forward.extend(&critic);
-        products.weights.extend(&critic);
-        products.rows.extend(&critic[1..]);
         // The actor's: through the critic and the decoder back to its own weights, and enc once more.
         products.forward.extend(actor.iter().chain(&decoder).chain(&critic).chain(&encoder));
         products.rows.extend(critic.iter().chain(&decoder).chain(&actor[1..]));
         products.weights.extend(&actor);
-        products
+        let descent = Products {
+            batch: batch + batch / 2,
+            forward: critic.to_vec(),
+            // Its first layer needs no gradient of its input.
+            rows: critic[1..].to_vec(),
+            weights: critic.to_vec(),
+        };
+        [products, descent]
     }
 }
 

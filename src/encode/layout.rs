@@ -62,6 +62,16 @@ impl NumericSlots {
     }
 }
 
+impl Slots {
+    /// Places of the feature's values; a null indicator stands elsewhere.
+    pub fn places(&self) -> std::ops::Range<usize> {
+        match self {
+            Slots::Numeric(slots) => slots.value..slots.value + 1,
+            Slots::Categorical(slots) => slots.block(),
+        }
+    }
+}
+
 impl CategoricalSlots {
     /// Where the one of a code goes; none for a state that the layout does not carry.
     #[inline]

@@ -18,7 +18,7 @@ pub struct AutoencoderSpec {
     pub hidden: Option<Vec<usize>>,
     /// Width of the latent. By default 15, and seven eighths of the features from 18 features on.
     pub latent: Option<usize>,
-    /// Training steps. By default 6,000.
+    /// Training steps. By default 4,000.
     pub steps: Option<usize>,
     /// Rows per step. By default 256.
     pub batch: Option<usize>,
@@ -71,7 +71,7 @@ pub struct TrainSpec {
     /// How many of them, at most.
     pub test_rows: usize,
 
-    /// Steps, at most: each is one batch of experience and one update. By default 8,000.
+    /// Steps, at most: each is one batch of experience and one update. By default 5,000.
     pub max_steps: Option<usize>,
     /// Seconds for the actor and critic, at most.
     pub max_seconds: f64,
@@ -91,7 +91,8 @@ pub struct TrainSpec {
     pub hidden: usize,
     /// Adam's learning rate of actor and critic at the start; it falls along a cosine. By default 0.002.
     pub learning_rate: Option<f64>,
-    /// λ_s, the weight of sparsity. By default 0.5, and 0.1 without an autoencoder.
+    /// λ_s, the weight of sparsity. By default up to 1.6, 0.4 without an autoencoder, and less while validity is too low; for regressions, targets other than labels and the
+    /// paper's preset 0.5, and 0.1 without an autoencoder.
     pub sparsity: Option<f64>,
     /// λ_c, the weight of consistency. By default 0.5, and 0 without an autoencoder.
     pub consistency: Option<f64>,

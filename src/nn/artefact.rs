@@ -36,7 +36,7 @@ pub const REFERENCE_FILE: &str = "reference.safetensors";
 /// What answers are looked for among.
 pub const NEIGHBOURS_FILE: &str = "neighbours.safetensors";
 /// Version of the files' format.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// All that is needed to use a generator, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -212,8 +212,8 @@ pub fn load(folder: &Path, device: Device) -> Result<Artefact> {
     let critic = network("critic", description.actor.critic(layout.width))?;
     let constraints = description.constraints(&encoder)?;
     let places = Places::new(layout, constraints.numeric_ranges(), device);
-    let form = description.actor.form;
-    let generator = Generator { autoencoder, actor, places, form };
+    let shape = description.actor;
+    let generator = Generator { autoencoder, actor, places, shape };
     let reference = reference::load(&folder.join(REFERENCE_FILE))?;
     Ok(Artefact { description, generator, critic, reference })
 }

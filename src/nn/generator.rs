@@ -17,6 +17,13 @@ use crate::error::Result;
 /// Keeps the inverse of tanh finite where a latent is at its end.
 const NEARLY_ONE: f64 = 1.0 - 1e-4;
 
+/// What a category's own place is ahead of the others in a row left as it is, and so how far moves must go
+/// to change it. Small enough for the softmax to pass a gradient on.
+const SHARPNESS: f64 = 3.0;
+
+/// Moves of a numeric are less by so many standard deviations: one that would be smaller is none.
+const TRIFLE: f64 = 0.1;
+
 /// Rows that go through the networks at a time: enough for the matrix products, few enough for what lies
 /// between two of them to stay in the second-level cache.
 pub const CHUNK_ROWS: usize = 1024;
@@ -28,11 +35,11 @@ pub enum Form {
     /// As in the paper: the actor gives the counterfactual's latent, the decoder its features, and the
     /// critic judges the latent.
     Paper,
-    /// The actor gives how far the latent moves, the decoder how far numerics move: an actor that does
-    /// nothing leaves every numeric exactly as it was, however badly the autoencoder reconstructs. Beside
-    /// the latent the actor moves each numeric by up to a standard deviation, since a small step of a
-    /// numeric is hard to hit through the decoder. The critic is also shown the post-processed row, which
-    /// is what the model will see.
+    /// The actor gives how far the latent moves, the decoder how far features move: an actor that does
+    /// nothing leaves every feature exactly as it was, however badly the autoencoder reconstructs. Beside
+    /// the latent the actor moves each numeric by up to a standard deviation, and each category's place,
+    /// since a single small change is hard to hit through the decoder. Numerics that move by a trifle stay.
+    /// (Where wishes are no labels, categories are the decoder's, and trifles count.) The critic is shown the post-processed row, which is what the model will see.
     Relative,
 }
 
@@ -41,14 +48,16 @@ pub enum Form {
 pub struct ActorShape {
     /// Width of z.
     pub latent: i64,
-    /// Numerics that the actor moves beside it.
-    pub numerics: i64,
+    /// Numbers by which the actor moves single features beside it.
+    pub direct: i64,
     /// Widths of y_M, y_T and c together.
     pub wishes: i64,
     /// Width of both hidden layers.
     pub hidden: i64,
     /// How the networks work together.
     pub form: Form,
+    /// Outcomes that the critic tells apart; 0 where it gives R itself.
+    pub outcomes: i64,
 }
 
 /// enc, dec and μ.
@@ -60,8 +69,8 @@ pub struct Generator {
     pub actor: Network,
     /// Where features stand.
     pub places: Places,
-    /// How they work together.
-    pub form: Form,
+    /// Their shape, and how they work together.
+    pub shape: ActorShape,
 }
 
 /// What counterfactuals are asked for, in plain memory: a row each.
@@ -80,9 +89,33 @@ pub struct Request<'a> {
 }
 
 impl ActorShape {
-    /// Width of what the actor gives: z_cf, and moves of numerics.
+    /// Classes of the model, where the critic tells outcomes apart: each of them, and no answer.
+    pub fn classes(self) -> Option<usize> {
+        (self.outcomes > 0).then(|| self.outcomes as usize - 1)
+    }
+
+    /// The same with the numbers by which the actor moves single features: numerics and, where the critic tells
+    /// outcomes apart, the places of categories, unless they are moved in the latent itself.
+    #[must_use]
+    pub fn moving(self, autoencoder: &Autoencoder, places: &Places) -> ActorShape {
+        let direct = match self.form {
+            Form::Paper => 0,
+            Form::Relative if self.outcomes > 0 && autoencoder.is_trained() => {
+                places.numerics + places.places
+            }
+            Form::Relative => places.numerics,
+        };
+        ActorShape { direct, ..self }
+    }
+
+    /// What numerics move less: nothing where a value, and not a class, must be hit.
+    fn trifle(self) -> f64 {
+        if self.outcomes > 0 { TRIFLE } else { 0.0 }
+    }
+
+    /// Width of what the actor gives: z_cf, and moves of single features.
     pub fn action(self) -> i64 {
-        self.latent + self.numerics
+        self.latent + self.direct
     }
 
     /// The actor's network. What it gives is squashed by tanh: by the network, or by [`Generator::act`]
@@ -98,27 +131,30 @@ impl ActorShape {
 
     /// The critic's network, for encoded rows of this width.
     pub fn critic(self, row: usize) -> Shape {
-        let seen = match self.form {
-            Form::Paper => 0,
-            Form::Relative => row as i64,
+        let row = row as i64;
+        let (input, output) = match self.form {
+            Form::Paper => (self.latent + self.wishes + self.action(), 1),
+            // The model's decision depends on nothing but the row it is shown.
+            Form::Relative if self.outcomes > 0 => (row, self.outcomes),
+            Form::Relative => (self.latent + self.wishes + self.action() + row, 1),
         };
-        let input = self.latent + self.wishes + self.action() + seen;
-        let widths = vec![input, self.hidden, self.hidden, 1];
+        let widths = vec![input, self.hidden, self.hidden, output];
         Shape { widths, norm: true, ending: Ending::Linear }
     }
 }
 
 impl Generator {
-    /// μ(s), where s begins with z: z_cf, and moves of numerics.
+    /// μ(s), where s begins with z: z_cf, and moves of single features.
     pub fn act(&self, state: &Tensor) -> Tensor {
         let moved = self.actor.forward(state);
-        match self.form {
+        match self.shape.form {
             Form::Paper => moved,
             Form::Relative => {
                 let z = state.narrow(1, 0, self.autoencoder.latent());
                 let z = z.clamp(-NEARLY_ONE, NEARLY_ONE).atanh();
-                // The moves of numerics start from zero.
-                let start = z.pad([0, self.places.numerics], "constant", 0.0);
+                // The moves of features start from zero.
+                let direct = moved.size()[1] - z.size()[1];
+                let start = z.pad([0, direct], "constant", 0.0);
                 (start + moved).tanh()
             }
         }
@@ -129,23 +165,44 @@ impl Generator {
         action.narrow(1, 0, self.autoencoder.latent())
     }
 
-    /// dec(z_cf) for encoded rows whose own decoding has the numerics `base` (see [`Generator::base`]), with
-    /// what the actor moved numerics by itself.
+    /// dec(z_cf) for encoded rows whose own decoding is `base` (see [`Generator::base`]), with what the actor
+    /// moved features by itself.
     pub fn decode(&self, action: &Tensor, rows: &Tensor, base: &Tensor) -> Tensor {
         let decoded = self.autoencoder.decode(&self.latent_of(action));
-        if self.form == Form::Paper || self.places.numerics == 0 {
+        if self.shape.form == Form::Paper {
             return decoded;
         }
-        let moves = action.narrow(1, self.autoencoder.latent(), self.places.numerics);
-        let moved = self.places.numerics_of(&decoded) - base + moves;
-        let numerics = self.places.numerics_of(rows) + moved;
-        let rest = decoded.size()[1] - self.places.numerics;
-        Tensor::cat(&[numerics, decoded.narrow(1, self.places.numerics, rest)], 1)
+        let (places, latent) = (&self.places, self.autoencoder.latent());
+        let moves = action.narrow(1, latent, places.numerics);
+        let moved = places.numerics_of(&decoded) - places.numerics_of(base) + moves;
+        // Trifles are no moves at all. The gradient passes as if they were: a number can start to move.
+        let trifle = self.shape.trifle();
+        let trifles = moved.detach().clamp(-trifle, trifle);
+        let moved = moved - trifles;
+        let numerics = places.numerics_of(rows) + moved;
+        let logits = if self.shape.outcomes == 0 {
+            places.blocks_of(&decoded)
+        } else if self.autoencoder.is_trained() {
+            let moves = action.narrow(1, latent + places.numerics, places.places);
+            let before = base.narrow(1, places.numerics, places.places);
+            (places.blocks_of(rows) + places.shares(&decoded) - before + moves) * SHARPNESS
+        } else {
+            places.blocks_of(&decoded) * SHARPNESS
+        };
+        let between = rows.size()[1] - places.numerics - places.places;
+        let indicators = rows.narrow(1, places.numerics, between);
+        Tensor::cat(&[numerics, indicators, logits], 1)
     }
 
-    /// The numerics of rows as the autoencoder gives them back: those of dec(z).
+    /// Rows as the autoencoder gives them back, dec(z): numerics, and probabilities of categories.
     pub fn base(&self, latent: &Tensor) -> Tensor {
-        self.places.numerics_of(&self.autoencoder.decode(latent))
+        // Without an autoencoder a number far out lies at the latent's end, which an action never quite reaches.
+        let decoded = if self.autoencoder.is_trained() {
+            self.autoencoder.decode(latent)
+        } else {
+            self.autoencoder.decode(&latent.clamp(-NEARLY_ONE, NEARLY_ONE))
+        };
+        Tensor::cat(&[self.places.numerics_of(&decoded), self.places.shares(&decoded)], 1)
     }
 
     /// Decoded counterfactuals of encoded rows; `decisions` is y_M, `wishes` y_T and c side by side.
@@ -173,8 +230,7 @@ impl Generator {
 
     /// Numbers in an action.
     pub fn action_width(&self) -> usize {
-        let numerics = if self.form == Form::Paper { 0 } else { self.places.numerics };
-        (self.autoencoder.latent() + numerics) as usize
+        self.shape.action() as usize
     }
 
     /// The same from plain memory to plain memory.
@@ -219,7 +275,7 @@ impl Generator {
             autoencoder: self.autoencoder.replica()?,
             actor: self.actor.replica()?,
             places: self.places.replica(),
-            form: self.form,
+            shape: self.shape,
         })
     }
 }
@@ -238,7 +294,59 @@ impl Generator {
             autoencoder: Autoencoder::Projection { width: layout.width as i64 },
             actor: Network::new(shape.actor(), &mut random, device).expect("weights"),
             places: Places::new(layout, constraints.numeric_ranges(), device),
-            form: shape.form,
+            shape,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+    use tch::{Device, Kind};
+
+    use super::*;
+    use crate::constrain::NumericRange;
+    use crate::encode::{CategoricalSlots, Layout, NumericSlots, Slots};
+
+    /// However badly the autoencoder reconstructs: this one has learnt nothing.
+    #[test]
+    fn an_actor_that_does_nothing_leaves_every_feature_as_it_was() {
+        let number =
+            |value| Slots::Numeric(NumericSlots { value, null: None, mean: 0.0, std: 1.0 });
+        let block = |first| {
+            Slots::Categorical(CategoricalSlots { first, values: 3, null: None, unseen: None })
+        };
+        let layout = Layout { width: 8, slots: vec![number(0), number(1), block(2), block(5)] };
+        let ranges = [0, 1].map(|_| NumericRange { slot: 0, low: -20.0, high: 20.0 });
+        let random = &mut ChaCha8Rng::seed_from_u64(2);
+        let rows = [
+            [0.3f32, -2.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+            [13.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0],
+        ];
+        let rows = Tensor::from_slice(&rows.concat()).view([2, 8]);
+        let wishes = Tensor::zeros([2, 1], (Kind::Float, Device::Cpu));
+        let trained = Autoencoder::new(8, &[6], 4, random, Device::Cpu).expect("weights");
+        for autoencoder in [trained, Autoencoder::Projection { width: 8 }] {
+            let places = Places::new(&layout, &ranges, Device::Cpu);
+            let shape = ActorShape {
+                latent: autoencoder.latent(),
+                direct: 0,
+                wishes: 2,
+                hidden: 3,
+                form: Form::Relative,
+                outcomes: 3,
+            };
+            let shape = shape.moving(&autoencoder, &places);
+            let idle = vec![0.0; shape.actor().count()];
+            let actor = Network::with_weights(shape.actor(), &idle, Device::Cpu).expect("weights");
+            let generator = Generator { autoencoder, actor, places, shape };
+            let found = generator.generate(&rows, &wishes, &wishes);
+            let numerics = generator.places.numerics_of(&found);
+            assert_eq!(numerics, generator.places.numerics_of(&rows), "to the last bit");
+            let chosen = generator.places.logits(&found).argmax(-1, false);
+            let own = generator.places.one_hots(&rows).argmax(-1, false);
+            assert_eq!(chosen, own);
         }
     }
 }

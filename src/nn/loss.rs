@@ -74,7 +74,43 @@ pub fn consistency_loss(latent: &Tensor, encoded_again: &Tensor) -> Tensor {
     latent.mse_loss(&encoded_again.detach(), Reduction::Mean)
 }
 
+/// Cross-entropy of a critic that tells outcomes apart, against what came of a row or what is wanted of it;
+/// a wish has no place for the last outcome, which is no answer at all.
+pub fn outcome_loss(logits: &Tensor, outcomes: &Tensor) -> Tensor {
+    let logarithms = logits.log_softmax(-1, Kind::Float).narrow(1, 0, outcomes.size()[1]);
+    -(logarithms * outcomes).sum_dim_intlist(-1, false, Kind::Float).mean(Kind::Float)
+}
+
 /// The critic's regression on the reward.
 pub fn critic_loss(values: &Tensor, rewards: &Tensor) -> Tensor {
     values.mse_loss(rewards, Reduction::Mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// −log of the softmax, by hand: of (1, 2, 0) the shares are e, e², 1 over their sum.
+    #[test]
+    fn outcomes_cost_the_logarithm_of_their_probability() {
+        let logits = Tensor::from_slice(&[1f32, 2.0, 0.0, 1.0, 2.0, 0.0]).view([2, 3]);
+        let logits = logits.set_requires_grad(true);
+        let sum = 1f64.exp() + 2f64.exp() + 1.0;
+        let cost = |logit: f64| sum.ln() - logit;
+        // A wish has no place for the last outcome; a soft outcome has its parts.
+        let wished = Tensor::from_slice(&[1f32, 0.0, 0.0, 1.0]).view([2, 2]);
+        let found = outcome_loss(&logits, &wished).double_value(&[]);
+        assert!((found - (cost(1.0) + cost(2.0)) / 2.0).abs() < 1e-6, "{found}");
+        let told = Tensor::from_slice(&[0.5f32, 0.0, 0.5, 0.0, 0.0, 0.0]).view([2, 3]);
+        let loss = outcome_loss(&logits, &told);
+        let found = loss.double_value(&[]);
+        assert!((found - (0.5 * cost(1.0) + 0.5 * cost(0.0)) / 2.0).abs() < 1e-6, "{found}");
+        // The gradient is share less outcome; a row about which nothing is told has none.
+        let gradient = &Tensor::run_backward(&[loss], &[&logits], false, false)[0];
+        let expected = [1f64.exp() / sum - 0.5, 2f64.exp() / sum, 1.0 / sum - 0.5, 0.0, 0.0, 0.0];
+        for (place, expected) in expected.iter().enumerate() {
+            let found = gradient.double_value(&[place as i64 / 3, place as i64 % 3]);
+            assert!((found - expected / 2.0).abs() < 1e-6, "{place}: {found}");
+        }
+    }
 }

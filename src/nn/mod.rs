@@ -24,7 +24,8 @@ pub(crate) use bridge::to_numbers;
 pub use bridge::{to_dense, to_tensor};
 pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, Request};
 pub use loss::{
-    Sparsity, consistency_loss, critic_loss, output_sparsity, reconstruction_loss, sparsity_loss,
+    Sparsity, consistency_loss, critic_loss, outcome_loss, output_sparsity, reconstruction_loss,
+    sparsity_loss,
 };
 pub use neighbours::load_neighbours;
 pub use network::{Ending, Network, Shape};

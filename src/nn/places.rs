@@ -20,7 +20,7 @@ pub struct Places {
     /// First place of the first block.
     first: i64,
     /// Places of all blocks together.
-    places: i64,
+    pub places: i64,
     /// Places of the widest block.
     widest: i64,
     /// blocks × widest: which place of the blocks stands there; one beyond the last where none does.
@@ -103,6 +103,19 @@ impl Places {
         self.padded(&self.blocks_of(rows), NOWHERE)
     }
 
+    /// The places of all blocks, of what was padded.
+    fn unpadded(&self, padded: &Tensor) -> Tensor {
+        padded.reshape([-1, self.blocks * self.widest]).index_select(1, &self.unpadding)
+    }
+
+    /// Probabilities of the blocks' places; none without blocks.
+    pub fn shares(&self, decoded: &Tensor) -> Tensor {
+        if self.blocks == 0 {
+            return self.blocks_of(decoded);
+        }
+        self.unpadded(&self.logits(decoded).softmax(-1, Kind::Float))
+    }
+
     /// The padded one-hots of encoded rows.
     pub fn one_hots(&self, rows: &Tensor) -> Tensor {
         self.padded(&self.blocks_of(rows), 0.0)
@@ -122,8 +135,7 @@ impl Places {
             let masks = conditions.narrow(1, 2 * self.numerics, self.places);
             let allowed = self.blocks_of(decoded) + (masks - 1.0) * -NOWHERE;
             let chosen = through(&self.padded(&allowed, 2.0 * NOWHERE), self.widest);
-            let chosen = chosen.view([-1, self.blocks * self.widest]);
-            parts.push(chosen.index_select(1, &self.unpadding));
+            parts.push(self.unpadded(&chosen));
         }
         Tensor::cat(&parts, 1)
     }

@@ -10,10 +10,12 @@ pub struct ReplayShape {
     pub target: i64,
     /// c.
     pub conditions: i64,
-    /// z̃.
+    /// z̃, where the critic is shown it; else 0.
     pub latent: i64,
     /// x̃, where the critic is shown it; else 0.
     pub seen: i64,
+    /// What came of it: R, or which outcome.
+    pub answer: i64,
 }
 
 /// Experiences, the oldest overwritten first.
@@ -22,7 +24,7 @@ pub struct Replay {
     shape: ReplayShape,
     /// Training row of each experience.
     rows: Tensor,
-    /// y_T, c, z̃, x̃ and R of each.
+    /// y_T, c, z̃, x̃ and the answer of each.
     records: Tensor,
     next: i64,
     filled: i64,
@@ -39,7 +41,7 @@ pub struct Experiences {
 
 impl ReplayShape {
     fn width(self) -> i64 {
-        self.target + self.conditions + self.latent + self.seen + 1
+        self.target + self.conditions + self.latent + self.seen + self.answer
     }
 
     /// Bytes of one experience.
@@ -71,7 +73,7 @@ impl Replay {
         self.filled == 0
     }
 
-    /// Appends a block: training rows, and y_T, c, z̃, x̃ (if kept) and R side by side.
+    /// Appends a block: training rows, and y_T, c, z̃ and x̃ (if kept) and the answer side by side.
     pub fn append(&mut self, rows: &Tensor, parts: &[&Tensor]) {
         let (block, capacity) = (rows.size()[0], self.rows.size()[0]);
         let records = Tensor::cat(parts, 1);
@@ -137,14 +139,25 @@ impl Experiences {
         self.part(self.shape.target, self.shape.conditions)
     }
 
-    /// y_T, c, z̃ and x̃, side by side.
-    pub fn deeds(&self) -> Tensor {
-        self.part(0, self.shape.width() - 1)
+    /// y_T.
+    pub fn targets(&self) -> Tensor {
+        self.part(0, self.shape.target)
     }
 
-    /// R, a column.
-    pub fn rewards(&self) -> Tensor {
-        self.part(self.shape.width() - 1, 1)
+    /// y_T, c, z̃ and x̃, side by side.
+    pub fn deeds(&self) -> Tensor {
+        self.part(0, self.shape.width() - self.shape.answer)
+    }
+
+    /// x̃.
+    pub fn seen(&self) -> Tensor {
+        let before = self.shape.target + self.shape.conditions + self.shape.latent;
+        self.part(before, self.shape.seen)
+    }
+
+    /// R, or which outcome.
+    pub fn answers(&self) -> Tensor {
+        self.part(self.shape.width() - self.shape.answer, self.shape.answer)
     }
 }
 
@@ -158,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_oldest_experiences_are_overwritten() {
-        let shape = ReplayShape { target: 1, conditions: 2, latent: 1, seen: 0 };
+        let shape = ReplayShape { target: 1, conditions: 2, latent: 1, seen: 0, answer: 1 };
         let mut replay = Replay::new(shape, 5, Device::Cpu);
         for first in [0, 3] {
             let rows = block(first, 3);
@@ -169,7 +182,7 @@ mod tests {
         assert_eq!(replay.len(), 5);
         let held = replay.sample(&block(0, 5));
         assert_eq!(Vec::<i64>::try_from(&held.rows).expect("numbers"), [5, 1, 2, 3, 4]);
-        let rewards = Vec::<f32>::try_from(held.rewards().reshape([-1])).expect("numbers");
+        let rewards = Vec::<f32>::try_from(held.answers().reshape([-1])).expect("numbers");
         assert_eq!(rewards, [5.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(held.wishes().size(), [5, 3]);
     }

@@ -155,6 +155,11 @@ impl TargetSampler {
         self.draw_but(rows, |_| NO_CLASS, random)
     }
 
+    /// y_T for training where each row has a decision already: any label but that.
+    pub fn draw_unlike(&self, labels: &[u32], random: &mut impl Rng) -> Wishes {
+        self.draw_but(labels.len(), |row| labels[row], random)
+    }
+
     /// The job's own class, if it names one.
     pub fn named_class(&self) -> Option<u32> {
         self.class
@@ -162,7 +167,7 @@ impl TargetSampler {
 
     /// y_T for judging: the job's own target or any label, but never the one the row has.
     pub fn draw_other(&self, labels: &[u32], random: &mut impl Rng) -> Wishes {
-        let mut wishes = self.draw_but(labels.len(), |row| labels[row], random);
+        let mut wishes = self.draw_unlike(labels, random);
         if let (Some(own), Wishes::Classes { classes, .. }) = (self.class, &mut wishes) {
             for (class, label) in classes.iter_mut().zip(labels) {
                 *class = if *label == own { *class } else { own };
@@ -294,6 +299,10 @@ mod tests {
         let share = |class| classes.iter().filter(|drawn| **drawn == class).count();
         assert!((4_800..5_200).contains(&share(0)), "{}", share(0));
         assert_eq!(share(2), 0, "a class that is never predicted is asked for only by name");
+        let labels = [0u32, 1].repeat(100);
+        let unlike = sampler(TargetsKind::Label, None).draw_unlike(&labels, &mut random());
+        let mut pairs = unlike.classes().expect("classes").iter().zip(&labels);
+        assert!(pairs.all(|(wanted, own)| wanted != own), "no row is asked to be what it is");
         let named = Target::Class("c".to_string());
         let drawn = sampler(TargetsKind::Label, Some(&named)).draw(1_000, &mut random());
         assert!(drawn.classes().expect("classes").contains(&2));

@@ -2,7 +2,7 @@
 
 use super::{TargetCodec, Wishes};
 use crate::job::RewardKind;
-use crate::predictor::{Outcome, Scores};
+use crate::predictor::{NO_CLASS, Outcome, Scores};
 
 /// How much of a class's reward is for coming near. More makes the critic's work easier, but the edge
 /// between valid and not worth less, and validity falls.
@@ -32,6 +32,26 @@ impl Rewarder {
             }
             None => valid.collect(),
         }
+    }
+
+    /// What the model decided, as numbers for a critic that tells outcomes apart: a place for every class
+    /// and one for no answer. Where coming near counts, part of it is the model's own probabilities.
+    pub fn outcomes(&self, scores: &Scores, classes: usize) -> Vec<f32> {
+        let mut values = vec![0.0; scores.rows * (classes + 1)];
+        let Outcome::Classes { labels, probabilities } = &scores.outcome else { return values };
+        let share = self.near_share;
+        for (row, (told, label)) in values.chunks_exact_mut(classes + 1).zip(labels).enumerate() {
+            let place = if *label == NO_CLASS { classes } else { *label as usize };
+            told[place] = 1.0;
+            if let Some(all) = probabilities.as_ref().filter(|_| share > 0.0 && place < classes) {
+                let own = &all[row * classes..(row + 1) * classes];
+                if own.iter().all(|part| part.is_finite()) {
+                    told.iter_mut().for_each(|value| *value *= 1.0 - share);
+                    told.iter_mut().zip(own).for_each(|(to, from)| *to += share * *from as f32);
+                }
+            }
+        }
+        values
     }
 
     /// The rewarder of a codec: how far off a regression is counts in its standard deviations.
@@ -120,7 +140,7 @@ fn closeness(value: f64, low: f64, high: f64, scale: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::predictor::{NO_CLASS, RowFailure};
+    use crate::predictor::RowFailure;
 
     fn answers() -> Scores {
         Scores {
@@ -142,6 +162,18 @@ mod tests {
         let rewards = near.rewards(&answers(), &wishes);
         assert!((rewards[0] - 0.5 * 0.4 / 0.6).abs() < 1e-6, "{rewards:?}");
         assert_eq!(rewards[1..], [1.0, 0.0]);
+    }
+
+    #[test]
+    fn outcomes_are_the_decision_or_partly_the_probabilities_and_one_is_no_answer() {
+        let label = Rewarder { near_share: 0.0, scale: 1.0 };
+        let told = label.outcomes(&answers(), 2);
+        assert_eq!(told, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+        let near = Rewarder { near_share: 0.5, scale: 1.0 };
+        let told = near.outcomes(&answers(), 2);
+        for (found, expected) in told.iter().zip([0.8, 0.2, 0.0, 0.05, 0.95, 0.0, 0.0, 0.0, 1.0]) {
+            assert!((found - expected).abs() < 1e-6, "{told:?}");
+        }
     }
 
     #[test]

@@ -20,18 +20,26 @@
 //!
 //! The default preset deviates further:
 //!
-//! 5. The actor says how far the latent moves, and the decoder how far numerics move; beside that it moves
-//!    numerics itself ([`Form::Relative`]). z_cf and z̃ below stand for both.
-//! 6. The critic is shown x̃ beside s and z̃: what R depends on. It then has the model to learn, not the
-//!    model behind the decoder. The gradient reaches the actor through pp, straight-through for categories.
+//! 5. The actor says how far the latent moves, and the decoder how far features move; beside that it moves
+//!    features itself, and trifling moves are none ([`Form::Relative`]). z_cf and z̃ below stand for both.
+//! 6. The critic is shown x̃: what R depends on. It then has the model to learn, not the model behind the
+//!    decoder. The gradient reaches the actor through pp, straight-through for categories.
 //! 7. Sparsity is measured on pp(dec(z_cf), c) rather than on dec(z_cf): what a constraint undoes is free.
 //! 8. Half of the conditions are as wide as the schema allows, which is what explanations ask for and what
 //!    the paper's draws hardly ever contain.
 //! 9. For a regression, half of R says how near the value came.
-//! 10. λ_s and λ_c grow from nothing: an actor that may first learn to be valid is not caught where no change
-//!     at all is the nearest optimum.
+//! 10. Where wishes are labels, the critic does not learn R but the model's decision, with a logarithmic loss,
+//!     and the actor descends on −log Q(y_T | x_cf). One answer teaches it about every class at once, which
+//!     rare ones need; training rows, whose decisions are known, teach it too; and an actor that is far from
+//!     valid is told so, while −Q is flat there. Else the critic learns R, and λ_s and λ_c grow from nothing:
+//!     an actor that may first learn to be valid is not caught where no change at all is the nearest optimum.
 //! 11. The learning rate and the noise fall along a cosine, and the actor that is kept is the mean of those
 //!     of the last steps: a latent must be hit closely, and the mean is less shaken by single batches.
+//! 12. λ_s, unless the job gives it, falls while validity on the validation rows is too low, and rises again
+//!     when it is not: models with ragged borders, as deep trees have them, need larger moves.
+//! 13. No row is asked to become what it is: explanations never ask that.
+//! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the wanted class
+//!     instead: what a change is worth shows where it is missing.
 
 use std::sync::mpsc::sync_channel;
 
@@ -41,27 +49,25 @@ use rand_distr::StandardNormal;
 use tch::{Kind, Tensor, no_grad};
 
 use super::autoencoder::cosine;
+use super::explore::vary;
 use super::judge::Judge;
 use super::sample::Picked;
+use super::table::{Examples, Known, Table};
 use super::{Problem, Setup};
 use crate::constrain::Conditions;
 use crate::encode::Dense;
 use crate::error::{Error, Result};
-use crate::job::{Balance, Method, Preset};
+use crate::job::{Method, Preset};
 use crate::nn::{
-    ActorShape, Adam, Experiences, Form, Generator, Network, Replay, ReplayShape, consistency_loss,
-    critic_loss, output_sparsity, sparsity_loss, to_dense, to_tensor,
+    ActorShape, Adam, Experiences, Form, Generator, Network, Replay, consistency_loss, critic_loss,
+    outcome_loss, output_sparsity, sparsity_loss, to_dense, to_tensor,
 };
 use crate::target::{RowOrder, TargetSampler, Wishes};
 
-/// Bytes that the replay buffer may take; a table with thousands of categories gets a shorter one.
-const REPLAY_BYTES: u64 = 256 << 20;
-/// Experiences that the replay buffer holds: the paper's 1,000 batches of 128.
-const REPLAY_ROWS: usize = 128_000;
 /// Steps in which z̃ is uniform in [−1, 1].
 const EXPLORATION: usize = 100;
 /// Batches of experience before the first update.
-const WARM_UP: usize = 10;
+pub(super) const WARM_UP: usize = 10;
 /// Standard deviation of ε, to begin with …
 const NOISE: f64 = 0.1;
 /// … and, where it falls, in the end: the critic then sees the edge between two decisions sharply, and the
@@ -69,15 +75,21 @@ const NOISE: f64 = 0.1;
 const LEAST_NOISE: f64 = 0.02;
 /// What the falling learning rate falls to.
 const LEAST_RATE: f64 = 0.01;
-/// Share of the training in which λ_s and λ_c grow from nothing.
+/// Share of the training in which λ_s and λ_c grow from nothing, for a critic that gives R itself.
 const GROWING: f64 = 0.4;
+/// Share of λ_s that counts at the beginning, and at least.
+pub(super) const LEAST_EASED: f64 = 0.4;
+/// What a changed category weighs beside a numeric's standard deviation, both as means over features.
+const CATEGORY_WEIGHT: f64 = 0.9;
+/// Training rows that the critic sees for every experience.
+const EXAMPLES: f64 = 0.5;
 /// Weight of an actor's step in the mean of actors: those of about 500 steps count.
 const AVERAGING: f64 = 0.002;
 
 /// What the presets differ in, beside the keys of the job file.
 #[derive(Debug, Clone, Copy)]
-struct Details {
-    form: Form,
+pub(super) struct Details {
+    pub(super) form: Form,
     /// Share of conditions as wide as the schema allows.
     wide_share: f64,
     /// Whether learning rate and noise fall, and the actor is the mean of the last ones.
@@ -85,7 +97,7 @@ struct Details {
 }
 
 impl Details {
-    fn of(method: &Method) -> Details {
+    pub(super) fn of(method: &Method) -> Details {
         match method.preset {
             Preset::Paper => Details { form: Form::Paper, wide_share: 0.0, falling: false },
             Preset::Default => Details { form: Form::Relative, wide_share: 0.5, falling: true },
@@ -95,14 +107,16 @@ impl Details {
 
 /// What learning works with and on.
 pub(super) struct Learner<'a> {
-    setup: &'a Setup<'a>,
-    problem: &'a Problem<'a>,
-    details: Details,
-    lambda_s: f64,
-    lambda_c: f64,
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) details: Details,
+    pub(super) lambda_s: f64,
+    pub(super) lambda_c: f64,
     pub(super) sampler: TargetSampler,
-    order: RowOrder,
-    table: Table,
+    pub(super) order: RowOrder,
+    /// Training rows for a critic that tells outcomes apart.
+    pub(super) examples: Examples,
+    pub(super) table: Table,
     pub(super) shape: ActorShape,
     pub(super) generator: Generator,
     pub(super) critic: Network,
@@ -112,6 +126,8 @@ pub(super) struct Learner<'a> {
     pub(super) replay: Replay,
     /// Steps done.
     pub(super) step: usize,
+    /// How much of λ_s counts: less while the actor is not valid often enough.
+    pub(super) eased: f64,
     /// Slows learning down after it diverged.
     pub(super) rate_factor: f64,
     /// Sum and number of rewards since they were last asked for.
@@ -122,23 +138,6 @@ pub(super) struct Learner<'a> {
 pub(super) struct Adams {
     pub(super) actor: Adam,
     pub(super) critic: Adam,
-}
-
-/// Training rows as tensors, side by side: x, the numerics of dec(z), z, y_M.
-struct Table {
-    matrix: Tensor,
-    width: i64,
-    numerics: i64,
-    state: i64,
-}
-
-/// Some of them.
-struct Known {
-    x: Tensor,
-    /// Numerics of dec(z).
-    base: Tensor,
-    /// z and y_M.
-    state: Tensor,
 }
 
 /// A batch on its way through the model.
@@ -157,10 +156,11 @@ struct Question {
     wishes: Wishes,
 }
 
-/// What the model says: R, and x̃ where the critic is shown it.
+/// What the model says: R, x̃ where the critic is shown it, and the outcome where it tells them apart.
 struct Answer {
     rewards: Vec<f32>,
     seen: Vec<f32>,
+    outcomes: Vec<f32>,
 }
 
 /// Losses of one update, still on the device.
@@ -180,6 +180,7 @@ impl<'a> Learner<'a> {
     ) -> Result<()> {
         let rewarder = self.problem.rewarder.clone();
         let (encoder, shows) = (&self.setup.encoder, self.details.form == Form::Relative);
+        let classes = self.shape.classes();
         std::thread::scope(|scope| {
             let (ask, questions) = sync_channel::<Question>(1);
             let (tell, answers) = sync_channel::<Result<Answer>>(1);
@@ -194,6 +195,9 @@ impl<'a> Learner<'a> {
                         } else {
                             Vec::new()
                         },
+                        outcomes: classes.map_or_else(Vec::new, |classes| {
+                            rewarder.outcomes(&judged.scores, classes)
+                        }),
                     });
                     if tell.send(answer).is_err() {
                         break;
@@ -221,7 +225,7 @@ impl<'a> Learner<'a> {
         let device = self.setup.device;
         let rows = self.order.next(self.batch());
         let picked = self.problem.sample.pick(&rows)?;
-        let wishes = self.sampler.draw(rows.len(), random);
+        let wishes = self.wishes(&rows, random);
         let conditions = self.conditions(&picked, random);
 
         let codec = &self.problem.codec;
@@ -240,9 +244,44 @@ impl<'a> Learner<'a> {
             no_grad(|| (self.generator.act(&s) + noise).clamp(-1.0, 1.0))
         };
         let decoded = no_grad(|| self.generator.decode(&z_tilde, &known.x, &known.base));
-        let decoded = to_dense(&decoded, self.setup.encoder.layout())?;
+        let mut decoded = to_dense(&decoded, self.setup.encoder.layout())?;
+        self.vary(&mut decoded, &known, &wishes, random)?;
         let question = Question { decoded, picked, conditions, wishes };
         Ok((Experience { rows, y_t, c, z_tilde }, question))
+    }
+
+    /// y_T of rows: not what they have already, unless the paper's method is wanted.
+    fn wishes(&self, rows: &[u32], random: &mut ChaCha8Rng) -> Wishes {
+        match self.problem.sample.labels().filter(|_| self.details.form == Form::Relative) {
+            Some(labels) => {
+                let own: Vec<u32> = rows.iter().map(|row| labels[*row as usize]).collect();
+                self.sampler.draw_unlike(&own, random)
+            }
+            None => self.sampler.draw(rows.len(), random),
+        }
+    }
+
+    /// Lets some rows try less than the actor does, where the critic learns from any trial.
+    fn vary(
+        &self,
+        decoded: &mut Dense,
+        known: &Known,
+        wishes: &Wishes,
+        random: &mut ChaCha8Rng,
+    ) -> Result<()> {
+        let Some(wanted) = wishes.classes().filter(|_| self.shape.classes().is_some()) else {
+            return Ok(());
+        };
+        let others = wanted.iter().map(|class| self.examples.of(*class, random)).collect();
+        let others = to_dense(&self.known(others).x, &decoded.layout)?;
+        let own = to_dense(&known.x, &decoded.layout)?;
+        vary(decoded, &own, &others, random);
+        Ok(())
+    }
+
+    /// What is known of training rows.
+    fn known(&self, rows: Vec<i64>) -> Known {
+        self.table.known(&Tensor::from_slice(&rows).to_device(self.setup.device))
     }
 
     fn conditions(&self, picked: &Picked, random: &mut ChaCha8Rng) -> Conditions {
@@ -271,13 +310,19 @@ impl<'a> Learner<'a> {
         self.rewards.0 += answer.rewards.iter().map(|reward| f64::from(*reward)).sum::<f64>();
         self.rewards.1 += answer.rewards.len();
         let device = self.setup.device;
-        let rewards = to_tensor(&answer.rewards, 1, device)?;
+        let rewards = || to_tensor(&answer.rewards, 1, device);
+        let seen = || to_tensor(&answer.seen, self.table.width(), device);
         let Experience { rows, y_t, c, z_tilde } = experience;
-        if answer.seen.is_empty() {
-            self.replay.append(rows, &[y_t, c, z_tilde, &rewards]);
-        } else {
-            let seen = to_tensor(&answer.seen, self.table.width as usize, device)?;
-            self.replay.append(rows, &[y_t, c, z_tilde, &seen, &rewards]);
+        match (self.details.form, self.shape.classes()) {
+            (Form::Paper, _) => self.replay.append(rows, &[y_t, c, z_tilde, &rewards()?]),
+            (Form::Relative, None) => {
+                let (seen, rewards) = (seen()?, rewards()?);
+                self.replay.append(rows, &[y_t, c, z_tilde, &seen, &rewards]);
+            }
+            (Form::Relative, Some(classes)) => {
+                let (seen, outcomes) = (seen()?, to_tensor(&answer.outcomes, classes + 1, device)?);
+                self.replay.append(rows, &[y_t, c, &seen, &outcomes]);
+            }
         }
         Ok(())
     }
@@ -290,46 +335,75 @@ impl<'a> Learner<'a> {
             return Ok(None);
         }
         let places: Vec<i64> = (0..self.batch()).map(|_| random.random_range(0..held)).collect();
-        self.descend_on(&places).map(Some)
+        let examples = self.examples.draw((EXAMPLES * self.batch() as f64) as usize, random);
+        self.descend_on(&places, examples).map(Some)
     }
 
-    /// The same on these experiences of D.
-    pub(super) fn descend_on(&mut self, places: &[i64]) -> Result<Losses> {
+    /// The same on these experiences of D and these training rows.
+    pub(super) fn descend_on(&mut self, places: &[i64], examples: Vec<i64>) -> Result<Losses> {
         let batch = self.replay.sample(&Tensor::from_slice(places).to_device(self.setup.device));
         let known = self.table.known(&batch.rows);
-        self.descend(&batch, &known)
+        let critic = self.descend_critic(&batch, &known, examples)?;
+        self.descend_actor(&batch, &known, critic)
     }
 
-    fn descend(&mut self, batch: &Experiences, known: &Known) -> Result<Losses> {
+    fn descend_critic(
+        &mut self,
+        batch: &Experiences,
+        known: &Known,
+        examples: Vec<i64>,
+    ) -> Result<Tensor> {
+        let loss = if self.shape.classes().is_some() {
+            // L_Q = −mean log Q(M(x̃) | x̃), on training rows as well
+            let examples = self.known(examples);
+            let rows = Tensor::cat(&[batch.seen(), examples.x], 0);
+            let decisions = examples.decisions.pad([0, 1], "constant", 0.0);
+            let outcomes = Tensor::cat(&[batch.answers(), decisions], 0);
+            outcome_loss(&self.critic.forward(&rows), &outcomes)
+        } else {
+            // L_Q = mean (Q(s, z̃, x̃) − R)²
+            let q = self.critic.forward(&Tensor::cat(&[&known.state, &batch.deeds()], 1));
+            critic_loss(&q, &batch.answers())
+        };
+        let gradient = self.critic.gradient(&loss)?;
+        self.adams.critic.step(&self.critic, &gradient, self.rate());
+        Ok(loss)
+    }
+
+    fn descend_actor(
+        &mut self,
+        batch: &Experiences,
+        known: &Known,
+        critic: Tensor,
+    ) -> Result<Losses> {
         let (x, c, rate) = (&known.x, batch.conditions(), self.rate());
         let s = Tensor::cat(&[&known.state, &batch.wishes()], 1);
-
-        // L_Q = mean (Q(s, z̃, x̃) − R)²
-        let q = self.critic.forward(&Tensor::cat(&[&known.state, &batch.deeds()], 1));
-        let critic = critic_loss(&q, &batch.rewards());
-        let gradient = self.critic.gradient(&critic)?;
-        self.adams.critic.step(&self.critic, &gradient, rate);
 
         // L_μ = −mean Q(s, z_cf, x_cf) + λ_s L_sparsity + λ_c L_consist
         let z_cf = self.generator.act(&s);
         let decoded = self.generator.decode(&z_cf, x, &known.base);
         let places = &self.generator.places;
-        let (x_cf, judged, parts) = match self.details.form {
+        let (x_cf, parts) = match self.details.form {
             Form::Paper => {
                 let x_cf = places.post_process(&decoded.detach(), x, &c);
-                (x_cf, Tensor::cat(&[&s, &z_cf], 1), sparsity_loss(&decoded, x, places))
+                (x_cf, sparsity_loss(&decoded, x, places))
             }
             Form::Relative => {
                 let x_cf = places.post_process(&decoded, x, &c);
-                let judged = Tensor::cat(&[&s, &z_cf, &x_cf], 1);
                 let parts = output_sparsity(&x_cf, x, places);
-                (x_cf, judged, parts)
+                (x_cf, parts)
             }
         };
-        let l_max = -self.critic.forward(&judged).mean(Kind::Float);
-        let sparsity = parts.numeric + parts.categorical;
+        let (l_max, weight) = match (self.details.form, self.shape.classes()) {
+            (Form::Paper, _) => (-self.value(&[&s, &z_cf]), 1.0),
+            (Form::Relative, None) => (-self.value(&[&s, &z_cf, &x_cf]), 1.0),
+            (Form::Relative, Some(_)) => {
+                (outcome_loss(&self.critic.forward(&x_cf), &batch.targets()), CATEGORY_WEIGHT)
+            }
+        };
+        let sparsity = parts.numeric + parts.categorical * weight;
         let grown = self.grown();
-        let mut actor = l_max + &sparsity * (self.lambda_s * grown);
+        let mut actor = l_max + &sparsity * (self.lambda_s * grown * self.eased);
         let mut consistency = Tensor::zeros([], (Kind::Float, self.setup.device));
         if self.lambda_c > 0.0 {
             let again = no_grad(|| self.generator.autoencoder.encode(&x_cf));
@@ -343,6 +417,11 @@ impl<'a> Learner<'a> {
         Ok(Losses { critic, actor, sparsity, consistency })
     }
 
+    /// mean Q
+    fn value(&self, judged: &[&Tensor]) -> Tensor {
+        self.critic.forward(&Tensor::cat(judged, 1)).mean(Kind::Float)
+    }
+
     fn batch(&self) -> usize {
         self.setup.train.method.batch
     }
@@ -352,10 +431,11 @@ impl<'a> Learner<'a> {
         self.setup.train.method.learning_rate * self.rate_factor * falling
     }
 
-    /// How much of λ_s and λ_c counts already: at first an actor learns to be valid at all, unless it has.
+    /// How much of λ_s and λ_c counts already: at first an actor learns to be valid at all, unless it has, or
+    /// no change at all is worth infinitely little, as it is to a critic that tells outcomes apart.
     fn grown(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        let grows = self.details.falling && !self.problem.warm;
+        let grows = self.details.falling && !self.problem.warm && self.shape.classes().is_none();
         if grows { (share / GROWING).min(1.0) } else { 1.0 }
     }
 
@@ -363,93 +443,6 @@ impl<'a> Learner<'a> {
     fn falling(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
         if self.details.falling { cosine(share) } else { 1.0 }
-    }
-}
-
-impl Table {
-    fn new(generator: &Generator, rows: &Tensor, decisions: &Tensor) -> Table {
-        let z = generator.autoencoder.encode(rows);
-        let base = generator.base(&z);
-        Table {
-            matrix: Tensor::cat(&[rows, &base, &z, decisions], 1),
-            width: rows.size()[1],
-            numerics: base.size()[1],
-            state: z.size()[1] + decisions.size()[1],
-        }
-    }
-
-    fn known(&self, rows: &Tensor) -> Known {
-        let known = self.matrix.index_select(0, rows);
-        Known {
-            x: known.narrow(1, 0, self.width),
-            base: known.narrow(1, self.width, self.numerics),
-            state: known.narrow(1, self.width + self.numerics, self.state),
-        }
-    }
-}
-
-impl<'a> Learner<'a> {
-    /// Initialises μ and Q at random (or from an earlier generator), and an empty D.
-    pub(super) fn new(
-        setup: &'a Setup<'a>,
-        problem: &'a Problem<'a>,
-        start: super::Start,
-    ) -> Result<Learner<'a>> {
-        let (method, device) = (&setup.train.method, setup.device);
-        let details = Details::of(method);
-        let with = start.autoencoder.is_trained();
-        let lambda = |given: Option<f64>, with_autoencoder, without| {
-            given.unwrap_or(if with { with_autoencoder } else { without })
-        };
-        let codec = &problem.codec;
-        let (target, conditions) = (codec.wish_width() as i64, setup.constraints.width() as i64);
-        let shape = ActorShape {
-            latent: start.autoencoder.latent(),
-            numerics: if details.form == Form::Relative { start.places.numerics } else { 0 },
-            wishes: codec.decision_width() as i64 + target + conditions,
-            hidden: method.hidden as i64,
-            form: details.form,
-        };
-        let width = setup.encoder.layout().width;
-        let (mut actor, mut critic) = match start.networks {
-            Some(networks) => networks,
-            None => random_networks(setup, shape)?,
-        };
-        actor.trainable(true);
-        critic.trainable(true);
-        let seen = if details.form == Form::Relative { width as i64 } else { 0 };
-        let kept = ReplayShape { target, conditions, latent: shape.action(), seen };
-        let sample = problem.sample;
-        let decisions =
-            to_tensor(&codec.decisions(&sample.scores)?, codec.decision_width(), device)?;
-        let adams = Adams { actor: Adam::new(&actor), critic: Adam::new(&critic) };
-        let average = actor.flat().copy();
-        let generator = Generator {
-            autoencoder: start.autoencoder,
-            actor,
-            places: start.places,
-            form: details.form,
-        };
-        let balanced = sample.labels().filter(|_| method.balance == Balance::Rows);
-        Ok(Learner {
-            lambda_s: lambda(method.sparsity, 0.5, 0.1),
-            lambda_c: lambda(method.consistency, 0.5, 0.0),
-            sampler: problem.sampler.clone(),
-            order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
-            table: no_grad(|| Table::new(&generator, &problem.encoded, &decisions)),
-            replay: Replay::new(kept, capacity(kept, method.batch), device),
-            setup,
-            problem,
-            details,
-            shape,
-            generator,
-            critic,
-            average,
-            adams,
-            step: 0,
-            rate_factor: 1.0,
-            rewards: (0.0, 0),
-        })
     }
 
     /// Goes on after so many steps, as far as rows are concerned.
@@ -460,23 +453,16 @@ impl<'a> Learner<'a> {
         self.step = step;
     }
 
+    /// Lets λ_s count more or less, where the job does not give it.
+    pub(super) fn ease(&mut self, factor: f64) {
+        if self.shape.classes().is_some() && self.setup.train.method.sparsity.is_none() {
+            self.eased = (self.eased * factor).clamp(LEAST_EASED, 1.0);
+        }
+    }
+
     /// Mean reward since this was last asked.
     pub(super) fn mean_reward(&mut self) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rewards);
         sum / count.max(1) as f64
     }
-}
-
-/// μ and Q with random weights.
-fn random_networks(setup: &Setup<'_>, shape: ActorShape) -> Result<(Network, Network)> {
-    let random = &mut setup.streams.random("actor and critic");
-    let actor = Network::new(shape.actor(), random, setup.device)?;
-    let critic = shape.critic(setup.encoder.layout().width);
-    Ok((actor, Network::new(critic, random, setup.device)?))
-}
-
-/// Experiences that D holds.
-fn capacity(kept: ReplayShape, batch: usize) -> usize {
-    let fit = (REPLAY_BYTES / kept.bytes()) as usize;
-    REPLAY_ROWS.min(fit).max(2 * WARM_UP * batch)
 }

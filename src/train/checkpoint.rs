@@ -35,6 +35,7 @@ pub(super) struct State {
     /// Steps that the actor's and the critic's optimiser have taken.
     pub(super) adam_steps: [i64; 2],
     pub(super) replay_next: i64,
+    pub(super) eased: f64,
     pub(super) rate_factor: f64,
     /// Sum and number of rewards since the last judgement.
     pub(super) rewards: (f64, usize),

@@ -24,6 +24,11 @@ const COLLAPSE_FROM: f64 = 0.2;
 const COLLAPSE_AFTER: usize = 4;
 /// How much more slowly a training learns after it was rolled back.
 const SLOWER: f64 = 0.3;
+/// Validity below which λ_s falls …
+const VALID_ENOUGH: f64 = 0.985;
+/// … by this factor at a judgement, and rises by this one otherwise.
+const EASIER: f64 = 0.8;
+const HARDER: f64 = 1.25;
 /// Least weight of a target that never fails, when targets are balanced.
 const LEAST_WEIGHT: f64 = 0.1;
 
@@ -173,6 +178,7 @@ impl<'a> Course<'a> {
             self.since += 1;
         }
         self.balance(learner, &point.quality);
+        self.ease(learner, &point.quality);
         (self.setup.listener)(Event::Point(point.clone()));
         self.curve.push(point);
         Ok(())
@@ -191,6 +197,12 @@ impl<'a> Course<'a> {
         self.since = 0;
         self.best = Some((score, learner.average.copy()));
         self.good = Some(Good::of(learner));
+    }
+
+    /// Lets an actor move farther that is not valid often enough, and holds it to small changes when it is.
+    fn ease(&self, learner: &mut Learner<'_>, quality: &Quality) {
+        let factor = if quality.validity < VALID_ENOUGH { EASIER } else { HARDER };
+        learner.ease(factor);
     }
 
     fn balance(&self, learner: &mut Learner<'_>, quality: &Quality) {
@@ -283,6 +295,7 @@ impl<'a> Course<'a> {
             step: learner.step,
             adam_steps: [learner.adams.actor.steps, learner.adams.critic.steps],
             replay_next: learner.replay.next(),
+            eased: learner.eased,
             rate_factor: learner.rate_factor,
             rewards: learner.rewards,
             seconds: self.elapsed().as_secs_f64(),
@@ -307,6 +320,7 @@ impl<'a> Course<'a> {
         [learner.adams.actor.steps, learner.adams.critic.steps] = state.adam_steps;
         let (rows, records) = (saved.tensor("replay_rows")?, saved.tensor("replay_records")?);
         learner.replay.restore(rows, records, state.replay_next);
+        learner.eased = state.eased;
         learner.rate_factor = state.rate_factor;
         learner.rewards = state.rewards;
         learner.skip_to(state.step);

@@ -5,8 +5,11 @@ mod autoencoder;
 mod cfrl;
 mod checkpoint;
 mod course;
+mod explore;
 mod judge;
 mod sample;
+mod start;
+mod table;
 #[cfg(test)]
 mod tests;
 mod validate;

@@ -268,7 +268,7 @@ fn with_learner(check: impl FnOnce(&mut Learner<'_>, &Value)) {
 #[test]
 fn one_update_is_what_an_independent_computation_gives() {
     with_learner(|learner, oracle| {
-        let losses = learner.descend_on(&[0, 1, 2, 3, 4, 5]).expect("updated");
+        let losses = learner.descend_on(&[0, 1, 2, 3, 4, 5], Vec::new()).expect("updated");
         let (critic, actor) = (&oracle["critic"], &oracle["actor"]);
         assert_close(&losses.critic, &critic["loss"], "critic loss");
         assert_close(&losses.consistency, &actor["loss"]["consistency"], "consistency");

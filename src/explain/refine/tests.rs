@@ -153,10 +153,11 @@ impl Ground {
         let layout = self.case.encoder.layout();
         ActorShape {
             latent: layout.width as i64,
-            numerics: 0,
+            direct: 0,
             wishes: 4 + self.case.constraints.width() as i64,
             hidden: 4,
             form: Form::Paper,
+            outcomes: 0,
         }
     }
 

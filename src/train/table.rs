@@ -1,0 +1,96 @@
+//! The training rows as learning sees them: as tensors, and by the model's decision.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use tch::Tensor;
+
+use super::Problem;
+use crate::nn::Generator;
+
+/// Training rows as tensors, side by side: x, dec(z), z, y_M.
+pub(super) struct Table {
+    matrix: Tensor,
+    /// Widths of the four.
+    widths: [i64; 4],
+}
+
+/// Some of them.
+pub(super) struct Known {
+    pub(super) x: Tensor,
+    /// dec(z).
+    pub(super) base: Tensor,
+    /// z and y_M.
+    pub(super) state: Tensor,
+    /// y_M.
+    pub(super) decisions: Tensor,
+}
+
+impl Table {
+    pub(super) fn new(generator: &Generator, rows: &Tensor, decisions: &Tensor) -> Table {
+        let z = generator.autoencoder.encode(rows);
+        let base = generator.base(&z);
+        let parts = [rows, &base, &z, decisions];
+        Table { matrix: Tensor::cat(&parts, 1), widths: parts.map(|part| part.size()[1]) }
+    }
+
+    /// Numbers of an encoded row.
+    pub(super) fn width(&self) -> usize {
+        self.widths[0] as usize
+    }
+
+    pub(super) fn known(&self, rows: &Tensor) -> Known {
+        let known = self.matrix.index_select(0, rows);
+        let [x, base, z, y_m] = self.widths;
+        Known {
+            x: known.narrow(1, 0, x),
+            base: known.narrow(1, x, base),
+            state: known.narrow(1, x + base, z + y_m),
+            decisions: known.narrow(1, x + base + z, y_m),
+        }
+    }
+}
+
+/// Training rows by the model's decision.
+pub(super) struct Examples {
+    /// Rows of each class; empty where the critic tells none apart.
+    by_class: Vec<Vec<u32>>,
+    /// Classes that have rows.
+    classes: Vec<u32>,
+    rows: usize,
+}
+
+impl Examples {
+    pub(super) fn new(problem: &Problem<'_>, classes: usize) -> Examples {
+        let labels = problem.sample.labels().unwrap_or_default();
+        let mut by_class = vec![Vec::new(); classes];
+        for (row, label) in (0u32..).zip(labels).take(problem.train) {
+            // A row without an answer is of no class.
+            if let Some(rows) = by_class.get_mut(*label as usize) {
+                rows.push(row);
+            }
+        }
+        let known = (0u32..).zip(&by_class).filter(|(_, rows): &(_, &Vec<u32>)| !rows.is_empty());
+        let classes = known.map(|(class, _)| class).collect();
+        Examples { by_class, classes, rows: problem.train }
+    }
+
+    /// A row of a class; any row of a class that has none.
+    pub(super) fn of(&self, class: u32, random: &mut ChaCha8Rng) -> i64 {
+        match self.by_class.get(class as usize).filter(|rows| !rows.is_empty()) {
+            Some(rows) => i64::from(rows[random.random_range(0..rows.len())]),
+            None => random.random_range(0..self.rows as i64),
+        }
+    }
+
+    /// Rows of every class equally often.
+    pub(super) fn draw(&self, count: usize, random: &mut ChaCha8Rng) -> Vec<i64> {
+        if self.classes.is_empty() {
+            return Vec::new();
+        }
+        let mut one = || {
+            let class = self.classes[random.random_range(0..self.classes.len())];
+            self.of(class, random)
+        };
+        (0..count).map(|_| one()).collect()
+    }
+}
