@@ -8,8 +8,11 @@ use crate::feature::{Cell, FeatureSchema};
 /// What a changed number costs before it has moved, in standard deviations: few changed features are worth
 /// more than small ones.
 const NUMBER: f64 = 0.3;
-/// What a changed category costs, in the same unit.
-const CATEGORY: f64 = 1.0;
+/// What a changed category costs at least, in the same unit …
+const CATEGORY: f64 = 1.1;
+/// … and for every numeric that there is to a categorical: L0 and L1 are means over features, and one of few
+/// categories weighs more in the one than one of many numbers in the other.
+const CATEGORY_OF_FEW: f64 = 1.5;
 /// A change below this share of a standard deviation is not worth telling.
 const TRIFLE: f64 = 0.05;
 
@@ -32,6 +35,7 @@ struct FeatureCost {
 
 impl Costs {
     pub(super) fn new(schema: &FeatureSchema, layout: &Layout) -> Costs {
+        let category = category_price(layout);
         let features = schema.features.iter().zip(&layout.slots).map(|(feature, slots)| {
             let tolerance = feature.numeric().and_then(|numeric| numeric.tolerance);
             match slots {
@@ -42,7 +46,7 @@ impl Costs {
                     std: slots.std,
                 },
                 Slots::Categorical(_) => FeatureCost {
-                    fixed: CATEGORY * feature.cost,
+                    fixed: category * feature.cost,
                     by_one: 0.0,
                     tolerance: 0.0,
                     std: 1.0,
@@ -78,4 +82,11 @@ impl Costs {
     pub(super) fn tolerance(&self, feature: usize) -> f64 {
         self.features[feature].tolerance
     }
+}
+
+/// What a changed category costs in a table of such features.
+fn category_price(layout: &Layout) -> f64 {
+    let numerics = layout.slots.iter().filter(|slots| matches!(slots, Slots::Numeric(_))).count();
+    let categoricals = layout.slots.len() - numerics;
+    CATEGORY.max(CATEGORY_OF_FEW * numerics as f64 / categoricals.max(1) as f64)
 }
