@@ -13,6 +13,7 @@ mod fitted;
 mod jobs;
 mod layers;
 mod learn;
+mod paper;
 mod real_data;
 mod refine;
 mod resume;

@@ -4,7 +4,7 @@ use std::fs;
 
 use overturn::feature::FeatureSchema;
 
-use crate::util::{overturn, project};
+use crate::util::{files_below, overturn, project};
 
 #[test]
 fn json_schemas_are_those_of_the_types() {
@@ -27,13 +27,9 @@ fn json_schemas_are_those_of_the_types() {
 
 #[test]
 fn every_feature_schema_can_be_read() {
-    let mut read = 0;
-    for entry in fs::read_dir(project().join("schemas")).expect("a folder").flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|ending| ending == "toml") {
-            FeatureSchema::read(&path).unwrap_or_else(|error| panic!("{error}"));
-            read += 1;
-        }
+    let files = files_below(&project().join("schemas"), "toml");
+    assert!(!files.is_empty());
+    for path in files {
+        FeatureSchema::read(&path).unwrap_or_else(|error| panic!("{error}"));
     }
-    assert!(read > 0);
 }

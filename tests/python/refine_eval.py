@@ -4,9 +4,9 @@
                    [--variants before-after|steps|nearness|all|NAME,NAME] [--train-lines LINES] [--each] [--keep]
                    [--fresh]
 
-OVERTURN is the program, DATA_FOLDER has the data sets; real_data.py knows their names and those of the models.
-For each data set and model the paper's classifier is trained, and up to 1,000 rows of the split `test` get a random
-class other than the classifier's own decision as the wanted one: the same rows and classes for all seeds and
+OVERTURN is the program, DATA_FOLDER has the data sets; jobs/paper/hyperparameters.py knows their names and those of
+the models. For each data set and model the paper's classifier is trained, and up to 1,000 rows of the split `test` get
+a random class other than the classifier's own decision as the wanted one: the same rows and classes for all seeds and
 variants. Each seed has one generator, trained on the split `train`; each variant, a name and lines of `[explain]`,
 is a run with that generator. LINES go into the `[train]` of the generator's job.
 
@@ -25,24 +25,18 @@ import argparse
 import copy
 import itertools
 import json
-import os
 import shutil
-import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-# As it is before real_data sets the threads of linear algebra: those are not for the program.
-ENVIRONMENT = dict(os.environ)
-
-import real_data
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs/paper"))
+# Before classifiers, which sets the threads of linear algebra: those are not for the program.
+import evaluate
+from evaluate import Failed, figures, mean, mmd
+import classifiers
 import generator_job
-import duckdb
-import numpy
-import pandas
+import real_data
 
-ROWS = 1_000
 WANTED = "wanted IS NOT NULL"
 STEPS = ["snap", "candidates", "neighbours", "reversion", "shrink", "choice"]
 WEIGHTS = [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.8]
@@ -60,11 +54,6 @@ SETS = {
     "nearness": NEARNESS,
     "all": BEFORE_AFTER | WITHOUT | NEARNESS,
 }
-MMD = ["mmd2", "ratio", "held_out_mmd2", "unchanged_mmd2"]
-
-
-class Failed(Exception):
-    """The program ended with an error."""
 
 
 class Evaluation:
@@ -86,27 +75,16 @@ class Evaluation:
             prepared.write_text(json.dumps(told))
             say(f"{self.dataset} {self.model}: {told['wanted']} of {told['rows']} rows to explain, accuracy on test "
                 f"rows {told['test_accuracy']:.4f}")
-        self.classes = json.loads(prepared.read_text())["classes"]
+        self.classes = sorted(json.loads(prepared.read_text())["classes"])
 
     def make(self):
-        case = real_data.Case(self.given.data, self.dataset, self.model)
-        rows = case.rows()
-        fitted = case.fit(rows[rows["split"] == "train"])
-        exported = real_data.export(case, fitted)
-        schema = real_data.schema(case, generator_job.whole(case))
+        case = classifiers.Case(self.given.data, self.dataset, self.model)
+        exported, told = classifiers.prepare(case, self.folder)
         scope = copy.copy(case)
         scope.table, scope.predicate = self.table, WANTED
-        job = real_data.job(scope, exported, generator_job.train_predicate(case))
-        real_data.write(self.folder, exported, schema, job)
-        # Numbers in the table's own types, not in the model's.
-        table = pandas.read_parquet(case.table)
-        table = table[table[real_data.KEY].isin(rows[real_data.KEY])].reset_index(drop=True)
-        table["wanted"] = wanted(fitted, rows, case.about["features"])
-        table.to_parquet(self.table, index=False)
-        test = rows[rows["split"] == "test"]
-        right = fitted.predict(test[case.about["features"]]) == case.labels(test)
-        return {"rows": len(rows), "wanted": int(table["wanted"].notna().sum()),
-                "classes": [str(label) for label in fitted.classes_], "test_accuracy": float(right.mean())}
+        job = real_data.job(scope, exported, generator_job.TRAIN)
+        real_data.write(self.folder, exported, real_data.schema(case), job)
+        return told
 
     def job(self, name, out, sections):
         """Writes a job; gives its path and whether it is the one that was there."""
@@ -126,7 +104,7 @@ class Evaluation:
             return
         # A training that fails must not leave another job's generator to the next one.
         shutil.rmtree(self.folder / out, ignore_errors=True)
-        summary, wall = self.program("train", path)
+        summary, wall, _ = evaluate.program(self.given.overturn, "train", path)
         say(f"{self.dataset} {self.model} seed {seed}: trained {summary['steps']} steps in {wall:.0f} s")
 
     def explain(self, seed, variant, lines):
@@ -136,7 +114,7 @@ class Evaluation:
         explain = f'[explain]\ngenerator = "seed-{seed}/generator"\n{lines}\n\n[runtime]\nseed = {seed}'
         path, _ = self.job(f"explain-{name}", out, explain)
         shutil.rmtree(self.folder / out, ignore_errors=True)
-        summary, wall = self.program("run", path)
+        summary, wall, _ = evaluate.program(self.given.overturn, "run", path)
         about = {"dataset": self.dataset, "model": self.model, "seed": seed, "variant": variant, "lines": lines,
                  "train_lines": self.given.train_lines, "run_id": summary["run_id"]}
         cost = {"wall": round(wall, 2), "cpu": round(summary["cpu_seconds"], 2), "peak_bytes": summary["peak_bytes"],
@@ -159,72 +137,9 @@ class Evaluation:
             say(f"error: {self.dataset} {self.model} seed {seed}: {error}")
             return []
 
-    def program(self, verb, job):
-        """Runs the program; gives its summary and the seconds it took."""
-        began = time.monotonic()
-        command = [self.given.overturn, verb, job, "--quiet", "--format", "json"]
-        said = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
-        if said.returncode != 0:
-            raise Failed(f"`{verb} {job}` ended with {said.returncode}:\n{said.stderr.strip()}")
-        return json.loads(said.stdout.splitlines()[-1]), time.monotonic() - began
-
     def check(self, out):
-        """What an independent query over input and output has to say."""
-        script = [sys.executable, Path(__file__).with_name("check_run.py"), self.folder / out, self.table,
-                  self.folder / "schema.toml", "--key", real_data.KEY, "--where", WANTED]
-        said = subprocess.run(script, capture_output=True, text=True)
-        if not said.stdout:
-            sys.exit(said.stderr)
-        found = json.loads(said.stdout.splitlines()[-1])
-        return {"violations": found.get("constraints", {}).get("violations"), "failed_checks": found["failed"]}
-
-
-def wanted(fitted, rows, features):
-    """For some test rows a class other than the classifier's own, as the model says it; null for all others."""
-    random = numpy.random.default_rng(real_data.SEED)
-    test = numpy.flatnonzero(rows["split"] == "test")
-    picked = numpy.sort(random.choice(test, min(ROWS, len(test)), replace=False))
-    classes = fitted.classes_
-    own = numpy.searchsorted(classes, fitted.predict(rows.iloc[picked][features]))
-    others = classes[(own + random.integers(1, len(classes), len(picked))) % len(classes)]
-    found = numpy.full(len(rows), None, dtype=object)
-    found[picked] = [str(label) for label in others]
-    return found
-
-
-def figures(run, rejected):
-    """Figures of the counterfactual table. Rejected rows, too, wanted a decision and have not got it."""
-    tables = duckdb.connect()
-    answers = tables.read_parquet(f"{run}/counterfactuals/**/*.parquet")
-    tables.register("answers", answers)
-    means = ["avg(l0) FILTER (valid)", "avg(l1) FILTER (valid)", "avg(n_changed) FILTER (valid)"]
-    means.append("avg(queries)" if "queries" in answers.columns else "NULL")
-    certified = "avg(CAST(certified AS INTEGER)) FILTER (valid)"
-    means.append(certified if "certified" in answers.columns else "NULL")
-    query = f"SELECT count(*), count(*) FILTER (valid), {', '.join(means)} FROM answers WHERE sample = 0"
-    rows, valid, *means = tables.execute(query).fetchone()
-    by_status = "SELECT status, count(*) FROM answers WHERE sample = 0 GROUP BY 1 ORDER BY 2 DESC, 1"
-    statuses = dict(tables.execute(by_status).fetchall()) | ({"rejected": rejected} if rejected else {})
-    rows += rejected
-    found = {"rows": rows, "valid": valid, "validity": valid / rows if rows else None,
-             "statuses": {status: count / rows for status, count in statuses.items()}}
-    return found | dict(zip(["l0", "l1", "changed", "queries", "certified"], means))
-
-
-def mmd(run):
-    """MMD² and its yardsticks, class by class and as means over classes; of valid counterfactuals alone as well."""
-    query = (f"SELECT \"over\", target, {', '.join(MMD)} FROM read_parquet('{run}/reports/mmd.parquet') "
-             "WHERE level = 'target'")
-    classes = {"all": {}, "valid": {}}
-    for over, target, *numbers in duckdb.connect().execute(query).fetchall():
-        classes[over][target] = dict(zip(MMD, numbers))
-    means = {name: mean(classes["all"].values(), name) for name in MMD}
-    return means | {"mmd_by_class": classes["all"], "mmd_by_class_valid": classes["valid"]}
-
-
-def mean(runs, key):
-    numbers = [run[key] for run in runs if run.get(key) is not None]
-    return statistics.fmean(numbers) if numbers else None
+        schema = self.folder / "schema.toml"
+        return evaluate.check(self.folder / out, self.table, schema, classifiers.KEY, WANTED)
 
 
 def shown(number, places, unit=1):
