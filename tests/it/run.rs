@@ -85,7 +85,7 @@ fn tables_are_as_documented() {
     let table = applications(&bench, 900, &[]);
     bench.job(&table, "max_reject_share = 0.5", None);
     bench.append("job.toml", &format!("{APPROVED}{QUICK}[report]\nby = [\"region\"]\n"));
-    bench.replace("job.toml", "max_steps = 600", "max_steps = 100");
+    bench.replace("job.toml", "max_steps = 600", "max_steps = 400");
     bench.does("run", &[]).ok();
     let told = fs::read_to_string(crate::util::project().join("schemas/tables.json"));
     let told: Value = serde_json::from_str(&told.expect("readable")).expect("JSON");

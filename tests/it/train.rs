@@ -265,7 +265,7 @@ fn train_in_little_space(bench: &Bench, bytes: u64) -> Run {
 #[test]
 fn a_disk_that_is_nearly_full() {
     // Networks that are larger than all other files of a generator, and smaller than a checkpoint.
-    let lines = QUICK.replace("hidden = 32", "hidden = 128") + "checkpoint_seconds = 0.05\n";
+    let lines = QUICK.replace("hidden = 32", "hidden = 256") + "checkpoint_seconds = 0.05\n";
     let roomy = prepared(&lines);
     roomy.train(&[]).ok();
     let size = weights(&roomy).len() as u64;
