@@ -207,7 +207,7 @@ impl<'a> Resolver<'a> {
     fn autoencoder(&mut self, spec: AutoencoderSpec, preset: Preset) -> AutoencoderJob {
         let usual = Numbers::of_autoencoder(preset);
         let steps = spec.steps.unwrap_or(usual.steps);
-        let batch = spec.batch.unwrap_or(usual.batch);
+        let batch = spec.batch.or(usual.batch).unwrap_or(AUTOENCODER_BATCH);
         let learning_rate = spec.learning_rate.unwrap_or(usual.learning_rate);
         let layers = spec.hidden.iter().flatten().chain(&spec.latent);
         self.require(
@@ -283,7 +283,7 @@ impl<'a> Resolver<'a> {
         self.rate(learning_rate, "train.learning_rate");
         Method {
             preset: spec.preset,
-            batch: spec.batch.unwrap_or(usual.batch),
+            batch: spec.batch.or(usual.batch),
             hidden: spec.hidden,
             learning_rate,
             sparsity: spec.sparsity,
@@ -440,26 +440,30 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// Rows per step of the autoencoder, unless the preset says otherwise.
+const AUTOENCODER_BATCH: usize = 256;
+
 /// Numbers of a preset.
 struct Numbers {
     steps: usize,
-    batch: usize,
+    /// Rows per step, where the preset says so.
+    batch: Option<usize>,
     learning_rate: f64,
 }
 
 impl Numbers {
-    const PAPER: Numbers = Numbers { steps: 100_000, batch: 128, learning_rate: 1e-3 };
+    const PAPER: Numbers = Numbers { steps: 100_000, batch: Some(128), learning_rate: 1e-3 };
 
     fn of_autoencoder(preset: Preset) -> Numbers {
         match preset {
-            Preset::Default => Numbers { steps: 4_000, batch: 256, learning_rate: 2e-3 },
+            Preset::Default => Numbers { steps: 4_000, batch: None, learning_rate: 2e-3 },
             Preset::Paper => Numbers::PAPER,
         }
     }
 
     fn of_actor(preset: Preset) -> Numbers {
         match preset {
-            Preset::Default => Numbers { steps: 5_000, batch: 128, learning_rate: 2e-3 },
+            Preset::Default => Numbers { steps: 5_000, batch: None, learning_rate: 2e-3 },
             Preset::Paper => Numbers::PAPER,
         }
     }

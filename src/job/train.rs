@@ -85,14 +85,15 @@ pub struct TrainSpec {
     /// `default`, or the paper's method and numbers (100,000 steps of 128 rows at 0.001, for the
     /// autoencoder too).
     pub preset: Preset,
-    /// Rows per step. By default 128.
+    /// Rows per step. By default 128, and 256 where there are more than two classes.
     pub batch: Option<usize>,
     /// Width of the actor's and the critic's two hidden layers.
     pub hidden: usize,
     /// Adam's learning rate of actor and critic at the start; it falls along a cosine. By default 0.002.
     pub learning_rate: Option<f64>,
-    /// λ_s, the weight of sparsity. By default up to 1.6, 0.4 without an autoencoder, and less while validity is too low; for regressions, targets other than labels and the
-    /// paper's preset 0.5, and 0.1 without an autoencoder.
+    /// λ_s, the weight of sparsity. By default up to 2.4, 0.4 without an autoencoder, and less while validity is
+    /// too low; for regressions, targets other than labels and the paper's preset 0.5, and 0.1 without an
+    /// autoencoder.
     pub sparsity: Option<f64>,
     /// λ_c, the weight of consistency. By default 0.5, and 0 without an autoencoder.
     pub consistency: Option<f64>,
@@ -225,8 +226,8 @@ pub struct TrainLimits {
 pub struct Method {
     /// Which set of defaults, and of details that have no key of their own.
     pub preset: Preset,
-    /// Rows per step.
-    pub batch: usize,
+    /// Rows per step; by default by the number of classes.
+    pub batch: Option<usize>,
     /// Width of the hidden layers.
     pub hidden: usize,
     /// Learning rate.

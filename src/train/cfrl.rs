@@ -35,11 +35,13 @@
 //!     an actor that may first learn to be valid is not caught where no change at all is the nearest optimum.
 //! 11. The learning rate and the noise fall along a cosine, and the actor that is kept is the mean of those
 //!     of the last steps: a latent must be hit closely, and the mean is less shaken by single batches.
-//! 12. λ_s, unless the job gives it, falls while validity on the validation rows is too low, and rises again
-//!     when it is not: models with ragged borders, as deep trees have them, need larger moves.
+//! 12. λ_s, unless the job gives it, falls while validity on the validation rows is too low (or they are too
+//!     few to tell), and rises again when it is not: models with ragged borders, as deep trees have them, need
+//!     larger moves.
 //! 13. No row is asked to become what it is: explanations never ask that.
 //! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the wanted class
 //!     instead: what a change is worth shows where it is missing.
+//! 15. Where there are more than two classes, a batch has 256 rows: each class has fewer of them.
 
 use std::sync::mpsc::sync_channel;
 
@@ -77,8 +79,11 @@ const LEAST_NOISE: f64 = 0.02;
 const LEAST_RATE: f64 = 0.01;
 /// Share of the training in which λ_s and λ_c grow from nothing, for a critic that gives R itself.
 const GROWING: f64 = 0.4;
-/// Share of λ_s that counts at the beginning, and at least.
-pub(super) const LEAST_EASED: f64 = 0.4;
+/// Share of λ_s that counts at the beginning, and while the actor is valid fairly often.
+pub(super) const FAIRLY_EASED: f64 = 0.45;
+/// By what factors that share falls and rises, at most, at one judgement.
+const EASIER: f64 = 0.8;
+const HARDER: f64 = 1.25;
 /// What a changed category weighs beside a numeric's standard deviation, both as means over features.
 const CATEGORY_WEIGHT: f64 = 0.9;
 /// Training rows that the critic sees for every experience.
@@ -110,6 +115,8 @@ pub(super) struct Learner<'a> {
     pub(super) setup: &'a Setup<'a>,
     pub(super) problem: &'a Problem<'a>,
     pub(super) details: Details,
+    /// Rows per step.
+    pub(super) batch: usize,
     pub(super) lambda_s: f64,
     pub(super) lambda_c: f64,
     pub(super) sampler: TargetSampler,
@@ -223,7 +230,7 @@ impl<'a> Learner<'a> {
     /// Samples x, constructs random y_T and c, and computes z̃ and dec(z̃).
     fn act(&mut self, random: &mut ChaCha8Rng) -> Result<(Experience, Question)> {
         let device = self.setup.device;
-        let rows = self.order.next(self.batch());
+        let rows = self.order.next(self.batch);
         let picked = self.problem.sample.pick(&rows)?;
         let wishes = self.wishes(&rows, random);
         let conditions = self.conditions(&picked, random);
@@ -301,7 +308,7 @@ impl<'a> Learner<'a> {
 
     fn noise(&self, draw: impl FnMut() -> f32) -> Result<Tensor> {
         let width = self.shape.action() as usize;
-        let values: Vec<f32> = std::iter::repeat_with(draw).take(self.batch() * width).collect();
+        let values: Vec<f32> = std::iter::repeat_with(draw).take(self.batch * width).collect();
         to_tensor(&values, width, self.setup.device)
     }
 
@@ -331,11 +338,11 @@ impl<'a> Learner<'a> {
     /// critic, then one for the actor.
     fn update(&mut self, random: &mut ChaCha8Rng) -> Result<Option<Losses>> {
         let held = self.replay.len() as i64;
-        if held < (WARM_UP * self.batch()) as i64 {
+        if held < (WARM_UP * self.batch) as i64 {
             return Ok(None);
         }
-        let places: Vec<i64> = (0..self.batch()).map(|_| random.random_range(0..held)).collect();
-        let examples = self.examples.draw((EXAMPLES * self.batch() as f64) as usize, random);
+        let places: Vec<i64> = (0..self.batch).map(|_| random.random_range(0..held)).collect();
+        let examples = self.examples.draw((EXAMPLES * self.batch as f64) as usize, random);
         self.descend_on(&places, examples).map(Some)
     }
 
@@ -422,10 +429,6 @@ impl<'a> Learner<'a> {
         self.critic.forward(&Tensor::cat(judged, 1)).mean(Kind::Float)
     }
 
-    fn batch(&self) -> usize {
-        self.setup.train.method.batch
-    }
-
     fn rate(&self) -> f64 {
         let falling = self.falling().max(LEAST_RATE);
         self.setup.train.method.learning_rate * self.rate_factor * falling
@@ -448,15 +451,15 @@ impl<'a> Learner<'a> {
     /// Goes on after so many steps, as far as rows are concerned.
     pub(super) fn skip_to(&mut self, step: usize) {
         for _ in self.step..step {
-            self.order.next(self.batch());
+            self.order.next(self.batch);
         }
         self.step = step;
     }
 
-    /// Lets λ_s count more or less, where the job does not give it.
-    pub(super) fn ease(&mut self, factor: f64) {
+    /// Lets λ_s, where the job does not give it, count a little more or less: on the way to this share.
+    pub(super) fn ease(&mut self, share: f64) {
         if self.shape.classes().is_some() && self.setup.train.method.sparsity.is_none() {
-            self.eased = (self.eased * factor).clamp(LEAST_EASED, 1.0);
+            self.eased = share.clamp(self.eased * EASIER, self.eased * HARDER);
         }
     }
 

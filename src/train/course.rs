@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tch::Tensor;
 
-use super::cfrl::{Learner, Losses};
+use super::cfrl::{FAIRLY_EASED, Learner, Losses};
 use super::checkpoint::{Saved, State};
 use super::judge::Judge;
 use super::validate::{Bridges, Quality, Validation};
@@ -24,11 +24,12 @@ const COLLAPSE_FROM: f64 = 0.2;
 const COLLAPSE_AFTER: usize = 4;
 /// How much more slowly a training learns after it was rolled back.
 const SLOWER: f64 = 0.3;
-/// Validity below which λ_s falls …
-const VALID_ENOUGH: f64 = 0.985;
-/// … by this factor at a judgement, and rises by this one otherwise.
-const EASIER: f64 = 0.8;
-const HARDER: f64 = 1.25;
+/// Validity, as far as it is assured, from which all of λ_s counts.
+const VALID_ENOUGH: f64 = 0.988;
+/// Below this one it counts as little …
+const VALID_TOO_SELDOM: f64 = 0.93;
+/// … as this share, and in between as [`FAIRLY_EASED`].
+const LEAST_OF_POOR: f64 = 0.25;
 /// Least weight of a target that never fails, when targets are balanced.
 const LEAST_WEIGHT: f64 = 0.1;
 
@@ -201,8 +202,11 @@ impl<'a> Course<'a> {
 
     /// Lets an actor move farther that is not valid often enough, and holds it to small changes when it is.
     fn ease(&self, learner: &mut Learner<'_>, quality: &Quality) {
-        let factor = if quality.validity < VALID_ENOUGH { EASIER } else { HARDER };
-        learner.ease(factor);
+        learner.ease(match quality.assured_validity() {
+            poor if poor < VALID_TOO_SELDOM => LEAST_OF_POOR,
+            fair if fair < VALID_ENOUGH => FAIRLY_EASED,
+            _ => 1.0,
+        });
     }
 
     fn balance(&self, learner: &mut Learner<'_>, quality: &Quality) {

@@ -2,7 +2,7 @@
 
 use tch::no_grad;
 
-use super::cfrl::{Adams, Details, LEAST_EASED, Learner, WARM_UP};
+use super::cfrl::{Adams, Details, FAIRLY_EASED, Learner, WARM_UP};
 use super::table::{Examples, Table};
 use super::{Problem, Setup, Start};
 use crate::error::Result;
@@ -14,9 +14,13 @@ use crate::target::{RowOrder, TargetCodec};
 const REPLAY_BYTES: u64 = 256 << 20;
 /// Experiences that the replay buffer holds: the paper's 1,000 batches of 128.
 const REPLAY_ROWS: usize = 128_000;
-/// λ_s for a critic that tells outcomes apart, without an autoencoder a quarter of it: −log Q weighs more than −Q
+/// Rows per step for up to two classes …
+const BATCH: usize = 128;
+/// … and for more.
+const BATCH_OF_MANY: usize = 256;
+/// λ_s for a critic that tells outcomes apart, without an autoencoder a sixth of it: −log Q weighs more than −Q
 /// where a row is far from valid.
-const OUTCOME_SPARSITY: f64 = 1.6;
+const OUTCOME_SPARSITY: f64 = 2.4;
 
 impl<'a> Learner<'a> {
     /// Initialises μ and Q at random (or from an earlier generator), and an empty D.
@@ -27,69 +31,92 @@ impl<'a> Learner<'a> {
     ) -> Result<Learner<'a>> {
         let (method, device) = (&setup.train.method, setup.device);
         let details = Details::of(method);
-        let with = start.autoencoder.is_trained();
-        let lambda = |given: Option<f64>, with_autoencoder, without| {
-            given.unwrap_or(if with { with_autoencoder } else { without })
-        };
-        let codec = &problem.codec;
-        let (target, conditions) = (codec.wish_width() as i64, setup.constraints.width() as i64);
-        let shape = ActorShape {
-            latent: start.autoencoder.latent(),
-            direct: 0,
-            wishes: codec.decision_width() as i64 + target + conditions,
-            hidden: method.hidden as i64,
-            form: details.form,
-            outcomes: outcomes(setup, codec, details.form),
-        }
-        .moving(&start.autoencoder, &start.places);
-        let width = setup.encoder.layout().width;
+        let shape = actor_shape(setup, problem, &start, details.form);
+        let (lambda_s, lambda_c) = lambdas(setup, shape, start.autoencoder.is_trained());
         let (mut actor, mut critic) = match start.networks {
             Some(networks) => networks,
             None => random_networks(setup, shape)?,
         };
         actor.trainable(true);
         critic.trainable(true);
-        let seen = if details.form == Form::Relative { width as i64 } else { 0 };
-        let kept = ReplayShape {
-            target,
-            conditions,
-            latent: if shape.outcomes > 0 { 0 } else { shape.action() },
-            seen,
-            answer: shape.outcomes.max(1),
-        };
-        let sample = problem.sample;
+        let kept = kept(setup, &problem.codec, shape);
+        let batch = method.batch.unwrap_or_else(|| usual_batch(shape));
+        let (sample, codec) = (problem.sample, &problem.codec);
         let decisions =
             to_tensor(&codec.decisions(&sample.scores)?, codec.decision_width(), device)?;
         let adams = Adams { actor: Adam::new(&actor), critic: Adam::new(&critic) };
         let average = actor.flat().copy();
         let generator =
             Generator { autoencoder: start.autoencoder, actor, places: start.places, shape };
-        let adapts = shape.classes().is_some() && method.sparsity.is_none();
         let balanced = sample.labels().filter(|_| method.balance == Balance::Rows);
+        let adapts = shape.classes().is_some() && method.sparsity.is_none();
         Ok(Learner {
-            lambda_s: match shape.classes() {
-                Some(_) => lambda(method.sparsity, OUTCOME_SPARSITY, 0.25 * OUTCOME_SPARSITY),
-                None => lambda(method.sparsity, 0.5, 0.1),
-            },
-            lambda_c: lambda(method.consistency, 0.5, 0.0),
+            lambda_s,
+            lambda_c,
             sampler: problem.sampler.clone(),
             examples: Examples::new(problem, shape.classes().unwrap_or(0)),
             order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
             table: no_grad(|| Table::new(&generator, &problem.encoded, &decisions)),
-            replay: Replay::new(kept, capacity(kept, method.batch), device),
+            replay: Replay::new(kept, capacity(kept, batch), device),
             setup,
             problem,
             details,
+            batch,
             shape,
             generator,
             critic,
             average,
             adams,
             step: 0,
-            eased: if adapts { LEAST_EASED } else { 1.0 },
+            eased: if adapts { FAIRLY_EASED } else { 1.0 },
             rate_factor: 1.0,
             rewards: (0.0, 0),
         })
+    }
+}
+
+/// What the actor is given and what it moves.
+fn actor_shape(setup: &Setup<'_>, problem: &Problem<'_>, start: &Start, form: Form) -> ActorShape {
+    let codec = &problem.codec;
+    let asked = codec.decision_width() + codec.wish_width() + setup.constraints.width();
+    ActorShape {
+        latent: start.autoencoder.latent(),
+        direct: 0,
+        wishes: asked as i64,
+        hidden: setup.train.method.hidden as i64,
+        form,
+        outcomes: outcomes(setup, codec, form),
+    }
+    .moving(&start.autoencoder, &start.places)
+}
+
+/// λ_s and λ_c: the job's, or by what the critic learns and whether there is an autoencoder.
+fn lambdas(setup: &Setup<'_>, shape: ActorShape, trained: bool) -> (f64, f64) {
+    let method = &setup.train.method;
+    let (with, without) = match shape.classes() {
+        Some(_) => (OUTCOME_SPARSITY, OUTCOME_SPARSITY / 6.0),
+        None => (0.5, 0.1),
+    };
+    let lambda_s = method.sparsity.unwrap_or(if trained { with } else { without });
+    let lambda_c = method.consistency.unwrap_or(if trained { 0.5 } else { 0.0 });
+    (lambda_s, lambda_c)
+}
+
+/// Rows per step, where the job does not say: among many classes, fewer of them want each.
+fn usual_batch(shape: ActorShape) -> usize {
+    let classes = shape.classes().unwrap_or(0);
+    if classes > 2 { BATCH_OF_MANY } else { BATCH }
+}
+
+/// What D keeps of an experience.
+fn kept(setup: &Setup<'_>, codec: &TargetCodec, shape: ActorShape) -> ReplayShape {
+    let width = setup.encoder.layout().width as i64;
+    ReplayShape {
+        target: codec.wish_width() as i64,
+        conditions: setup.constraints.width() as i64,
+        latent: if shape.outcomes > 0 { 0 } else { shape.action() },
+        seen: if shape.form == Form::Relative { width } else { 0 },
+        answer: shape.outcomes.max(1),
     }
 }
 

@@ -164,7 +164,7 @@ fn train_job() -> TrainJob {
         },
         method: Method {
             preset: Preset::Paper,
-            batch: ROWS,
+            batch: Some(ROWS),
             hidden: 5,
             learning_rate: 1e-3,
             sparsity: None,
@@ -303,4 +303,20 @@ fn the_autoencoder_s_loss_and_gradients_are_what_an_independent_computation_give
         let all = Tensor::cat(&gradients, 0);
         assert_close(&all, &oracle["autoencoder"]["gradients"], "gradients");
     });
+}
+
+/// SciPy's `binomtest(valid, rows).proportion_ci(0.6827, "wilson").low`, with the level of one standard error.
+#[test]
+fn assured_validity_is_the_lower_end_of_wilsons_interval() {
+    let cases = [
+        (111.0, 111, 0.991_071_428_571_428_6),
+        (110.0, 111, 0.976_660_734_359_026_7),
+        (990.0, 1000, 0.986_327_765_769_815_4),
+        (0.0, 10, 0.0),
+    ];
+    for (valid, rows, expected) in cases {
+        let quality = Quality { rows, validity: valid / rows as f64, ..Quality::default() };
+        let found = quality.assured_validity();
+        assert!((found - expected).abs() < 1e-12, "{found} instead of {expected}");
+    }
 }

@@ -56,6 +56,14 @@ impl Quality {
     pub fn score(&self) -> f64 {
         self.validity - DISTANCE_WEIGHT * (self.l0 + self.l1)
     }
+
+    /// What validity is at least, by Wilson's bound of one standard error: of few rows, all valid ones still
+    /// tell little about others.
+    pub(super) fn assured_validity(&self) -> f64 {
+        let (share, rows) = (self.validity, self.rows.max(1) as f64);
+        let error = (share * (1.0 - share) / rows + 0.25 / (rows * rows)).sqrt();
+        (share + 0.5 / rows - error) / (1.0 + 1.0 / rows)
+    }
 }
 
 /// Rows that a generator is judged on, ready to be used again and again.

@@ -108,6 +108,19 @@ fn the_nearest_training_row_alone() {
     bench.does("run", &[]).fails(1, &["has learnt nothing", "hint: "]);
 }
 
+/// A generator that has learnt nothing does nothing at all where categories decide: no reason to refuse it when
+/// it is not asked.
+#[test]
+fn the_nearest_training_row_where_an_untrained_generator_is_never_valid() {
+    let Some(python) = python("the_nearest_training_row_where_an_untrained…") else { return };
+    let bench = Bench::new();
+    small_space(&python, &["make", &bench.text("")]).ok();
+    bench.append("job.toml", "[explain]\nmethod = \"nearest\"\n");
+    let summary = bench.does("run", &[]).ok().json();
+    assert_eq!(summary["training"]["validation"]["validity"], 0.0, "{summary}");
+    assert!(number(&summary["validity"]) > 0.2, "{summary}");
+}
+
 #[test]
 fn faults_of_the_section_are_told() {
     let bench = Bench::new();

@@ -50,9 +50,9 @@ const COMPETITORS: usize = 1;
 /// An answer that costs less is as small as can be hoped for: nobody competes with it.
 const CHEAP: f64 = 0.8;
 /// Further single changes of an entry whose numbers are moved back.
-const FINALISTS: usize = 2;
+const FINALISTS: usize = 4;
 /// Answers with several changes whose numbers are moved back.
-const MULTIPLES: usize = 1;
+const MULTIPLES: usize = 2;
 
 /// One changed value.
 #[derive(Debug, Clone, Copy, PartialEq)]
