@@ -253,7 +253,7 @@ fn train_job(batch: usize, before: usize, steps: usize) -> TrainJob {
         },
         method: Method {
             preset: Preset::Default,
-            batch,
+            batch: Some(batch),
             hidden: HIDDEN as usize,
             learning_rate: 1e-3,
             sparsity: None,

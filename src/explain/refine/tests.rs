@@ -175,7 +175,7 @@ impl Ground {
             learnt: true,
             method: Method {
                 preset: Preset::Paper,
-                batch: 1,
+                batch: Some(1),
                 hidden: 4,
                 learning_rate: 0.1,
                 sparsity: None,
