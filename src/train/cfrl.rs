@@ -85,7 +85,7 @@ pub(super) const FAIRLY_EASED: f64 = 0.45;
 const EASIER: f64 = 0.8;
 const HARDER: f64 = 1.25;
 /// What a changed category weighs beside a numeric's standard deviation, both as means over features.
-const CATEGORY_WEIGHT: f64 = 0.9;
+const CATEGORY_WEIGHT: f64 = 0.95;
 /// Training rows that the critic sees for every experience.
 const EXAMPLES: f64 = 0.5;
 /// Weight of an actor's step in the mean of actors: those of about 500 steps count.

@@ -26,7 +26,7 @@ const COLLAPSE_AFTER: usize = 4;
 const SLOWER: f64 = 0.3;
 /// Validity, as far as it is assured, from which all of λ_s counts.
 const VALID_ENOUGH: f64 = 0.988;
-/// Below this one it counts as little …
+/// Below this one, in the second half of a training, it counts as little …
 const VALID_TOO_SELDOM: f64 = 0.93;
 /// … as this share, and in between as [`FAIRLY_EASED`].
 const LEAST_OF_POOR: f64 = 0.25;
@@ -202,8 +202,10 @@ impl<'a> Course<'a> {
 
     /// Lets an actor move farther that is not valid often enough, and holds it to small changes when it is.
     fn ease(&self, learner: &mut Learner<'_>, quality: &Quality) {
+        // Every actor is poor at first, and one that has learnt to move far seldom unlearns it.
+        let late = 2 * learner.step >= self.limits().max_steps;
         learner.ease(match quality.assured_validity() {
-            poor if poor < VALID_TOO_SELDOM => LEAST_OF_POOR,
+            poor if late && poor < VALID_TOO_SELDOM => LEAST_OF_POOR,
             fair if fair < VALID_ENOUGH => FAIRLY_EASED,
             _ => 1.0,
         });
