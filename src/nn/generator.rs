@@ -39,7 +39,8 @@ pub enum Form {
     /// nothing leaves every feature exactly as it was, however badly the autoencoder reconstructs. Beside
     /// the latent the actor moves each numeric by up to a standard deviation, and each category's place,
     /// since a single small change is hard to hit through the decoder. Numerics that move by a trifle stay.
-    /// (Where wishes are no labels, categories are the decoder's, and trifles count.) The critic is shown the post-processed row, which is what the model will see.
+    /// (Where wishes are no labels, categories are the decoder's, and trifles count.) The critic is shown the
+    /// post-processed row, which is what the model will see.
     Relative,
 }
 
