@@ -31,7 +31,7 @@ impl Engine {
         columns.push(column(decision).alias("__decision"));
         let frame = self.frame(scores).await?.select(columns).map_err(planning)?;
         let plan = frame.create_physical_plan().await.map_err(planning)?;
-        Ok(Scan::new(self, plan))
+        Ok(Scan::new(self, plan, &scores.shown))
     }
 }
 

@@ -52,9 +52,11 @@ impl Engine {
     /// # Errors
     /// When the predicate cannot be understood.
     pub async fn scan_unit(&self, plan: ScanPlan<'_>, unit: &Unit) -> Result<BatchStream> {
+        let shown = origin(&plan, unit);
         let input = self.unit_plan(plan, unit).await?;
-        let stream = input.execute(0, self.context.task_ctx()).map_err(reading)?;
-        Ok(stream.map_err(reading).boxed())
+        let stream = input.execute(0, self.context.task_ctx());
+        let stream = stream.map_err(|error| reading(&shown, error))?;
+        Ok(stream.map_err(move |error| reading(&shown, error)).boxed())
     }
 
     async fn unit_plan(&self, plan: ScanPlan<'_>, unit: &Unit) -> Result<Arc<dyn ExecutionPlan>> {
@@ -73,23 +75,34 @@ impl Engine {
         unit: &Unit,
         explainer: &Arc<Explainer>,
     ) -> Result<UnitStream> {
+        let shown = origin(&plan, unit);
         let input = self.unit_plan(plan, unit).await?;
         let ledger = Slot::default();
         let operator = ExplainExec::new(input, Arc::clone(explainer), Arc::clone(&ledger));
-        let stream = operator.execute(0, self.context.task_ctx()).map_err(explaining)?;
-        Ok(UnitStream { batches: stream.map_err(explaining).boxed(), ledger })
+        let stream = operator.execute(0, self.context.task_ctx());
+        let stream = stream.map_err(|error| explaining(&shown, error))?;
+        let batches = stream.map_err(move |error| explaining(&shown, error)).boxed();
+        Ok(UnitStream { batches, ledger })
     }
 }
 
-/// Our own errors travel through the engine in its envelope.
-pub(super) fn explaining(error: DataFusionError) -> Error {
+/// What a unit is read from, for messages: its file, where there is just one.
+fn origin(plan: &ScanPlan<'_>, unit: &Unit) -> Arc<str> {
+    match (unit.pieces.as_slice(), plan.scores) {
+        ([piece], None) => plan.table.source_files()[piece.file].path.display().to_string().into(),
+        _ => plan.shown().into(),
+    }
+}
+
+/// Our own errors travel through the engine in its envelope; others come from reading what is `shown`.
+pub(super) fn explaining(shown: &str, error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
             Ok(own) => *own,
-            Err(other) => reading(DataFusionError::External(other)),
+            Err(other) => reading(shown, DataFusionError::External(other)),
         },
-        DataFusionError::Context(_, inner) => explaining(*inner),
-        other => reading(other),
+        DataFusionError::Context(_, inner) => explaining(shown, *inner),
+        other => reading(shown, other),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which files a table is made of: a path, folder, glob or hive-partitioned folder, expanded, with every
 //! footer read. A file that is missing or broken is found here, before anything long starts.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -78,6 +79,7 @@ impl SourceFiles {
         Error::from_faults(Kind::Input, faults.into_iter().filter_map(Result::err).collect())?;
         let files: Vec<SourceFile> = files.into_iter().flatten().collect();
         let file_schema = merge_schemas(&files)?;
+        warn_of_gaps(&files, &file_schema);
         let partition_fields = partition_fields(&files, &file_schema)?;
         Ok(SourceFiles { files: with_values(files), file_schema, partition_fields })
     }
@@ -91,27 +93,38 @@ struct Found {
 
 fn expand(text: &str) -> Result<Vec<Found>> {
     let path = Path::new(text);
-    let missing = || {
-        Error::input(text, "does not exist, expected a Parquet file, a folder or a glob")
-            .hint("relative paths start from the job file's folder")
-    };
     let found = if path.is_dir() {
         let mut found = Vec::new();
         walk(path, path, &mut found)?;
         found
     } else if path.exists() {
-        let root = path.parent().unwrap_or(path).to_path_buf();
-        vec![Found { path: path.to_path_buf(), root }]
+        let root = named(path.parent().unwrap_or(path));
+        vec![Found { path: path.to_path_buf(), root: root.to_path_buf() }]
     } else if text.contains(['*', '?', '[']) {
         expand_glob(text)?
     } else {
-        return Err(missing());
+        return Err(missing(text));
     };
     if found.is_empty() {
         return Err(Error::input(text, "holds no Parquet file")
             .hint("files must end in .parquet; names that start with `_` or `.` are skipped"));
     }
     found.into_iter().map(absolute).collect()
+}
+
+/// Paths of a job are absolute when they come here: a relative one is from the command line.
+fn missing(text: &str) -> Error {
+    let hint = if Path::new(text).is_absolute() {
+        "in a job file, relative paths start from its folder"
+    } else {
+        "relative paths start from the current folder"
+    };
+    Error::input(text, "does not exist, expected a Parquet file, a folder or a glob").hint(hint)
+}
+
+/// The current folder has no name as the parent of a bare file name, and cannot be resolved without one.
+fn named(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
 
 fn absolute(found: Found) -> Result<Found> {
@@ -150,15 +163,16 @@ fn expand_glob(text: &str) -> Result<Vec<Found>> {
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
     let paths = glob::glob_with(text, options)
         .map_err(|error| Error::input(text, "is not a valid glob").source(error))?;
-    let fixed = Path::new(text).components().take_while(|part| !is_pattern(part));
-    let root: PathBuf = fixed.collect();
+    let fixed: PathBuf =
+        Path::new(text).components().take_while(|part| !is_pattern(part)).collect();
+    let root = named(&fixed);
     let mut found = Vec::new();
     for path in paths {
         let path = path.map_err(|error| Error::input(text, "cannot be read").source(error))?;
         if path.is_dir() {
-            walk(&path, &root, &mut found)?;
+            walk(&path, root, &mut found)?;
         } else if !is_hidden(&path) {
-            found.push(Found { path, root: root.clone() });
+            found.push(Found { path, root: root.to_path_buf() });
         }
     }
     Ok(found)
@@ -179,6 +193,12 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
         Fault::new(&shown, format!("is not a whole Parquet file ({bytes} bytes): {error}"))
             .hint("it may have been cut short, or is still being written")
     })?;
+    if let Some(name) = repeated_column(footer.schema()) {
+        let problem = format!("has two columns `{name}`, expected every name once");
+        return Err(
+            Fault::new(&shown, problem).hint("write it again with one of them renamed or left out")
+        );
+    }
     let row_groups: Vec<RowGroup> = footer.metadata().row_groups().iter().map(row_group).collect();
     Ok(SourceFile {
         bytes,
@@ -190,6 +210,12 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
         partition: hive_partition(&found.path, &found.root),
         path: found.path.clone(),
     })
+}
+
+/// A name that two columns have: which of them is meant, nobody can say.
+fn repeated_column(schema: &Schema) -> Option<&str> {
+    let mut seen = HashSet::with_capacity(schema.fields().len());
+    schema.fields().iter().map(|field| field.name().as_str()).find(|name| !seen.insert(*name))
 }
 
 /// Nanoseconds since 1970.
@@ -233,6 +259,20 @@ fn merge_schemas(files: &[SourceFile]) -> Result<SchemaRef> {
     faults.truncate(FAULTS_SHOWN);
     Error::from_faults(Kind::Input, faults)?;
     Ok(Arc::new(Schema::new(fields)))
+}
+
+/// Says which columns some files lack: that may be meant, or a slip of whoever wrote them.
+fn warn_of_gaps(files: &[SourceFile], merged: &Schema) {
+    for field in merged.fields() {
+        let name = field.name();
+        let lacks = |file: &&SourceFile| file.schema.column_with_name(name).is_none();
+        let mut lacking = files.iter().filter(|file| file.rows > 0).filter(lacks);
+        if let Some(first) = lacking.next() {
+            let files = 1 + lacking.count();
+            let first = first.path.display();
+            tracing::warn!(files, %first, "column `{name}` is missing in some files, and null there");
+        }
+    }
 }
 
 fn type_conflict(field: &Field, file: &SourceFile, first: &Field, owner: &Path) -> Fault {
@@ -314,5 +354,17 @@ mod tests {
     fn a_missing_path_is_named() {
         let error = SourceFiles::find(&["/nowhere/t.parquet".into()]).expect_err("missing");
         assert!(error.to_string().contains("/nowhere/t.parquet: does not exist"), "{error}");
+        assert!(error.to_string().contains("in a job file"), "{error}");
+        let error = SourceFiles::find(&["nowhere.parquet".into()]).expect_err("missing");
+        assert!(error.to_string().contains("start from the current folder"), "{error}");
+    }
+
+    #[test]
+    fn a_name_of_two_columns_is_found() {
+        let schema = |names: [&str; 3]| {
+            Schema::new(names.map(|name| Field::new(name, DataType::Int64, true)).to_vec())
+        };
+        assert_eq!(repeated_column(&schema(["x", "y", "x"])), Some("x"));
+        assert_eq!(repeated_column(&schema(["x", "y", "X"])), None);
     }
 }

@@ -40,6 +40,9 @@ const IDENTIFIER_SHARE: f64 = 0.95;
 /// Rows below which such a share means nothing.
 const IDENTIFIER_ROWS: u64 = 100;
 
+/// 2^63, the first number that is no integer of TOML.
+const INTEGER_LIMIT: f64 = (1u64 << 63) as f64;
+
 /// What the engine found out about a column.
 struct Seen {
     rows: u64,
@@ -153,7 +156,7 @@ async fn look(engine: &Engine, table: &Table, field: &Field, class: ColumnClass)
         "SELECT count(*), count({value}), {distinct}, min({value}), max({value}) FROM {}",
         quoted(&table.name)
     );
-    let row = one_batch(engine, &query).await?;
+    let row = one_batch(engine, table, &query).await?;
     let count = |column: usize| row[column].as_primitive::<Int64Type>().value(0) as u64;
     let distinct = &row[2];
     Ok(Seen {
@@ -165,10 +168,10 @@ async fn look(engine: &Engine, table: &Table, field: &Field, class: ColumnClass)
     })
 }
 
-async fn one_batch(engine: &Engine, query: &str) -> Result<Vec<ArrayRef>> {
+async fn one_batch(engine: &Engine, table: &Table, query: &str) -> Result<Vec<ArrayRef>> {
     let frame: DataFrame = engine.context.sql(query).await.map_err(planning)?;
     let schema = std::sync::Arc::new(frame.schema().as_arrow().clone());
-    let batches = frame.collect().await.map_err(reading)?;
+    let batches = frame.collect().await.map_err(|error| reading(&table.shown, error))?;
     let batch = arrow::compute::concat_batches(&schema, &batches);
     let batch =
         batch.map_err(|error| Error::internal("query engine", "answers differ").source(error))?;
@@ -254,7 +257,7 @@ async fn distinct_values(
         quoted(&table.name),
         guard + 1
     );
-    let column = one_batch(engine, &query).await?.remove(0);
+    let column = one_batch(engine, table, &query).await?.remove(0);
     let column = cast(&column, &DataType::Utf8)
         .map_err(|error| Error::internal("value", "has no text").source(error))?;
     let values: Vec<String> =
@@ -284,6 +287,10 @@ fn toml_text(text: &str) -> String {
     toml::Value::String(text.to_string()).to_string()
 }
 
+/// Whole numbers without a fraction, as far as TOML has them: beyond 64 bits they are floats.
 fn toml_number(number: f64) -> String {
+    if number.abs() >= INTEGER_LIMIT {
+        return format!("{number:e}");
+    }
     toml::Value::Float(number).to_string().trim_end_matches(".0").to_string()
 }

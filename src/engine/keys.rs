@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 
 /// Examples shown of a fault.
 const EXAMPLES: usize = 3;
-/// Share of the memory limit that hashes may take.
-const MEMORY_SHARE: u64 = 4;
+/// Parts of the memory limit of which hashes may take one.
+const MEMORY_PARTS: u64 = 4;
 
 /// What is wrong with a key.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub async fn check_keys(
     predicate: Option<(&str, &str)>,
 ) -> Result<KeyFaults> {
     let plan = ScanPlan { table, predicate, columns: key, scores: None };
-    let budget = engine.options.memory_bytes / MEMORY_SHARE / 8;
+    let budget = engine.options.memory_bytes / MEMORY_PARTS / 8;
     let passes = table.rows.div_ceil(budget.max(1)).max(1);
     let mut faults = KeyFaults::default();
     for pass in 0..passes {

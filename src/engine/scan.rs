@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNode;
+use arrow::error::ArrowError;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, TableReference};
 use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr, JoinType, Volatility};
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -41,10 +43,22 @@ pub struct ScanPlan<'a> {
     pub scores: Option<(&'a Table, &'a [String], &'a str)>,
 }
 
+impl ScanPlan<'_> {
+    /// What it reads, for messages.
+    pub(super) fn shown(&self) -> String {
+        match self.scores {
+            Some((scores, _, _)) => format!("{} or {}", self.table.shown, scores.shown),
+            None => self.table.shown.clone(),
+        }
+    }
+}
+
 /// A planned scan.
 pub struct Scan {
     plan: Arc<dyn ExecutionPlan>,
     engine: datafusion::prelude::SessionContext,
+    /// What it reads, for messages.
+    shown: Arc<str>,
     /// Schema of every batch: the columns asked for, then the decision if there is one.
     pub schema: SchemaRef,
 }
@@ -55,9 +69,10 @@ impl Engine {
     /// # Errors
     /// When the predicate cannot be understood.
     pub async fn scan(&self, plan: ScanPlan<'_>) -> Result<Scan> {
+        let shown = plan.shown();
         let frame = self.frame(plan.table).await?;
         let plan = self.physical(frame, plan).await?;
-        Ok(Scan::new(self, self.spread(plan)?))
+        Ok(Scan::new(self, self.spread(plan)?, &shown))
     }
 
     /// The plan of a scan of `frame`, which is the plan's table or a part of it.
@@ -113,18 +128,16 @@ impl Engine {
 }
 
 impl Scan {
-    /// A scan by a plan.
-    pub(super) fn new(engine: &Engine, plan: Arc<dyn ExecutionPlan>) -> Scan {
-        Scan { schema: plan.schema(), plan, engine: engine.context.clone() }
+    /// A scan by a plan, of what is shown so in messages.
+    pub(super) fn new(engine: &Engine, plan: Arc<dyn ExecutionPlan>, shown: &str) -> Scan {
+        Scan { schema: plan.schema(), plan, engine: engine.context.clone(), shown: shown.into() }
     }
 
     /// Starts reading: one stream per partition, all to be read at the same time.
     pub fn streams(&self) -> Result<Vec<BatchStream>> {
         let streams = execute_stream_partitioned(Arc::clone(&self.plan), self.engine.task_ctx());
-        let boxed = |stream: datafusion::execution::SendableRecordBatchStream| -> BatchStream {
-            stream.map_err(reading).boxed()
-        };
-        Ok(streams.map_err(reading)?.into_iter().map(boxed).collect())
+        let streams = streams.map_err(|error| reading(&self.shown, error))?;
+        Ok(streams.into_iter().map(|stream| self.boxed(stream)).collect())
     }
 
     /// Starts reading: all partitions as one stream, for a reader that takes one batch after the other.
@@ -132,7 +145,12 @@ impl Scan {
     /// its partitions to be read.
     pub fn stream(&self) -> Result<BatchStream> {
         let stream = execute_stream(Arc::clone(&self.plan), self.engine.task_ctx());
-        Ok(stream.map_err(reading)?.map_err(reading).boxed())
+        Ok(self.boxed(stream.map_err(|error| reading(&self.shown, error))?))
+    }
+
+    fn boxed(&self, stream: SendableRecordBatchStream) -> BatchStream {
+        let shown = Arc::clone(&self.shown);
+        stream.map_err(move |error| reading(&shown, error)).boxed()
     }
 }
 
@@ -159,7 +177,38 @@ pub(super) fn filtered(frame: DataFrame, key: &str, predicate: &str) -> Result<D
              `--set date=…` and write `'${date}'`",
         ));
     }
+    if let Some(found) = beyond_a_row(&expression).map_err(refused)? {
+        let problem = format!("has {found}, expected only functions of a single row");
+        return Err(Error::spec(key, format!("is `{predicate}`, which {problem}")).hint(
+            "work such a value out beforehand: write it into the predicate, or give the table a \
+             column of it",
+        ));
+    }
     frame.filter(expression).map_err(refused)
+}
+
+/// The first part of an expression that needs more than the row it is asked about.
+fn beyond_a_row(expression: &Expr) -> Result<Option<String>, DataFusionError> {
+    let mut found = None;
+    expression.apply(|part| {
+        found = match part {
+            Expr::AggregateFunction(call) => {
+                Some(format!("the aggregate function `{}`", call.func.name()))
+            }
+            Expr::WindowFunction(call) => {
+                Some(format!("the window function `{}`", call.fun.name()))
+            }
+            Expr::Exists(_)
+            | Expr::InSubquery(_)
+            | Expr::SetComparison(_)
+            | Expr::ScalarSubquery(_) => Some("a subquery".to_string()),
+            Expr::Unnest(_) => Some("the function `unnest`".to_string()),
+            Expr::Placeholder(parameter) => Some(format!("the parameter `{}`", parameter.id)),
+            _ => None,
+        };
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// A function that does not always give the same for the same.
@@ -177,13 +226,28 @@ pub(super) fn planning(error: DataFusionError) -> Error {
     Error::internal("query engine", error.strip_backtrace())
 }
 
-/// What goes wrong while reading is the data's or the machine's fault.
-pub(super) fn reading(error: DataFusionError) -> Error {
+/// What goes wrong while reading is the data's or the machine's fault. The engine does not say which
+/// file it was at; `shown` is as near as the caller knows.
+pub(super) fn reading(shown: &str, error: DataFusionError) -> Error {
     let message = error.strip_backtrace();
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => Error::resources("query engine", message)
             .hint("raise `runtime.memory`, or lower `runtime.threads`"),
-        DataFusionError::IoError(_) => Error::input("table", message),
-        _ => Error::input("table", message).hint("a file may be damaged beyond its footer"),
+        DataFusionError::IoError(_) => Error::input(shown, "cannot be read").source(message),
+        root if is_arithmetic(root) => {
+            Error::input(shown, "an expression over its rows cannot be computed").source(message)
+        }
+        _ => Error::input(shown, "cannot be read to its end")
+            .source(message)
+            .hint("a file may be damaged beyond its footer"),
     }
+}
+
+/// Values that were read well, and do not suit what is asked of them.
+fn is_arithmetic(error: &DataFusionError) -> bool {
+    let DataFusionError::ArrowError(cause, _) = error else { return false };
+    matches!(
+        cause.as_ref(),
+        ArrowError::DivideByZero | ArrowError::ArithmeticOverflow(_) | ArrowError::CastError(_)
+    )
 }

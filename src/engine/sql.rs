@@ -3,6 +3,7 @@
 //! `counterfactual('approved', "age", "income", …)` with all features in the generator's order, which can be
 //! written out where columns have other names.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
@@ -11,25 +12,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, StructArray, UInt32Array};
 use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{DataType, Field, Fields, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result as EngineResult};
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr as PlanExpr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, Expr as PlanExpr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, visit_expressions_mut,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, future, stream};
 use tokio::task::block_in_place;
 
 use super::explain::{enveloped, explaining};
-use super::scan::BatchStream;
+use super::scan::{BatchStream, planning};
 use super::session::Engine;
+use crate::document::did_you_mean;
 use crate::error::{Error, Result};
 use crate::explain::{Explainer, Worker};
+use crate::predictor::Task;
 
 /// The function's name.
 const NAME: &str = "counterfactual";
@@ -45,11 +50,12 @@ impl Engine {
         self.context.register_udf(ScalarUDF::from(Counterfactual::new(explainer, features)));
     }
 
-    /// Runs a query. It may read the session's tables, and nothing else.
+    /// Runs a query. It may read the session's tables, and nothing else. The first batch is empty, so that
+    /// an answer without rows has columns.
     ///
     /// # Errors
-    /// When it cannot be understood.
-    pub async fn query(&self, sql: &str, features: &[String]) -> Result<BatchStream> {
+    /// When it cannot be understood, or asks for a class that the model does not have.
+    pub async fn query(&self, sql: &str, features: &[String], task: &Task) -> Result<BatchStream> {
         let refused = |error: DataFusionError| {
             Error::spec("query", error.strip_backtrace())
                 .hint("column names are case-sensitive; tables are those given with `--table`")
@@ -64,9 +70,63 @@ impl Engine {
             .with_allow_dml(false)
             .with_allow_statements(false);
         queries_only.verify_plan(&plan).map_err(refused)?;
-        let frame = DataFrame::new(state, plan);
-        let stream = frame.execute_stream().await.map_err(explaining)?;
-        Ok(stream.map_err(explaining).boxed())
+        check_targets(&plan, task)?;
+        let shown = tables_of(&plan);
+        let answer = DataFrame::new(state, plan).execute_stream().await;
+        let answer = answer.map_err(|error| explaining(&shown, error))?;
+        let head = RecordBatch::new_empty(answer.schema());
+        let rows = answer.map_err(move |error| explaining(&shown, error));
+        Ok(stream::once(future::ready(Ok(head))).chain(rows).boxed())
+    }
+}
+
+/// The tables that a query reads, for messages.
+fn tables_of(plan: &LogicalPlan) -> String {
+    let mut names = BTreeSet::new();
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            names.insert(scan.table_name.table().to_string());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    if names.is_empty() {
+        return "query".to_string();
+    }
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses a target that is written out and no class of the model: every row would be rejected for it.
+fn check_targets(plan: &LogicalPlan, task: &Task) -> Result<()> {
+    let Task::Classification { classes, .. } = task else { return Ok(()) };
+    let mut unknown: Option<String> = None;
+    let visited = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                unknown = literal_target(part).filter(|target| !classes.contains(target));
+                Ok(match unknown {
+                    Some(_) => TreeNodeRecursion::Stop,
+                    None => TreeNodeRecursion::Continue,
+                })
+            })
+        })
+    });
+    visited.map_err(planning)?;
+    let Some(target) = unknown else { return Ok(()) };
+    let problem = format!("asks {NAME} for `{target}`, expected one of {classes:?}");
+    let error = Error::spec("query", problem);
+    Err(match did_you_mean(&target, classes.iter().map(String::as_str)) {
+        Some(hint) => error.hint(hint),
+        None => error,
+    })
+}
+
+/// The target of a call of the function, where it is written out; as text, as the function will see it.
+fn literal_target(expression: &PlanExpr) -> Option<String> {
+    let PlanExpr::ScalarFunction(call) = expression else { return None };
+    let Some(PlanExpr::Literal(value, _)) = call.args.first() else { return None };
+    match value.cast_to(&DataType::Utf8) {
+        Ok(ScalarValue::Utf8(text)) if call.func.name() == NAME => text,
+        _ => None,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::explain::{Columns, Explainer, Keep, Setup, check_fit};
 use crate::job::{ExplainJob, Target};
 use crate::nn::{Artefact, load};
-use crate::predictor::{self, Columns as PredictorColumns};
+use crate::predictor::{self, Columns as PredictorColumns, Task};
 use crate::runtime::Runtime;
 
 /// A query and what it is about.
@@ -52,14 +52,15 @@ pub fn sql(query: &Query, runtime: &Runtime) -> Result<Vec<RecordBatch>> {
     }
     let artefact = load(&query.generator, runtime.device)?;
     let features: Vec<String> = artefact.description.schema.names().map(String::from).collect();
-    register(&engine, query, artefact, runtime)?;
+    let task = register(&engine, query, artefact, runtime)?;
     runtime.block_on(async {
-        let rows = engine.query(&query.sql, &features).await?;
+        let rows = engine.query(&query.sql, &features, &task).await?;
         rows.try_collect().await
     })
 }
 
-fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtime) -> Result<()> {
+/// Makes the generator callable; gives what its model's answers mean.
+fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtime) -> Result<Task> {
     let Artefact { description, generator, .. } = artefact;
     let shown = query.generator.display().to_string();
     if model_hash(&description.predictor)? != description.origin.model {
@@ -73,6 +74,7 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
     runtime.for_explaining();
     let predictor = predictor::open(&description.predictor, &columns, runtime.threads)?;
     check_fit(&description, &schema, predictor.task(), &shown)?;
+    let task = predictor.task().clone();
     let count = fields.len();
     let mut table = fields;
     table.push(Field::new("target", DataType::Utf8, true));
@@ -102,5 +104,5 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
         },
     )?;
     engine.register_counterfactual(Arc::new(explainer), features);
-    Ok(())
+    Ok(task)
 }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringArray, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, new_null_array,
+};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, Schema};
 
 use crate::util::{Bench, credit, overturn, project, read_table, with_column};
 
@@ -202,7 +204,9 @@ fn a_parquet_file_damaged_in_the_middle() {
     let middle = bytes.len() / 2;
     bytes[4..middle].fill(0xff);
     fs::write(&table, bytes).expect("written");
-    bench.score(&table, "").fails(1, &["error: table: "]);
+    bench
+        .score(&table, "")
+        .fails(1, &["t.parquet: cannot be read", "damaged beyond its footer", "because: "]);
     assert!(!bench.path("out").exists());
 }
 
@@ -230,4 +234,36 @@ fn models_that_cannot_be_used() {
     let job = bench.job(&table, "schema = \"short.toml\"", Some(&onnx));
     overturn(&["score", &job]).fails(1, &["logistic.onnx: "]);
     assert!(!bench.path("out").exists());
+}
+
+#[test]
+fn predicates_that_need_more_than_a_row() {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(50));
+    for (predicate, found) in [
+        ("max(age) > 3", "the aggregate function `max`"),
+        ("age > 3 AND count(*) > 1", "the aggregate function `count`"),
+        ("row_number() over () < 3", "the window function `row_number`"),
+        ("age > (SELECT 1)", "a subquery"),
+        ("age > $1", "the parameter `$1`"),
+    ] {
+        let said = format!("input.where: is `{predicate}`, which has {found}, expected only");
+        bench.score(&table, &format!("where = \"{predicate}\"")).fails(1, &[said.as_str()]);
+    }
+    bench
+        .score(&table, "where = \"random() > 0.5\"")
+        .fails(1, &["input.where", "whose result changes by itself"]);
+    assert!(!bench.path("out").exists());
+}
+
+#[test]
+fn two_columns_of_one_name() {
+    let bench = Bench::new();
+    let field = Field::new("x", DataType::Int64, true);
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+    let schema = Arc::new(Schema::new(vec![field.clone(), field]));
+    let batch = RecordBatch::try_new(schema, vec![Arc::clone(&values), values]).expect("fits");
+    let table = bench.parquet("t.parquet", &batch);
+    overturn(&["schema", "infer", &table])
+        .fails(1, &["t.parquet: has two columns `x`", "hint: write it again"]);
 }

@@ -69,9 +69,13 @@ fn queries_that_make_no_sense() {
     assert_eq!(overturn(&[&count[..], &named].concat()).ok().stdout.trim(), "{\"n\":50}");
     overturn(&[&count[..], &named, &["--table", &table]].concat())
         .fails(1, &["Apps: cannot name a table", "already exists"]);
+    ask(&bench, "SELECT counterfactual('aproved')['detail'] AS detail FROM a LIMIT 1", &[]).fails(
+        1,
+        &["query: asks counterfactual for `aproved`", "\"rejected\"", "did you mean `approved`?"],
+    );
     let unknown = ask(
         &bench,
-        "SELECT counterfactual('maybe')['detail'] AS detail FROM a LIMIT 1",
+        "SELECT counterfactual(CASE WHEN age > 0 THEN 'maybe' END)['detail'] AS detail FROM a LIMIT 1",
         &["--format", "json"],
     );
     let unknown = unknown.ok().stdout;
@@ -80,4 +84,14 @@ fn queries_that_make_no_sense() {
         .fails(1, &["/nowhere"]);
     overturn(&["sql", "SELECT 1", "--generator", "/nowhere", "--table", "a"])
         .fails(1, &["--table: is `a`, expected NAME=PATH"]);
+}
+
+#[test]
+fn an_answer_without_rows_has_its_columns() {
+    let bench = Bench::new();
+    applications(&bench, 50, &[]);
+    let query = "SELECT age, region AS place FROM a WHERE age > 1000";
+    let text = ask(&bench, query, &[]).ok().stdout;
+    assert!(text.contains("| age | place |"), "{text}");
+    assert_eq!(ask(&bench, query, &["--format", "json"]).ok().stdout.trim(), "");
 }

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Float64Array, RecordBatch, StringArray};
+use arrow::array::{Array, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::Int64Type;
 use overturn::engine::{Engine, EngineOptions, ScanPlan, gather_stats};
 use overturn::feature::{FeatureSchema, FeatureStats, Stats};
 use overturn::job::{Bytes, Device, RuntimeJob};
 use overturn::runtime::Runtime;
 
-use crate::util::{Bench, credit, overturn, python, read_table, run_python, with_column};
+use crate::util::{
+    Bench, Run, credit, overturn, program, python, read_table, run_python, with_column,
+};
 
 /// Key → class and first score of a score table.
 fn scores(path: &Path) -> BTreeMap<i64, (String, f64)> {
@@ -390,4 +392,46 @@ fn per_row_constraint_columns_are_found() {
     let path = bench.parquet("t.parquet", &with_column(&table, "income__max", Some(wrong)));
     overturn(&["validate", &bench.job(&path, "", None)])
         .fails(1, &["column `income__max` is text, expected a number"]);
+}
+
+#[test]
+fn bare_names_and_globs_start_from_the_current_folder() {
+    let bench = Bench::new();
+    bench.parquet("t.parquet", &credit(100));
+    let infer = |table: &str| {
+        Run::of(program().current_dir(bench.path("")).args(["schema", "infer", table]))
+    };
+    for table in ["t.parquet", "*.parquet", "./t.parquet", "."] {
+        let inferred = infer(table).ok().stdout;
+        assert!(inferred.contains("name = \"age\""), "{table}: {inferred}");
+    }
+    infer("none.parquet").fails(
+        1,
+        &["none.parquet: does not exist", "hint: relative paths start from the current folder"],
+    );
+}
+
+#[test]
+fn a_column_that_some_files_lack_is_told() {
+    let bench = Bench::new();
+    let table = credit(100);
+    bench.parquet("t/a.parquet", &table);
+    bench.parquet("t/b.parquet", &with_column(&table, "region", None));
+    bench.parquet("t/c.parquet", &with_column(&table, "region", None));
+    let said = overturn(&["schema", "infer", &bench.text("t")]).ok().stderr;
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("missing in some")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    for expected in ["column `region` is missing in some files", "files=2", "b.parquet"] {
+        assert!(lines[0].contains(expected), "{expected} not in {said}");
+    }
+}
+
+#[test]
+fn whole_numbers_beyond_64_bits_are_inferred_as_floats() {
+    let bench = Bench::new();
+    let numbers: Arc<dyn Array> = Arc::new(UInt64Array::from(vec![0, 5, u64::MAX]));
+    let table = bench.parquet("t.parquet", &with_column(&credit(3), "counter", Some(numbers)));
+    let inferred = overturn(&["schema", "infer", &table]).ok().stdout;
+    assert!(inferred.contains("range = [0, 1.8446744073709552e19] # observed"), "{inferred}");
+    FeatureSchema::parse(&inferred, Path::new("inferred.toml")).expect("a good schema");
 }
