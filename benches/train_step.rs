@@ -164,8 +164,13 @@ impl Bench {
             checkpoints: None,
             listener: &listener,
         };
-        let lesson =
-            Lesson { sample: &self.sample, train: BATCH_ROWS - ASIDE, from: None, resume: false };
+        let lesson = Lesson {
+            sample: &self.sample,
+            train: BATCH_ROWS - ASIDE,
+            from: None,
+            resume: false,
+            learns: false,
+        };
         fit(&setup, lesson).expect("trained");
         let points = points.into_inner().expect("nobody else listens");
         let at = |step: u64| points.iter().find(|point| point.0 >= step).expect("judged").1;

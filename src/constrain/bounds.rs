@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, TimeUnit};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
 use crate::feature::{Bound, CategoryIndex, FeatureSchema, RowConstraint, numbers};
@@ -51,6 +52,20 @@ impl RowBounds {
     /// No row has bounds of its own.
     pub fn none() -> RowBounds {
         RowBounds::default()
+    }
+
+    /// A hash of all of them, the same for the same bounds of the same rows.
+    pub fn hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for bounds in &self.features {
+            for ends in [&bounds.min, &bounds.max] {
+                hash.update(&[u8::from(ends.is_some())]);
+                ends.iter().flatten().for_each(|end| hash.update(&end.to_le_bytes()));
+            }
+            let lists = bounds.allowed.iter().flat_map(|lists| &lists.bits);
+            lists.for_each(|bits| hash.update(&bits.to_le_bytes()));
+        }
+        hash.digest()
     }
 
     /// Reads the constraint columns of a batch, by name.

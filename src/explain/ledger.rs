@@ -206,11 +206,6 @@ impl Ledger {
         }
     }
 
-    /// Rows set aside.
-    pub fn rejected_rows(&self) -> u64 {
-        self.rejected.values().sum()
-    }
-
     pub(super) fn clock(&mut self, stage: Stage, since: &mut Instant) {
         self.seconds.clock(stage, since);
     }

@@ -124,7 +124,7 @@ pub enum Preset {
 pub enum RewardKind {
     /// 1 for the wanted decision, else 0.
     Label,
-    /// Half for the decision, half for how near the model came to it.
+    /// Mostly for the decision, a class's or a range's, and a part for how near the model came to it.
     Probability,
 }
 

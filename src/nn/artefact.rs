@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, FeatureStats, Stats};
 use crate::job::{Method, PredictorJob};
 use crate::nearest::Points;
-use crate::output::hex;
+use crate::output::{cannot_write, hex, write_synced};
 use crate::target::TargetCodec;
 
 /// The networks' weights.
@@ -36,7 +36,7 @@ pub const REFERENCE_FILE: &str = "reference.safetensors";
 /// What answers are looked for among.
 pub const NEIGHBOURS_FILE: &str = "neighbours.safetensors";
 /// Version of the files' format.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// All that is needed to use a generator, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -162,8 +162,7 @@ pub fn save(folder: &Path, artefact: &Artefact, neighbours: &Points) -> Result<(
     let json = serde_json::to_string_pretty(&description)
         .map_err(|error| Error::internal("generator", "has no JSON").source(error))?;
     let path = folder.join(GENERATOR_FILE);
-    let written = fs::write(&path, json).and_then(|()| File::open(&path)?.sync_all());
-    written.map_err(|error| cannot_write(&path, error))
+    write_synced(&path, json.as_bytes())
 }
 
 /// Reads a generator.
@@ -230,7 +229,8 @@ fn read_description(folder: &Path) -> Result<Description> {
     match value.get("format").and_then(Value::as_u64) {
         Some(format) if format == u64::from(FORMAT) => {}
         found => {
-            let problem = format!("has format {found:?}, expected {FORMAT}");
+            let found = found.map_or("no format".into(), |found| format!("format {found}"));
+            let problem = format!("has {found}, expected {FORMAT}");
             return Err(Error::input(shown, problem).hint("train the generator again"));
         }
     }
@@ -296,10 +296,4 @@ pub(super) fn file_hash(path: &Path) -> Result<String> {
         Error::input(path.display().to_string(), format!("cannot be read: {error}"))
     })?;
     Ok(hex(&Sha256::digest(&bytes)))
-}
-
-fn cannot_write(path: &Path, error: impl Into<crate::error::Source>) -> Error {
-    let source = error.into();
-    Error::output(path.display().to_string(), format!("cannot be written: {source}"))
-        .hint("check the free space and the permissions of `output.dir`")
 }

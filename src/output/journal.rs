@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::writer::cannot_write;
 use crate::error::{Error, Result};
 
 /// A journal that is being written.
@@ -57,7 +58,11 @@ impl Journal {
         let content = match fs::read(path) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(cannot_write(path, error)),
+            Err(error) => {
+                let shown = path.display().to_string();
+                return Err(Error::output(shown, format!("cannot be read: {error}"))
+                    .hint("check the permissions of the folder of `output.dir`"));
+            }
         };
         let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let mut lines =
@@ -91,11 +96,6 @@ impl Journal {
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         written.map_err(|error| cannot_write(&self.path, error))
     }
-}
-
-fn cannot_write(path: &Path, error: io::Error) -> Error {
-    Error::output(path.display().to_string(), format!("cannot be written: {error}"))
-        .hint("check the free space and the permissions of `output.dir`")
 }
 
 #[cfg(test)]

@@ -21,4 +21,4 @@ pub use tables::{
     sparsity_schema, training_schema, validity_schema,
 };
 pub use verify::{hex, sha256_of, verify};
-pub use writer::{StagedFile, TableWriter, WriterOptions};
+pub use writer::{StagedFile, TableWriter, WriterOptions, cannot_write};

@@ -7,7 +7,14 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg, RenameFlags, renameat2};
 
 use super::tables::SUCCESS_FILE;
+use super::writer::cannot_write;
 use crate::error::{Error, Result};
+
+/// What stands beside a published folder, under its hidden name and these.
+const LOCK: &str = "lock";
+const STAGING: &str = "staging";
+const JOURNAL: &str = "journal";
+const CHECKPOINT: &str = "checkpoint";
 
 /// A folder under construction beside its final place. Dropped without [`Staging::publish`], it vanishes.
 #[derive(Debug)]
@@ -41,12 +48,10 @@ impl Staging {
 
     fn open(target: &Path, overwrite: bool, leftovers: Leftovers) -> Result<Staging> {
         let shown = target.display().to_string();
-        let name = target.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-            Error::spec(
-                "output.dir",
-                format!("is `{shown}`, expected the path of a folder to make"),
-            )
-        })?;
+        if target.file_name().and_then(|name| name.to_str()).is_none() {
+            let problem = format!("is `{shown}`, expected the path of a folder to make");
+            return Err(Error::spec("output.dir", problem));
+        }
         let parent = match target.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -58,9 +63,9 @@ impl Staging {
             )
         };
         fs::create_dir_all(parent).map_err(|error| cannot("its folder", error))?;
-        let lock_file = parent.join(format!(".{name}.lock"));
+        let lock_file = beside(target, LOCK);
         let lock = claim(&lock_file, &shown)?;
-        let folder = parent.join(format!(".{name}.staging"));
+        let folder = beside(target, STAGING);
         // Left by a run that was killed: nobody else can hold it while we hold the lock.
         if folder.exists() && leftovers == Leftovers::Cleared {
             fs::remove_dir_all(&folder).map_err(|error| cannot("a fresh staging folder", error))?;
@@ -109,7 +114,7 @@ impl Staging {
 
     /// Where a run that takes long may keep what another run goes on from. Not part of what is published.
     pub fn checkpoint(&self) -> PathBuf {
-        beside(&self.target, "checkpoint")
+        beside(&self.target, CHECKPOINT)
     }
 
     /// Where a run keeps its journal. Not part of what is published.
@@ -200,9 +205,9 @@ impl Drop for Staging {
 
 /// Removes what a run that has published left beside its folder, unless another run is at work there.
 pub fn tidy(target: &Path) {
-    let lock_file = beside(target, "lock");
+    let lock_file = beside(target, LOCK);
     if let Ok(_lock) = claim(&lock_file, "") {
-        for what in ["staging", "journal", "checkpoint"] {
+        for what in [STAGING, JOURNAL, CHECKPOINT] {
             let _ = fs::remove_dir_all(beside(target, what));
         }
         let _ = fs::remove_file(&lock_file);
@@ -211,7 +216,7 @@ pub fn tidy(target: &Path) {
 
 /// Where the journal of a run is that publishes into a folder.
 pub fn journal_of(target: &Path) -> PathBuf {
-    beside(target, "journal")
+    beside(target, JOURNAL)
 }
 
 /// Writes a file and waits until it is on the disk.
@@ -220,10 +225,7 @@ pub fn journal_of(target: &Path) -> PathBuf {
 /// When it cannot be written.
 pub fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
     let written = fs::write(path, content).and_then(|()| File::open(path)?.sync_all());
-    written.map_err(|error| {
-        Error::output(path.display().to_string(), format!("cannot be written: {error}"))
-            .hint("check the free space and the permissions of `output.dir`")
-    })
+    written.map_err(|error| cannot_write(path, error))
 }
 
 fn sweep(root: &Path, folder: &Path, keep: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
@@ -273,7 +275,7 @@ pub fn check_output(target: &Path, overwrite: bool) -> Result<()> {
     let shown = target.display().to_string();
     let Ok(mut entries) = fs::read_dir(target) else {
         return if target.exists() {
-            Err(Error::output(shown, "exists and is not a folder that can be read"))
+            Err(Error::spec(shown, "exists and is not a folder that can be read"))
         } else {
             Ok(())
         };
@@ -281,9 +283,9 @@ pub fn check_output(target: &Path, overwrite: bool) -> Result<()> {
     let published = target.join(SUCCESS_FILE).exists();
     match (entries.next().is_none(), published, overwrite) {
         (true, _, _) | (_, true, true) => Ok(()),
-        (_, true, false) => Err(Error::output(shown, "already holds the results of a run")
+        (_, true, false) => Err(Error::spec(shown, "already holds the results of a run")
             .hint("set `output.overwrite = true` to replace them, or choose another `output.dir`")),
-        (_, false, _) => Err(Error::output(shown, "holds files that are not the results of a run")
+        (_, false, _) => Err(Error::spec(shown, "holds files that are not the results of a run")
             .hint("choose another `output.dir`; nothing but results is ever replaced")),
     }
 }

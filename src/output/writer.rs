@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::verify::hex;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Source};
 
 /// How the files of a run are written.
 #[derive(Debug, Clone)]
@@ -76,7 +76,8 @@ impl TableWriter {
     }
 }
 
-fn cannot_write(path: &std::path::Path, error: impl Into<crate::error::Source>) -> Error {
+/// The error for a file that cannot be written.
+pub fn cannot_write(path: &Path, error: impl Into<Source>) -> Error {
     let source = error.into();
     Error::output(path.display().to_string(), format!("cannot be written: {source}"))
         .hint("check the free space and the permissions of `output.dir`")

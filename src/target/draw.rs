@@ -1,11 +1,11 @@
 //! Which rows and which targets a training step gets: rows in shuffled epochs without replacement,
-//! targets uniform over all labels, the row's own included; either balanced on request.
+//! targets uniform over all labels, but not the row's own where that is known; either balanced on request.
 
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{TargetCodec, Wishes};
+use super::{LEAST_PROBABILITY, TargetCodec, Wishes, one_hots};
 use crate::job::{Target, TargetsKind};
 use crate::predictor::{NO_CLASS, Outcome, Scores};
 
@@ -85,6 +85,11 @@ pub struct TargetSampler {
 
 /// Of the spread of a model's values, the least half-width of a range that is asked for in training.
 const NARROWEST: f64 = 0.01;
+/// The highest of the least probabilities that are asked for in training.
+const MOST_PROBABILITY: f32 = 0.95;
+/// Times that a distribution is drawn again for a row that has its decision: where nearly all have the same,
+/// another is hard to find.
+const REDRAWN: usize = 32;
 
 impl TargetSampler {
     /// A sampler for a model of which this is known. Classes that it never predicted are asked for only
@@ -165,15 +170,22 @@ impl TargetSampler {
         self.class
     }
 
-    /// y_T for judging: the job's own target or any label, but never the one the row has.
+    /// y_T for judging: the job's own target or any label, but never the one the row has. Of a distribution,
+    /// all is asked for one class, as explanations do.
     pub fn draw_other(&self, labels: &[u32], random: &mut impl Rng) -> Wishes {
-        let mut wishes = self.draw_unlike(labels, random);
+        let mut wishes = self.draw_classes(labels.len(), |row| labels[row], random);
         if let (Some(own), Wishes::Classes { classes, .. }) = (self.class, &mut wishes) {
             for (class, label) in classes.iter_mut().zip(labels) {
                 *class = if *label == own { *class } else { own };
             }
         }
-        wishes
+        match wishes {
+            Wishes::Classes { classes, .. } if self.kind == TargetsKind::Distribution => {
+                let values = one_hots(&classes, self.width);
+                Wishes::Distributions { classes, values }
+            }
+            wishes => wishes,
+        }
     }
 
     fn draw_but(&self, rows: usize, own: impl Fn(usize) -> u32, random: &mut impl Rng) -> Wishes {
@@ -181,11 +193,20 @@ impl TargetSampler {
             return self.ranges(rows, random);
         }
         if !self.distributions.is_empty() {
-            return self.draw_distributions(rows, random);
+            return self.draw_distributions(rows, own, random);
         }
+        self.draw_classes(rows, own, random)
+    }
+
+    fn draw_classes(
+        &self,
+        rows: usize,
+        own: impl Fn(usize) -> u32,
+        random: &mut impl Rng,
+    ) -> Wishes {
         let classes: Vec<u32> = (0..rows).map(|row| self.class(own(row), random)).collect();
         let least = |_| match self.kind {
-            TargetsKind::Probability => random.random_range(0.5..0.95),
+            TargetsKind::Probability => random.random_range(LEAST_PROBABILITY..MOST_PROBABILITY),
             _ => 0.0,
         };
         let probabilities = (0..rows).map(least).collect();
@@ -205,13 +226,29 @@ impl TargetSampler {
         others().next_back().map_or(own, |(class, _)| *class)
     }
 
-    fn draw_distributions(&self, rows: usize, random: &mut impl Rng) -> Wishes {
+    /// Distributions as the model gives them, of another decision each if there is one to be found.
+    fn draw_distributions(
+        &self,
+        rows: usize,
+        own: impl Fn(usize) -> u32,
+        random: &mut impl Rng,
+    ) -> Wishes {
         let width = self.width;
         let examples = self.distributions.len() / width;
         let mut values = Vec::with_capacity(rows * width);
-        for _ in 0..rows {
-            let example = random.random_range(0..examples) * width;
-            values.extend_from_slice(&self.distributions[example..example + width]);
+        for row in 0..rows {
+            let mut one = || {
+                let example = random.random_range(0..examples) * width;
+                &self.distributions[example..example + width]
+            };
+            let mut drawn = one();
+            for _ in 0..REDRAWN {
+                if most_probable(drawn) != own(row) {
+                    break;
+                }
+                drawn = one();
+            }
+            values.extend_from_slice(drawn);
         }
         let classes = values.chunks_exact(width).map(most_probable).collect();
         Wishes::Distributions { classes, values }
@@ -319,6 +356,21 @@ mod tests {
         assert!(
             wishes.classes().expect("classes").iter().skip(1).step_by(2).all(|wanted| *wanted == 0)
         );
+        // A distribution is asked for as explanations do: all of it on one class.
+        let soft = sampler(TargetsKind::Distribution, Some(&named));
+        let Wishes::Distributions { classes, values } = soft.draw_other(&labels, &mut random())
+        else {
+            panic!("distributions")
+        };
+        for ((wanted, own), shares) in classes.iter().zip(&labels).zip(values.chunks_exact(3)) {
+            assert_ne!(wanted, own);
+            assert!(*own == 0 || *wanted == 0, "the job's own class where the row has another");
+            assert_eq!(shares[*wanted as usize], 1.0);
+            assert_eq!(shares.iter().sum::<f32>(), 1.0);
+        }
+        let drawn = soft.draw_unlike(&labels, &mut random());
+        let mut pairs = drawn.classes().expect("classes").iter().zip(&labels);
+        assert!(pairs.all(|(wanted, own)| wanted != own), "no row is asked to be what it is");
     }
 
     #[test]

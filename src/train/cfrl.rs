@@ -41,7 +41,7 @@
 //! 13. No row is asked to become what it is: explanations never ask that.
 //! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the wanted class
 //!     instead: what a change is worth shows where it is missing.
-//! 15. Where there are more than two classes, a batch has 256 rows: each class has fewer of them.
+//! 15. Where labels of more than two classes are asked for, a batch has 256 rows: each class has fewer of them.
 
 use std::sync::mpsc::sync_channel;
 
@@ -54,6 +54,7 @@ use super::autoencoder::cosine;
 use super::explore::vary;
 use super::judge::Judge;
 use super::sample::Picked;
+use super::start::adapts;
 use super::table::{Examples, Known, Table};
 use super::{Problem, Setup};
 use crate::constrain::Conditions;
@@ -456,9 +457,9 @@ impl<'a> Learner<'a> {
         self.step = step;
     }
 
-    /// Lets λ_s, where the job does not give it, count a little more or less: on the way to this share.
+    /// Lets λ_s, where it follows validity, count a little more or less: on the way to this share.
     pub(super) fn ease(&mut self, share: f64) {
-        if self.shape.classes().is_some() && self.setup.train.method.sparsity.is_none() {
+        if adapts(&self.setup.train.method, self.shape) {
             self.eased = share.clamp(self.eased * EASIER, self.eased * HARDER);
         }
     }

@@ -3,8 +3,9 @@
 //! old one or the new one, never half of each.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
@@ -12,6 +13,7 @@ use tch::Tensor;
 use super::{AutoencoderFigures, Point};
 use crate::error::{Error, Result};
 use crate::nn::{read_tensors, tensor, write_tensors};
+use crate::output::{cannot_write, write_synced};
 
 const STATE_FILE: &str = "checkpoint.json";
 
@@ -42,6 +44,10 @@ pub(super) struct State {
     pub(super) seconds: f64,
     /// Judgements since the best.
     pub(super) since: usize,
+    /// Judgements in a row that were far below the best.
+    pub(super) poor: usize,
+    /// Steps of the optimisers at the best judgement.
+    pub(super) good_steps: Option<[i64; 2]>,
     pub(super) rollbacks: u32,
     pub(super) best_score: Option<f64>,
     pub(super) autoencoder: AutoencoderFigures,
@@ -79,24 +85,18 @@ impl Checkpoints {
     /// Replaces the checkpoint.
     pub(super) fn save(&self, mut state: State, tensors: &[(&str, Tensor)]) -> Result<()> {
         state.tensors = format!("step-{}.safetensors", state.step);
-        let cannot = |path: &Path, error: std::io::Error| {
-            Error::output(path.display().to_string(), format!("cannot be written: {error}"))
-                .hint("check the free space and the permissions of the folder of `output.dir`")
-        };
-        fs::create_dir_all(&self.folder).map_err(|error| cannot(&self.folder, error))?;
+        fs::create_dir_all(&self.folder).map_err(|error| cannot_write(&self.folder, error))?;
         let (new, place) = (self.folder.join(".tensors"), self.folder.join(&state.tensors));
         // A run that fails in its first step writes the file again that it went on from.
         let written = write_tensors(&new, tensors)
-            .and_then(|()| fs::rename(&new, &place).map_err(|error| cannot(&place, error)));
+            .and_then(|()| fs::rename(&new, &place).map_err(|error| cannot_write(&place, error)));
         // Half a file would take space that the generator itself may need.
         written.inspect_err(|_| drop(fs::remove_file(&new)))?;
         let json = serde_json::to_string(&state)
             .map_err(|error| Error::internal("checkpoint", "has no JSON").source(error))?;
         let (new, place) = (self.folder.join(".new"), self.folder.join(STATE_FILE));
-        let written = fs::write(&new, json)
-            .and_then(|()| File::open(&new)?.sync_all())
-            .and_then(|()| fs::rename(&new, &place));
-        written.map_err(|error| cannot(&place, error))?;
+        write_synced(&new, json.as_bytes())?;
+        fs::rename(&new, &place).map_err(|error| cannot_write(&place, error))?;
         self.remove_all_but(&state.tensors);
         Ok(())
     }
@@ -116,8 +116,15 @@ impl Checkpoints {
     /// When it cannot be read, or belongs to another job, model or table.
     pub(super) fn load(&self) -> Result<Option<Saved>> {
         let path = self.folder.join(STATE_FILE);
-        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
         let shown = path.display().to_string();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(Error::input(shown, format!("cannot be read: {error}"))
+                    .hint("check its permissions, or train without `--resume`"));
+            }
+        };
         let state: State = serde_json::from_str(&text).map_err(|error| {
             Error::input(&shown, format!("is not a checkpoint: {error}"))
                 .hint("train without `--resume`")

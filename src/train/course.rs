@@ -127,6 +127,13 @@ impl<'a> Course<'a> {
         self.before + self.began.elapsed()
     }
 
+    /// Whether nothing is left to be learnt, as when a training is gone on from that had come to its end.
+    pub(super) fn is_over(&self, learner: &Learner<'_>) -> bool {
+        let limits = self.limits();
+        let out_of_time = self.elapsed() >= limits.max_time && self.best.is_some();
+        learner.step >= limits.max_steps || self.since >= limits.patience || out_of_time
+    }
+
     /// Called after every step; whether it was the last.
     pub(super) fn after_step(
         &mut self,
@@ -233,7 +240,7 @@ impl<'a> Course<'a> {
         (self.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
     }
 
-    /// Goes back to the best weights, once. After that a collapse ends the training with those: they are as
+    /// Goes back to the networks of the best judgement, once. After that a collapse ends the training with those: they are as
     /// good as they were before.
     fn roll_back(&mut self, learner: &mut Learner<'_>, reason: Divergence) -> Result<()> {
         let step = learner.step;
@@ -291,6 +298,12 @@ impl<'a> Course<'a> {
         if let Some((_, best)) = &self.best {
             tensors.push(("best", best.shallow_clone()));
         }
+        if let Some(good) = &self.good {
+            tensors.push(("good_actor", good.actor.shallow_clone()));
+            tensors.push(("good_critic", good.critic.shallow_clone()));
+            tensors.push(("good_actor_moments", good.moments[0].shallow_clone()));
+            tensors.push(("good_critic_moments", good.moments[1].shallow_clone()));
+        }
         if let Autoencoder::Trained { encoder, decoder } = &learner.generator.autoencoder {
             tensors.push(("encoder", encoder.flat().shallow_clone()));
             tensors.push(("decoder", decoder.flat().shallow_clone()));
@@ -306,6 +319,8 @@ impl<'a> Course<'a> {
             rewards: learner.rewards,
             seconds: self.elapsed().as_secs_f64(),
             since: self.since,
+            poor: self.poor,
+            good_steps: self.good.as_ref().map(|good| good.steps),
             rollbacks: self.rollbacks,
             best_score: self.best.as_ref().map(|(score, _)| *score),
             autoencoder: self.autoencoder.clone(),
@@ -333,12 +348,20 @@ impl<'a> Course<'a> {
         if let Some(score) = state.best_score {
             self.best = Some((score, saved.tensor("best")?.to_device(device)));
         }
-        self.good = Some(Good::of(learner));
+        if let Some(steps) = state.good_steps {
+            let tensor = |name: &str| Ok::<_, Error>(saved.tensor(name)?.to_device(device));
+            self.good = Some(Good {
+                actor: tensor("good_actor")?,
+                critic: tensor("good_critic")?,
+                moments: [tensor("good_actor_moments")?, tensor("good_critic_moments")?],
+                steps,
+            });
+        }
         if let Some(last) = state.curve.last() {
             self.balance(learner, &last.quality);
         }
         self.curve.clone_from(&state.curve);
-        (self.since, self.rollbacks) = (state.since, state.rollbacks);
+        (self.since, self.poor, self.rollbacks) = (state.since, state.poor, state.rollbacks);
         self.before = Duration::from_secs_f64(state.seconds);
         tracing::info!(step = state.step, "going on from a checkpoint");
         (self.setup.listener)(Event::Steps(state.step as u64));

@@ -134,6 +134,8 @@ pub struct Fitted {
     pub shape: ActorShape,
     /// Decisions and wishes as numbers.
     pub codec: TargetCodec,
+    /// Decisions that were asked for.
+    pub sampler: TargetSampler,
     /// The autoencoder's figures.
     pub autoencoder: AutoencoderFigures,
     /// The training curve.
@@ -154,6 +156,8 @@ pub struct Lesson<'a> {
     pub from: Option<Artefact>,
     /// Whether to go on from a checkpoint, if there is one.
     pub resume: bool,
+    /// Whether anything is expected of the generator: not where training rows alone are asked for.
+    pub learns: bool,
 }
 
 /// Fits a generator.
@@ -161,7 +165,7 @@ pub struct Lesson<'a> {
 /// # Errors
 /// When there is nothing to learn, the model fails, or learning diverges or comes to nothing.
 pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
-    let Lesson { sample, train, from, resume } = lesson;
+    let Lesson { sample, train, from, resume, learns } = lesson;
     let problem = Problem::new(setup, sample, train, from.is_some())?;
     let saved = match setup.checkpoints.filter(|_| resume) {
         Some(checkpoints) => checkpoints.load()?,
@@ -180,7 +184,7 @@ pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
     if let Some(saved) = &saved {
         course.resume(&mut learner, saved)?;
     }
-    if learner.step < setup.train.limits.max_steps {
+    if !course.is_over(&learner) {
         let learnt = learner.learn(&judge, |learner, losses| course.after_step(learner, losses));
         if let Err(error) = learnt {
             // An update may be done whose experience is missing. The checkpoint before it is the better
@@ -195,15 +199,15 @@ pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
     }
     course.settle(&mut learner);
     let validation = validation.quality(&learner.generator, &judge, &bridges)?;
-    // Where training rows alone are asked for, the actor has not taken a step: nothing is expected of it.
-    if learner.adams.actor.steps > 0 {
-        refuse_nothing(setup, &validation)?;
+    if learns {
+        refuse_nothing(setup, &learner, &validation)?;
     }
     let curve = course.curve;
     let (shape, steps) = (learner.shape, learner.step);
     let Learner { generator, critic, .. } = learner;
-    let codec = problem.codec.clone();
-    Ok(Fitted { generator, critic, shape, codec, autoencoder: figures, curve, steps, validation })
+    let (codec, sampler) = (problem.codec.clone(), problem.sampler.clone());
+    let autoencoder = figures;
+    Ok(Fitted { generator, critic, shape, codec, sampler, autoencoder, curve, steps, validation })
 }
 
 /// Judges a fitted generator on other rows.
@@ -214,10 +218,9 @@ pub fn judge_on(setup: &Setup<'_>, fitted: &Fitted, sample: &Sample) -> Result<Q
     let judge =
         Judge::new(&setup.schema, Arc::clone(&setup.constraints), Arc::clone(&setup.predictor));
     let bridges = Bridges::new(setup, &fitted.codec);
-    let sampler = TargetSampler::new(&fitted.codec, &sample.scores, setup.target);
     let rows: Vec<u32> = (0..sample.rows.len as u32).collect();
     let random = &mut setup.streams.random("test");
-    let rows = Validation::new(sample, &rows, &sampler, &bridges, random)?;
+    let rows = Validation::new(sample, &rows, &fitted.sampler, &bridges, random)?;
     rows.quality(&fitted.generator, &judge, &bridges)
 }
 
@@ -255,7 +258,11 @@ impl<'a> Problem<'a> {
         let places = Places::new(layout, setup.constraints.numeric_ranges(), setup.device);
         if let Some(Artefact { description, generator, critic, .. }) = from {
             let figures = description.figures.get("autoencoder").cloned().unwrap_or_default();
-            let figures = serde_json::from_value(figures).unwrap_or_default();
+            let mut figures: AutoencoderFigures =
+                serde_json::from_value(figures).unwrap_or_default();
+            // What it is made of is told by the generator itself; figures are but remembered.
+            figures.used = description.autoencoder.is_some();
+            figures.hidden = description.autoencoder.unwrap_or(figures.hidden);
             let Generator { autoencoder, actor, .. } = generator;
             let start = Start { autoencoder, places, networks: Some((actor, critic)) };
             return Ok((start, figures));
@@ -274,7 +281,16 @@ impl<'a> Problem<'a> {
     }
 }
 
-fn refuse_nothing(setup: &Setup<'_>, validation: &Quality) -> Result<()> {
+fn refuse_nothing(setup: &Setup<'_>, learner: &Learner<'_>, validation: &Quality) -> Result<()> {
+    if learner.adams.actor.steps == 0 {
+        let problem = format!(
+            "ended after {} steps; the first {} only gather what is learnt from",
+            learner.step,
+            cfrl::WARM_UP
+        );
+        return Err(Error::training("training", problem)
+            .hint("raise `train.max_steps` or `train.max_seconds`"));
+    }
     if validation.validity > 0.0 {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use super::cfrl::{Adams, Details, FAIRLY_EASED, Learner, WARM_UP};
 use super::table::{Examples, Table};
 use super::{Problem, Setup, Start};
 use crate::error::Result;
-use crate::job::{Balance, TargetsKind};
+use crate::job::{Balance, Method, TargetsKind};
 use crate::nn::{ActorShape, Adam, Form, Generator, Network, Replay, ReplayShape, to_tensor};
 use crate::target::{RowOrder, TargetCodec};
 
@@ -49,7 +49,6 @@ impl<'a> Learner<'a> {
         let generator =
             Generator { autoencoder: start.autoencoder, actor, places: start.places, shape };
         let balanced = sample.labels().filter(|_| method.balance == Balance::Rows);
-        let adapts = shape.classes().is_some() && method.sparsity.is_none();
         Ok(Learner {
             lambda_s,
             lambda_c,
@@ -68,7 +67,7 @@ impl<'a> Learner<'a> {
             average,
             adams,
             step: 0,
-            eased: if adapts { FAIRLY_EASED } else { 1.0 },
+            eased: if adapts(method, shape) { FAIRLY_EASED } else { 1.0 },
             rate_factor: 1.0,
             rewards: (0.0, 0),
         })
@@ -100,6 +99,11 @@ fn lambdas(setup: &Setup<'_>, shape: ActorShape, trained: bool) -> (f64, f64) {
     let lambda_s = method.sparsity.unwrap_or(if trained { with } else { without });
     let lambda_c = method.consistency.unwrap_or(if trained { 0.5 } else { 0.0 });
     (lambda_s, lambda_c)
+}
+
+/// Whether λ_s follows validity: where the critic tells outcomes apart, unless the job gives it.
+pub(super) fn adapts(method: &Method, shape: ActorShape) -> bool {
+    shape.classes().is_some() && method.sparsity.is_none()
 }
 
 /// Rows per step, where the job does not say: among many classes, fewer of them want each.

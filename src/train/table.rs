@@ -7,6 +7,9 @@ use tch::Tensor;
 use super::Problem;
 use crate::nn::Generator;
 
+/// Rows encoded at once: the networks' hidden layers are wider than a row.
+const AT_ONCE: usize = 1 << 16;
+
 /// Training rows as tensors, side by side: x, dec(z), z, y_M.
 pub(super) struct Table {
     matrix: Tensor,
@@ -27,10 +30,22 @@ pub(super) struct Known {
 
 impl Table {
     pub(super) fn new(generator: &Generator, rows: &Tensor, decisions: &Tensor) -> Table {
-        let z = generator.autoencoder.encode(rows);
-        let base = generator.base(&z);
-        let parts = [rows, &base, &z, decisions];
-        Table { matrix: Tensor::cat(&parts, 1), widths: parts.map(|part| part.size()[1]) }
+        let all = rows.size()[0];
+        let mut widths = [0; 4];
+        let mut matrix = Tensor::new();
+        for start in (0..all).step_by(AT_ONCE) {
+            let count = (all - start).min(AT_ONCE as i64);
+            let (x, y_m) = (rows.narrow(0, start, count), decisions.narrow(0, start, count));
+            let z = generator.autoencoder.encode(&x);
+            let parts = [&x, &generator.base(&z), &z, &y_m];
+            if start == 0 {
+                widths = parts.map(|part| part.size()[1]);
+                let shape = [all, widths.iter().sum()];
+                matrix = Tensor::empty(shape, (rows.kind(), rows.device()));
+            }
+            matrix.narrow(0, start, count).copy_(&Tensor::cat(&parts, 1));
+        }
+        Table { matrix, widths }
     }
 
     /// Numbers of an encoded row.

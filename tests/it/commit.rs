@@ -68,7 +68,7 @@ fn earlier_results_are_replaced_only_when_the_job_says_so() {
     bench.score(&table, "").ok();
     bench
         .score(&table, "")
-        .fails(2, &["out: already holds the results of a run", "output.overwrite"]);
+        .fails(1, &["out: already holds the results of a run", "output.overwrite"]);
     let job = bench.job(&table, "where = \"age < 30\"", None);
     let text = fs::read_to_string(&job)
         .expect("readable")

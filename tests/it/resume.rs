@@ -210,7 +210,7 @@ fn the_same_again_is_no_work_and_another_is_refused() {
     bench.replace("job.toml", "unit_rows = 2000", "unit_rows = 2000\nsamples = 2");
     bench
         .does("run", &[])
-        .fails(2, &["out: already holds the results of a run", "output.overwrite"]);
+        .fails(1, &["out: already holds the results of a run", "output.overwrite"]);
     bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");
     let third = bench.does("run", &[]).ok().json();
     assert_eq!(third["already_published"], false);

@@ -122,7 +122,7 @@ fn a_published_generator_is_whole() {
     assert_eq!(manifest["tables"][0]["path"], "reports/training.parquet");
     let generator = bench.json("out/generator/generator.json");
     assert_eq!(generator["figures"]["validation"], summary["validation"]);
-    bench.train(&[]).fails(2, &["out: already holds the results of a run", "output.overwrite"]);
+    bench.train(&[]).fails(1, &["out: already holds the results of a run", "output.overwrite"]);
 }
 
 #[test]
@@ -168,9 +168,12 @@ fn a_checkpoint_of_another_job_or_a_broken_one_is_refused() {
     let refused = |said: &[&str]| {
         bench.train(&["--resume"]).fails(1, &[&[".out.checkpoint/"], said].concat());
         nothing_is_published(&bench);
-        assert!(checkpoint_step(&bench) > 0 || said[0] == "is not a checkpoint");
+        let broken = ["is not a checkpoint", "checkpoint.json: cannot be read"].contains(&said[0]);
+        assert!(checkpoint_step(&bench) > 0 || broken);
     };
-    bench.append("job.toml", "learning_rate = 0.01\n");
+    bench.append("job.toml", "validation_rows = 7\n");
+    refused(&["was made with a different setting of `[target]`"]);
+    bench.replace("job.toml", "validation_rows = 7\n", "learning_rate = 0.01\n");
     refused(&["was made with a different setting of `[target]`", "`--resume`"]);
     bench.replace("job.toml", "learning_rate = 0.01\n", "[runtime]\nseed = 9\n");
     refused(&["was made with a different seed"]);
@@ -188,9 +191,26 @@ fn a_checkpoint_of_another_job_or_a_broken_one_is_refused() {
     fs::write(&tensors, whole).expect("written");
     fs::write(bench.path(CHECKPOINT), &state[..state.len() / 2]).expect("written");
     refused(&["is not a checkpoint", "train without `--resume`"]);
+    fs::remove_file(bench.path(CHECKPOINT)).expect("removed");
+    fs::create_dir(bench.path(CHECKPOINT)).expect("made");
+    refused(&["checkpoint.json: cannot be read", "train without `--resume`"]);
+    fs::remove_dir(bench.path(CHECKPOINT)).expect("removed");
     fs::write(bench.path(CHECKPOINT), state).expect("written");
     bench.train(&["--resume"]).ok();
     nothing_is_left_beside(&bench);
+}
+
+#[test]
+fn a_training_that_ends_before_anything_is_learnt() {
+    let bench = prepared(&QUICK.replace("max_steps = 200", "max_steps = 5"));
+    bench.train(&[]).fails(
+        2,
+        &[
+            "error: training: ended after 5 steps; the first 10 only gather what is learnt from",
+            "hint: raise `train.max_steps` or `train.max_seconds`",
+        ],
+    );
+    nothing_is_published(&bench);
 }
 
 #[test]
@@ -253,6 +273,41 @@ fn a_model_that_dies_in_mid_training() {
     nothing_is_left_beside(&bench);
 }
 
+/// A training that had come to its end when the model died takes no step more.
+#[test]
+fn a_training_that_was_over_stays_as_it_was() {
+    let Some(python) = python("a_training_that_was_over_stays_as_it_was") else { return };
+    let [whole, bench] = [(); 2].map(|()| {
+        let bench = breaking(&python);
+        // The only checkpoint is that of the end, before the generator is judged for the last time.
+        let at_the_end = "os.path.exists(\".out.checkpoint/checkpoint.json\")";
+        bench.replace("scorer.py", "place == 200", at_the_end);
+        bench.replace("job.toml", "max_steps = 300", "max_steps = 5000\npatience = 4");
+        bench
+    });
+    whole.write("repaired", "");
+    let steps = whole.train(&[]).ok().json()["steps"].as_u64().expect("a number");
+    assert!(steps < 5000, "patience ends it, not step {steps}");
+    bench.train(&[]).fails(1, &["error: scorer.py: ", "out of order"]);
+    assert_eq!(checkpoint_step(&bench), steps);
+    bench.write("repaired", "");
+    assert_eq!(bench.train(&["--resume"]).ok().json()["steps"], steps);
+    assert!(weights(&bench) == weights(&whole));
+}
+
+/// Rows that all have one decision are asked for the other, not for what they have.
+#[test]
+fn test_rows_of_one_decision() {
+    let Some(python) = python("test_rows_of_one_decision") else { return };
+    let bench = breaking(&python);
+    bench.write("repaired", "");
+    bench.append("job.toml", "test_where = \"loan_amount >= 12000 AND age < 40\"\n");
+    let summary = bench.train(&[]).ok().json();
+    assert_eq!(summary["test"]["by_class"].as_array().map(Vec::len), Some(1), "{summary}");
+    assert_eq!(summary["test"]["by_class"][0]["class"], 1, "the other class: {summary}");
+    assert!(summary["test"]["changed"].as_f64() >= Some(1.0), "{summary}");
+}
+
 /// Trains where no file may become longer than so many bytes, as on a disk that is nearly full.
 fn train_in_little_space(bench: &Bench, bytes: u64) -> Run {
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", bytes / 1024);
@@ -298,7 +353,7 @@ fn training_on_from_an_earlier_generator() {
 
 #[test]
 fn generators_that_cannot_be_gone_on_from() {
-    let bench = prepared(QUICK);
+    let bench = prepared(&QUICK.replace("[autoencoder]\n", "[autoencoder]\nmin_quality = 0.1\n"));
     bench.train(&[]).ok();
     bench.replace("job.toml", "dir = \"out\"", "dir = \"again\"");
     bench.replace("job.toml", "max_steps = 200", "max_steps = 100\nfrom = \"out/generator\"");
@@ -323,11 +378,21 @@ fn generators_that_cannot_be_gone_on_from() {
     bench.replace("job.toml", "hidden = 32\n", "hidden = 48\n");
     refused(&["it has networks of another form (`train.hidden`"]);
     bench.replace("job.toml", "hidden = 48\n", "hidden = 32\n");
+    bench.replace("job.toml", "hidden = [32]\n", "hidden = [16]\n");
+    refused(&["it has hidden layers of [32], other than `autoencoder.hidden`"]);
+    bench.replace("job.toml", "hidden = [16]\n", "hidden = [32]\nkind = \"never\"\n");
+    refused(&["it has an autoencoder, where `autoencoder.kind` is `never`"]);
+    bench.replace("job.toml", "kind = \"never\"\n", "");
     let mut bytes = weights(&bench);
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(bench.path(WEIGHTS), bytes).expect("written");
     refused(&["`weights.safetensors` is not the file that `generator.json` describes"]);
+    let description = "out/generator/generator.json";
+    bench.replace(description, "\"format\": 5,", "\"format\": 4,");
+    refused(&["generator.json: has format 4, expected 5", "hint: train the generator again"]);
+    bench.replace(description, "\"format\": 4,", "");
+    refused(&["generator.json: has no format, expected 5"]);
     bench.replace("job.toml", "out/generator", "out/reports");
     refused(&["out/reports/generator.json: cannot be read", "hint: a generator is the folder"]);
     bench.replace("job.toml", "out/reports", "nowhere");

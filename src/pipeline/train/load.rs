@@ -20,8 +20,11 @@ use crate::train::Sample;
 
 /// Bytes that a cell takes in the table's own types, roughly, beside the eight of a plain cell.
 const CELL_BYTES: usize = 16;
-/// Share of the memory limit that training rows may take.
-const MEMORY_SHARE: u64 = 2;
+/// Times that an encoded row is held, at most: as it is, reconstructed, as a latent no wider than itself, and
+/// side by side with these.
+const ENCODED_TIMES: usize = 4;
+/// Parts of the memory limit of which training rows may take one.
+const MEMORY_PARTS: u64 = 2;
 
 /// Where rows come from.
 pub(super) struct Source<'a> {
@@ -100,9 +103,8 @@ impl Source<'_> {
                 FeatureKind::Categorical(categorical) => categorical.values.len() + 2,
             })
             .sum();
-        // Encoded twice (in plain memory and as a tensor), and the cells themselves.
-        let row = 2 * 4 * width + features.len() * (8 + CELL_BYTES);
-        let fit = (self.job.runtime.memory.0 / MEMORY_SHARE) as usize / row.max(1);
+        let row = ENCODED_TIMES * 4 * width + features.len() * (8 + CELL_BYTES);
+        let fit = (self.job.runtime.memory.0 / MEMORY_PARTS) as usize / row.max(1);
         let most = self.job.train.rows.max_rows.unwrap_or(usize::MAX).min(fit).max(1);
         most.min(stats.rows as usize)
     }

@@ -122,8 +122,10 @@ pub(super) fn fit_generator(
     let fixed = Fixed::new(&inputs, &stats);
     refuse(&inputs, &fixed, &loaded, predictor.task())?;
     let origin = origin::of(job, &fixed, &loaded.sample, runtime)?;
-    let checkpoints =
-        Checkpoints::new(checkpoint.to_path_buf(), origin::fingerprint(job, &origin)?);
+    let checkpoints = Checkpoints::new(
+        checkpoint.to_path_buf(),
+        origin::fingerprint(job, &origin, &loaded.sample)?,
+    );
     if !resume {
         checkpoints.clear();
     }
@@ -199,7 +201,7 @@ impl Teacher<'_> {
         let listener = |event: Event| tell(observer, event);
         let setup = self.setup(runtime, &stop, &listener);
         let (sample, train) = (&loaded.sample, loaded.train);
-        let lesson = Lesson { sample, train, from, resume };
+        let lesson = Lesson { sample, train, from, resume, learns: learns(self.job) };
         let test = loaded.test.as_ref();
         let work = move |done: tokio::sync::oneshot::Sender<()>| {
             let fitted = fit(&setup, lesson)?;
@@ -301,8 +303,15 @@ fn refuse(inputs: &Inputs, fixed: &Fixed, loaded: &Loaded, task: &Task) -> Resul
         (task, &scores.outcome)
     {
         let mut predicted = labels.iter().filter(|label| (**label as usize) < classes.len());
-        let first = predicted.next().map_or("nothing", |label| &classes[*label as usize]);
-        let same = predicted.all(|label| classes[*label as usize] == first);
+        let Some(first) = predicted.next().map(|label| &classes[*label as usize]) else {
+            let problem = format!("decides nothing about any of {} training rows", scores.rows);
+            let said = scores.failures.first().map(|failure| failure.detail.as_str());
+            return Err(Error::predictor("predictor", problem).hint(format!(
+                "check what the model answers; of the first it says: {}",
+                said.unwrap_or("a score that is no number")
+            )));
+        };
+        let same = predicted.all(|label| classes[*label as usize] == *first);
         if same {
             let problem = format!(
                 "decides `{first}` for all {} training rows, expected two decisions",

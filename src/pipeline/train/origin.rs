@@ -1,7 +1,9 @@
 //! Where a generator comes from, and what a checkpoint must have in common with the run that goes on
 //! from it.
 
+use std::fmt::Display;
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -11,7 +13,7 @@ use super::super::versions;
 use super::Fixed;
 use crate::error::{Error, Result};
 use crate::job::{Job, PredictorJob, PredictorKind};
-use crate::nn::Origin;
+use crate::nn::{Origin, WEIGHTS_FILE};
 use crate::output::{hex, sha256_of};
 use crate::predictor::Outcome;
 use crate::runtime::Runtime;
@@ -35,22 +37,26 @@ pub(super) fn of(job: &Job, fixed: &Fixed, sample: &Sample, runtime: &Runtime) -
 /// SHA-256 of the model's file, or of the command that runs it and of all files that it names.
 pub(in crate::pipeline) fn model_hash(job: &PredictorJob) -> Result<String> {
     let content = match &job.kind {
-        PredictorKind::Onnx(model) => fs::read(&model.model).map_err(|error| {
-            Error::predictor(model.model.display().to_string(), format!("cannot be read: {error}"))
-        })?,
+        PredictorKind::Onnx(model) => {
+            fs::read(&model.model).map_err(|error| cannot_read(&model.model, &error))?
+        }
         PredictorKind::Subprocess(program) => {
             let mut content = program.command.join("\0").into_bytes();
             for word in &program.command {
                 let path = program.folder.join(word);
                 if path.is_file() {
-                    content
-                        .extend(sha256_of(&path).map_or(String::new(), |(_, hash)| hash).bytes());
+                    let (_, hash) = sha256_of(&path).map_err(|error| cannot_read(&path, &error))?;
+                    content.extend(hash.bytes());
                 }
             }
             content
         }
     };
     Ok(hex(&Sha256::digest(&content)))
+}
+
+fn cannot_read(path: &Path, error: &dyn Display) -> Error {
+    Error::predictor(path.display().to_string(), format!("cannot be read: {error}"))
 }
 
 /// Hash of the encoded rows and of the model's decisions about them.
@@ -73,21 +79,31 @@ fn rows(fixed: &Fixed, sample: &Sample) -> String {
 }
 
 /// What must not change between a checkpoint and the run that goes on from it.
-pub(super) fn fingerprint(job: &Job, origin: &Origin) -> Result<Fingerprint> {
+pub(super) fn fingerprint(job: &Job, origin: &Origin, sample: &Sample) -> Result<Fingerprint> {
     let settings = json!({
         "target": job.target,
         "autoencoder": job.autoencoder,
         "method": job.train.method,
         "max_steps": job.train.limits.max_steps,
         "validate_every": job.train.limits.validate_every,
-        "from": job.train.from,
+        "validation_rows": job.train.rows.validation_rows,
     });
+    let from = match &job.train.from {
+        None => String::new(),
+        Some(folder) => {
+            let path = folder.join(WEIGHTS_FILE);
+            sha256_of(&path).map(|(_, hash)| hash).map_err(|error| cannot_read(&path, &error))?
+        }
+    };
     let schema = fs::read(&job.input.schema).map_err(|error| {
         Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
     })?;
     Ok(Fingerprint::from([
         ("model".to_string(), origin.model.clone()),
         ("training table".to_string(), origin.training_rows.clone()),
+        ("constraint columns' content".to_string(), format!("{:016x}", sample.bounds.hash())),
+        ("generator to go on from".to_string(), from),
+        ("program".to_string(), origin.versions.to_string()),
         ("seed".to_string(), origin.seed.to_string()),
         ("feature schema".to_string(), hex(&Sha256::digest(&schema))),
         ("setting of `[target]`, `[autoencoder]` or `[train]`".to_string(), settings.to_string()),

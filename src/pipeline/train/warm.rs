@@ -4,8 +4,8 @@ use super::super::Inputs;
 use super::Loaded;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{FeatureStats, Stats};
-use crate::job::Job;
-use crate::nn::{Artefact, load};
+use crate::job::{AutoencoderJob, AutoencoderKind, Job};
+use crate::nn::{Artefact, Description, load};
 use crate::runtime::Runtime;
 use crate::target::TargetCodec;
 
@@ -46,6 +46,11 @@ pub(super) fn start(
     {
         reasons.push("has networks of another form (`train.hidden`, `train.preset`)".to_string());
     }
+    reasons.extend(other_autoencoder(made, &job.autoencoder));
+    if !made.learnt {
+        reasons
+            .push("has learnt nothing: it was made for `explain.method = \"nearest\"`".to_string());
+    }
     reasons.extend(drift(&made.schema.features, &made.stats, &loaded.check.stats));
     let shown = folder.display().to_string();
     let fault = |reason| {
@@ -54,6 +59,26 @@ pub(super) fn start(
     };
     Error::from_faults(Kind::Input, reasons.into_iter().map(fault).collect())?;
     Ok(Some(artefact))
+}
+
+/// What the job says of the autoencoder, which is gone on with as it is.
+fn other_autoencoder(made: &Description, job: &AutoencoderJob) -> Option<String> {
+    let (hidden, latent) = (made.autoencoder.as_ref(), made.actor.latent as usize);
+    match (job.kind, hidden) {
+        (AutoencoderKind::Always, None) => {
+            Some("has no autoencoder, which `autoencoder.kind` asks for".to_string())
+        }
+        (AutoencoderKind::Never, Some(_)) => {
+            Some("has an autoencoder, where `autoencoder.kind` is `never`".to_string())
+        }
+        (_, Some(hidden)) if job.hidden.as_ref().is_some_and(|wanted| wanted != hidden) => {
+            Some(format!("has hidden layers of {hidden:?}, other than `autoencoder.hidden`"))
+        }
+        (_, Some(_)) if job.latent.is_some_and(|wanted| wanted != latent) => {
+            Some(format!("has a latent of {latent}, other than `autoencoder.latent`"))
+        }
+        _ => None,
+    }
 }
 
 fn different_feature(old: &[crate::feature::Feature], new: &[crate::feature::Feature]) -> String {
