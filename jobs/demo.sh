@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 rows="${OVERTURN_ROWS:-1000000}"
-out="${OVERTURN_OUT:-$PWD/out/demo}"
+out=$(realpath -m "${OVERTURN_OUT:-out/demo}")
 job=(jobs/demo/run.toml --set data="$out/applications" --set out="$out/explained")
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
@@ -45,4 +45,4 @@ say "The first three rejected applicants who can be helped, in SQL"
   )"
 
 say "The same job again"
-"$overturn" run "${job[@]}" 2>/dev/null | grep published
+"$overturn" run "${job[@]}" | grep published

@@ -98,7 +98,7 @@ class Grid:
         return variant | steps | self.train
 
     def settings(self, cell):
-        """All that the figures of a cell depend on, but for the program itself."""
+        """All that the figures of a cell depend on, but for the program, the data and the way classifiers are made."""
         texts = cell.job.read_bytes() + cell.schema.read_bytes()
         return {
             "train": self.overrides(cell),

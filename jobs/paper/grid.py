@@ -119,6 +119,8 @@ def note_failures(grid, failed):
     for cell, reason in failed.items():
         # What no process said is a fault of ours, and the place matters.
         text = str(reason) if isinstance(reason, Failed) else "".join(traceback.format_exception(reason))
+        # What another program or other settings gave is not this cell's figure.
+        grid.file(cell).unlink(missing_ok=True)
         grid.file(cell).with_suffix(".failed").write_text(f"{text}\n")
         say(f"error: {cell.name}: {text}")
 

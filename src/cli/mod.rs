@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::document::Overrides;
-use crate::error::Result;
-use crate::job::{Job, Placeholders};
+use crate::error::{Error, Result};
+use crate::job::{Job, MOST_THREADS, Placeholders};
 use crate::pipeline;
 
 use print::Printer;
@@ -114,6 +114,10 @@ impl JobArguments {
             &Overrides::parse(&self.overrides)?,
         )?;
         if let Some(threads) = self.threads {
+            if threads > MOST_THREADS {
+                let problem = format!("is {threads}, expected at most {MOST_THREADS}");
+                return Err(Error::spec("--threads", problem));
+            }
             job.runtime.threads = threads;
         }
         Ok(job)
@@ -132,7 +136,7 @@ pub fn main() -> ExitCode {
         }
     };
     log::start(&arguments.global);
-    let printer = Printer::new(arguments.global.format);
+    let printer = Printer::new(&arguments.global);
     let result = match arguments.command {
         Command::Validate(command) => command.run(&printer, &arguments.global),
         Command::Score(command) => command.run(&printer, &arguments.global),

@@ -3,19 +3,23 @@
 use std::io::Write;
 
 use serde::Serialize;
+use serde_json::json;
+use tracing_subscriber::fmt::format::Writer as FormatWriter;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-use super::SummaryFormat;
-use crate::error::{Error, Kind};
+use super::{Global, LogFormat, SummaryFormat};
+use crate::error::{Error, Fault, Kind};
 
 /// Prints results and errors.
 #[derive(Debug)]
 pub(super) struct Printer {
     format: SummaryFormat,
+    log: LogFormat,
 }
 
 impl Printer {
-    pub(super) fn new(format: SummaryFormat) -> Printer {
-        Printer { format }
+    pub(super) fn new(global: &Global) -> Printer {
+        Printer { format: global.format, log: global.log }
     }
 
     /// Data, as it is.
@@ -35,8 +39,21 @@ impl Printer {
         }
     }
 
-    /// An error with its faults, hints and causes.
+    /// An error with its faults, hints and causes; a line of the log where that is JSON.
     pub(super) fn error(&self, error: &Error) {
+        if self.log == LogFormat::Json {
+            let fault = |fault: &Fault| json!({ "subject": fault.subject, "problem": fault.problem, "hint": fault.hint });
+            let line = json!({
+                "timestamp": timestamp(),
+                "level": "ERROR",
+                "message": error.to_string(),
+                "faults": error.faults().iter().map(fault).collect::<Vec<_>>(),
+                "causes": causes(error).collect::<Vec<_>>(),
+                "exit_code": error.exit_code(),
+            });
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
+            return;
+        }
         let mut text = String::new();
         if matches!(error.kind(), Kind::Interrupted(_)) {
             text.push_str("interrupted: ");
@@ -44,13 +61,24 @@ impl Printer {
             text.push_str(if error.faults().len() > 1 { "errors:\n" } else { "error: " });
         }
         text.push_str(&error.to_string());
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            text.push_str(&format!("\n  because: {}", cause.to_string().replace('\n', "\n  ")));
-            source = cause.source();
+        for cause in causes(error) {
+            text.push_str(&format!("\n  because: {}", cause.replace('\n', "\n  ")));
         }
         let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
+}
+
+/// Now, as log lines tell it.
+fn timestamp() -> String {
+    let mut text = String::new();
+    let _ = SystemTime.format_time(&mut FormatWriter::new(&mut text));
+    text
+}
+
+/// What an error comes from, the nearest cause first.
+fn causes(error: &Error) -> impl Iterator<Item = String> {
+    let first = std::error::Error::source(error);
+    std::iter::successors(first, |cause| cause.source()).map(ToString::to_string)
 }
 
 /// A number with separators between thousands.

@@ -211,11 +211,7 @@ fn targets(targets: &[TargetSummary]) -> String {
             target.target.clone(),
             grouped(target.needed),
             grouped(target.valid),
-            if target.needed == 0 {
-                "–".to_string()
-            } else {
-                format!("{:.1} %", 100.0 * target.validity)
-            },
+            target.validity.map_or("–".to_string(), |share| format!("{:.1} %", 100.0 * share)),
             number(target.l0, 3),
             number(target.l1, 3),
             number(target.n_changed, 2),

@@ -72,9 +72,17 @@ impl Place {
             }
             match key.rfind(['.', '[']) {
                 Some(end) => key = &key[..end],
+                None if self.is_overridden_below(key) => return overrides::SUBJECT.to_string(),
                 None => return self.file.display().to_string(),
             }
         }
+    }
+
+    /// Whether a section that does not stand in the file comes from the command line.
+    fn is_overridden_below(&self, section: &str) -> bool {
+        let below =
+            |own: &String| own.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
+        self.overridden.iter().any(below)
     }
 }
 

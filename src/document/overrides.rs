@@ -16,7 +16,7 @@ impl Overrides {
     /// From `key=value` arguments. A value is TOML; what is none is a text.
     ///
     /// # Errors
-    /// When an argument has no key or no `=`.
+    /// When an argument has no key, no `=`, or a number that is none.
     pub fn parse(arguments: &[String]) -> Result<Overrides> {
         let parsed = arguments.iter().map(|argument| {
             let pair = argument.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
@@ -25,7 +25,11 @@ impl Overrides {
                 let problem = format!("is `{argument}`, expected `section.key=value`");
                 Error::spec(SUBJECT, problem)
             })?;
-            Ok((key.to_string(), literal(value)))
+            let infinite = || {
+                let problem = format!("gives `{key}` the value {value}, expected a finite number");
+                Error::spec(SUBJECT, problem)
+            };
+            Ok((key.to_string(), literal(value).ok_or_else(infinite)?))
         });
         Ok(Overrides(parsed.collect::<Result<_>>()?))
     }
@@ -59,15 +63,30 @@ fn put(tree: &mut Value, key: &str, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn literal(text: &str) -> Value {
+/// What a text means; nothing for a number that JSON has no word for, which would become no value at all.
+fn literal(text: &str) -> Option<Value> {
     let words = || Value::String(text.to_string());
-    let Ok(mut table) = format!("value = {text}").parse::<toml::Table>() else { return words() };
-    match table.remove("value") {
+    let Ok(mut table) = format!("value = {text}").parse::<toml::Table>() else {
+        return Some(words());
+    };
+    Some(match table.remove("value") {
         // A line break would let further keys in; a date is a text for jobs.
         Some(value) if table.is_empty() && !value.is_datetime() => {
+            if !is_finite(&value) {
+                return None;
+            }
             serde_json::to_value(value).unwrap_or_else(|_| words())
         }
         _ => words(),
+    })
+}
+
+fn is_finite(value: &toml::Value) -> bool {
+    match value {
+        toml::Value::Float(number) => number.is_finite(),
+        toml::Value::Array(values) => values.iter().all(is_finite),
+        toml::Value::Table(table) => table.values().all(is_finite),
+        _ => true,
     }
 }
 
@@ -125,6 +144,12 @@ mod tests {
             ("name.first=x", "`name.first` lies below `name`, which is no section"),
             ("section", "expected `section.key=value`"),
             ("=3", "expected `section.key=value`"),
+            (
+                "section.count=nan",
+                "--override: gives `section.count` the value nan, expected a finite",
+            ),
+            ("section.list=[1.0, -inf]", "expected a finite number"),
+            ("nosuch.key=1", "--override: `nosuch` is not a known key"),
             ("name=x\nsection.count = 9", "--override"),
         ] {
             let found = read(&[argument]);

@@ -178,7 +178,7 @@ impl Explainer {
         })
     }
 
-    /// Names of the features, in the schema's order.
+    /// The features that rows have.
     pub fn schema(&self) -> &Arc<FeatureSchema> {
         &self.schema
     }

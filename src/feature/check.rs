@@ -46,6 +46,24 @@ pub fn row_constraints(schema: &FeatureSchema, table: &Schema) -> Vec<RowConstra
     found
 }
 
+/// Columns that are named like constraints, of features that the schema does not have: what each is, in
+/// words.
+pub fn stray_constraints(schema: &FeatureSchema, table: &Schema) -> Vec<String> {
+    let stem = |column: &str| {
+        let mut stems = BOUNDS.iter().filter_map(|(suffix, _)| column.strip_suffix(suffix));
+        stems.next().map(str::to_string)
+    };
+    let known = |name: &str| schema.names().any(|feature| feature == name);
+    let columns = table.fields().iter().map(|field| field.name());
+    let strays = columns.filter(|column| !known(column)).filter_map(|column| {
+        let stem = stem(column).filter(|stem| !known(stem))?;
+        let hint = did_you_mean(&stem, schema.names());
+        let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
+        Some(format!("column `{column}` constrains nothing: there is no feature `{stem}`{hint}"))
+    });
+    strays.collect()
+}
+
 /// Everything in which schema and table disagree; `subject` names the table.
 pub fn check_columns(schema: &FeatureSchema, table: &Schema, subject: &str) -> Vec<Fault> {
     let mut faults = Vec::new();

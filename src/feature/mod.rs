@@ -16,7 +16,9 @@ mod spec;
 mod stats;
 
 pub use admit::{Admission, Admitted, Reason, Reject};
-pub use check::{Bound, RowConstraint, check_columns, missing_column, row_constraints};
+pub use check::{
+    Bound, RowConstraint, check_columns, missing_column, row_constraints, stray_constraints,
+};
 pub use column::{
     CategoryIndex, ColumnClass, NULL_CODE, UNSEEN_CODE, classify, from_numbers, from_texts,
     numbers, type_name, whole_range,

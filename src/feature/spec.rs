@@ -193,6 +193,9 @@ fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
     Ok(FeatureSchema { features })
 }
 
+/// The highest cost: what is a million times as dear is as good as fixed, and networks count in 32 bits.
+const MOST_COST: f64 = 1e6;
+
 /// Resolves one feature, noting faults as it goes.
 struct Resolver<'a> {
     place: &'a Place,
@@ -211,9 +214,12 @@ impl Resolver<'_> {
             "fill",
             "is missing, expected the value to fill in",
         );
+        let problem =
+            "is given, but neither `nulls` nor `unseen` is `fill`: nothing would be filled in";
+        self.require(needs_fill || spec.fill.is_none(), "fill", problem);
         let cost = spec.cost.unwrap_or(1.0);
-        let problem = format!("is {cost}, expected a number of at least 0");
-        self.require(cost.is_finite() && cost >= 0.0, "cost", &problem);
+        let problem = format!("is {cost}, expected a number from 0 to {MOST_COST}");
+        self.require((0.0..=MOST_COST).contains(&cost), "cost", &problem);
         let kind = if categorical {
             FeatureKind::Categorical(self.categorical(&spec))
         } else {

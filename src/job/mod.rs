@@ -31,7 +31,7 @@ pub use predictor::{
     PredictorSpec, ProbabilitiesSpec, Standardise, SubprocessJob, TaskSpec,
 };
 pub use report::{GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec};
-pub use runtime::{Bytes, Device, RuntimeJob, RuntimeSpec};
+pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};
 pub use target::{Target, TargetSpec};
 pub use train::{
     AutoencoderJob, AutoencoderKind, AutoencoderSpec, Balance, Method, Preset, RewardKind,

@@ -65,19 +65,19 @@ pub struct PredictorSpec {
     pub max_failed_share: f64,
 }
 
-fn start_seconds() -> f64 {
+pub(super) fn start_seconds() -> f64 {
     60.0
 }
 
-fn batch_seconds() -> f64 {
+pub(super) fn batch_seconds() -> f64 {
     120.0
 }
 
-fn retries() -> u32 {
+pub(super) fn retries() -> u32 {
     1
 }
 
-fn max_failed_share() -> f64 {
+pub(super) fn max_failed_share() -> f64 {
     0.01
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MatrixSpec, Method, MmdSpace,
-    OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset,
-    Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob,
-    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
-    TrainSpec,
+    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MOST_THREADS, MatrixSpec, Method,
+    MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
+    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
+    RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
+    TrainLimits, TrainRows, TrainSpec, predictor,
 };
 use crate::document::Place;
 use crate::error::Fault;
@@ -110,6 +110,12 @@ impl<'a> Resolver<'a> {
             ("model", !onnx && spec.model.is_some()),
             ("rename", !onnx && !spec.rename.is_empty()),
             ("standardise", !onnx && !spec.standardise.is_empty()),
+            ("null_text", !onnx && !spec.null_text.is_empty()),
+            ("workers", onnx && spec.workers != 0),
+            ("start_seconds", onnx && spec.start_seconds != predictor::start_seconds()),
+            ("batch_seconds", onnx && spec.batch_seconds != predictor::batch_seconds()),
+            ("retries", onnx && spec.retries != predictor::retries()),
+            ("max_failed_share", onnx && spec.max_failed_share != predictor::max_failed_share()),
         ];
         let kind = if onnx { "onnx" } else { "subprocess" };
         for (key, given) in foreign {
@@ -128,6 +134,19 @@ impl<'a> Resolver<'a> {
             let good = given.std.is_finite() && given.std > 0.0 && given.mean.is_finite();
             let key = format!("predictor.standardise.{name}");
             self.require(good, &key, "has a standard deviation that is not above 0");
+        }
+        let columns = spec.inputs == InputsSpec::Columns;
+        let standardised = !columns && spec.encoding == MatrixSpec::Standardised;
+        for (key, useless, why) in [
+            ("rename", !columns && !spec.rename.is_empty(), "`inputs` is `matrix`"),
+            (
+                "standardise",
+                !standardised && !spec.standardise.is_empty(),
+                "`encoding` is not `standardised`",
+            ),
+        ] {
+            let problem = format!("is given, but {why}, which has no use for it");
+            self.require(!useless, &format!("predictor.{key}"), &problem);
         }
         let inputs = match (spec.inputs, spec.encoding) {
             (InputsSpec::Columns, _) => OnnxInputs::Columns { rename: spec.rename.clone() },
@@ -404,6 +423,9 @@ impl<'a> Resolver<'a> {
             "runtime.memory",
             "is below 64MiB, which is too little to scan a table",
         );
+        let few = spec.threads <= MOST_THREADS;
+        let problem = format!("is {}, expected at most {MOST_THREADS}", spec.threads);
+        self.require(few, "runtime.threads", &problem);
         Some(RuntimeJob { threads: spec.threads, memory, device: spec.device, seed: spec.seed })
     }
 

@@ -49,6 +49,9 @@ pub struct RuntimeJob {
     pub seed: u64,
 }
 
+/// Threads that may be asked for: more than any machine has cores is a slip.
+pub const MOST_THREADS: usize = 1024;
+
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Bytes(pub u64);

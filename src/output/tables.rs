@@ -275,7 +275,7 @@ pub fn validity_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         count("rows", "counterfactuals that were needed: not of rows that have the decision"),
         count("valid", "those that get the wanted decision"),
-        number("validity", "valid ÷ rows"),
+        maybe_number("validity", "valid ÷ rows; null where none was needed"),
         number("low", "lower end of the 95 % Wilson interval"),
         number("high", "its upper end"),
     ];

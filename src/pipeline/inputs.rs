@@ -10,6 +10,7 @@ use crate::engine::{Engine, EngineOptions, KeyFaults, ScanPlan, Table, check_key
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{
     FeatureSchema, Findings, RowConstraint, Stats, check_columns, missing_column, row_constraints,
+    stray_constraints,
 };
 use crate::job::{InputJob, RuntimeJob};
 use crate::predictor::Columns;
@@ -105,6 +106,9 @@ impl Inputs {
         let key = job.key.iter().filter_map(|name| position(name)).collect();
         let feature_columns = schema.names().filter_map(position).collect();
         let constraints = row_constraints(&schema, &features.schema);
+        for stray in stray_constraints(&schema, &features.schema) {
+            tracing::warn!("{stray}");
+        }
         Ok(Inputs { engine, features, scores, schema, constraints, columns, key, feature_columns })
     }
 
@@ -187,6 +191,7 @@ impl Inputs {
             Some(hint) => format!("{}; {hint}", fault.problem),
             None => fault.problem.clone(),
         };
+        let strays = stray_constraints(&self.schema, &self.features.schema);
         let numeric =
             self.schema.features.iter().filter(|feature| feature.numeric().is_some()).count();
         CheckSummary {
@@ -196,7 +201,7 @@ impl Inputs {
             categorical_features: self.schema.features.len() - numeric,
             constraint_columns: self.constraints.iter().map(|found| found.column.clone()).collect(),
             rejections: findings.rejections.iter().map(|(fault, _)| text(fault)).collect(),
-            remarks: findings.remarks.iter().map(text).collect(),
+            remarks: strays.into_iter().chain(findings.remarks.iter().map(text)).collect(),
             stats,
         }
     }

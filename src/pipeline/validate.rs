@@ -1,5 +1,6 @@
 //! `overturn validate`: everything that can be known before a run, without writing anything.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
@@ -9,17 +10,21 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::run::{check_output_names, neighbours};
 use super::{CheckSummary, Inputs, Observer, Scope};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
-use crate::explain::Decisions;
+use crate::explain::{Decisions, check_fit};
 use crate::feature::{Admission, numbers, type_name};
 use crate::job::{Job, ScoresJob, Target};
-use crate::predictor::{self, Outcome, Predictor, Scores, Task};
+use crate::nn::{Artefact, load};
+use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
 
 /// Two regressions agree within this share of the larger one.
 const VALUE_TOLERANCE: f64 = 1e-5;
+/// Rows that a model is tried out on.
+const TRIED_ROWS: usize = 16;
 
 /// What a validation found.
 #[derive(Debug, Clone, Serialize)]
@@ -54,8 +59,15 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
+    if job.target.is_some() {
+        check_output_names(job, &inputs)?;
+    }
+    if let Some(folder) = &job.explain.generator {
+        check_generator(folder, job, (&inputs, predictor.task()), runtime)?;
+    }
     let result = runtime.block_on(async {
         let check = inputs.check(&job.input, Scope::explained(&job.input), observer).await?;
+        try_out(job, &inputs, predictor.as_ref()).await?;
         let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;
         let (classes, probabilities) = match predictor.task() {
             Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),
@@ -67,6 +79,47 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         predictor.stop();
     }
     result
+}
+
+/// Whether a generator is whole, and made for the job's features and decisions. What is wrong is told of the
+/// place that the job names, before it is copied anywhere.
+pub(super) fn check_generator(
+    folder: &Path,
+    job: &Job,
+    (inputs, task): (&Inputs, &Task),
+    runtime: &Runtime,
+) -> Result<()> {
+    let Artefact { description, .. } = load(folder, runtime.device)?;
+    check_fit(&description, &inputs.schema, task, &folder.display().to_string())?;
+    neighbours(&job.explain, folder, &description).map(|_| ())
+}
+
+/// Asks the model about the first rows that can be used: what can be loaded may still not answer.
+async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Result<()> {
+    let scan = inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?;
+    let (mut stream, admission) = (scan.stream()?, Admission::new(&inputs.schema));
+    while let Some(batch) = stream.next().await {
+        let batch = batch?
+            .project(&inputs.feature_columns)
+            .map_err(|error| Error::internal("validation", "a column is lost").source(error))?;
+        let rows = admission.admit(&batch.slice(0, batch.num_rows().min(TRIED_ROWS)))?.features;
+        if rows.num_rows() == 0 {
+            continue;
+        }
+        let scores = block_in_place(|| predictor.predict(&rows))?;
+        let answers = match &scores.outcome {
+            Outcome::Classes { labels, .. } => labels.iter().any(|label| *label != NO_CLASS),
+            Outcome::Values(values) => values.iter().any(|value| value.is_finite()),
+        };
+        if !answers {
+            let problem =
+                format!("decides nothing about any of the first {} rows", rows.num_rows());
+            return Err(Error::predictor("predictor", problem)
+                .hint("check that its scores are numbers, and the columns that it is given"));
+        }
+        return Ok(());
+    }
+    Ok(())
 }
 
 /// Holds a score table against the model, if there is one.
@@ -139,6 +192,11 @@ pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()
             let table = &inputs.features;
             let fault = crate::feature::missing_column(name, &table.schema, &table.shown);
             Error::from_faults(crate::error::Kind::Spec, vec![fault])
+        }
+        (Target::Column { .. }, Task::Regression) if job.report.gates.max_mmd_ratio.is_some() => {
+            let problem = "is given, but every row of `target.column` has a range of its own: there are no \
+                           rows of a wanted class to compare with";
+            Err(Error::spec("report.gates.max_mmd_ratio", problem).hint("remove the gate"))
         }
         (Target::Column { name, .. }, _) => {
             let found = inputs.features.schema.field_with_name(name);

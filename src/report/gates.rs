@@ -24,7 +24,7 @@ pub struct Gate {
     pub limit: f64,
     /// What was reached.
     pub found: Option<f64>,
-    /// Whether that is enough. What could not be measured is not.
+    /// Whether that is enough. What could not be measured is not, but validity where nothing was needed is.
     pub passed: bool,
 }
 

@@ -61,8 +61,14 @@ pub struct MmdRow {
 impl MmdRow {
     /// The figure as a multiple of doing nothing.
     pub fn ratio(&self) -> Option<f64> {
-        self.unchanged.filter(|unchanged| *unchanged > 0.0).map(|all| self.estimate.mmd2 / all)
+        mmd_ratio(Some(self.estimate.mmd2), self.unchanged)
     }
+}
+
+/// MMD² as a multiple of that of rows left as they are; none where either is not known, or there is nothing
+/// to compare with.
+pub fn mmd_ratio(mmd2: Option<f64>, unchanged: Option<f64>) -> Option<f64> {
+    Some(mmd2? / unchanged.filter(|unchanged| *unchanged > 0.0)?)
 }
 
 /// Number of a wanted decision, and which of the model's decisions it is.

@@ -18,7 +18,7 @@ use crate::output::{
 
 use columns::Columns;
 pub use gates::{Gate, Reached, judge};
-pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, Wanted, mmd_table};
+pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, Wanted, mmd_ratio, mmd_table};
 
 /// What numbers in a tally stand for.
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ pub fn validity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
         columns.group(&level, names);
         columns.count(needed);
         columns.count(valid);
-        columns.number(Some(share(valid, needed)));
+        columns.number((needed > 0).then(|| share(valid, needed)));
         columns.number(Some(interval.low));
         columns.number(Some(interval.high));
     }

@@ -82,6 +82,12 @@ fn logs_can_be_json_and_stay_off_standard_output() {
         assert!(event["level"].is_string() && event["message"].is_string(), "{line}");
     }
     assert!(run.stdout.starts_with("# Feature schema"), "{}", run.stdout);
+    let run = overturn(&["validate", "nowhere.toml", "--log", "json"]).fails(1, &[]);
+    let last = run.stderr.lines().last().expect("a line");
+    let event: serde_json::Value = serde_json::from_str(last).expect("JSON");
+    assert_eq!((&event["level"], &event["exit_code"]), (&"ERROR".into(), &1.into()));
+    assert!(event["timestamp"].is_string() && event["message"].is_string(), "{last}");
+    assert!(event["faults"][0]["subject"].to_string().contains("nowhere.toml"), "{last}");
 }
 
 #[test]

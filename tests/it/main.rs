@@ -8,6 +8,7 @@
 mod cli;
 mod commit;
 mod demo;
+mod early;
 mod faults;
 mod fitted;
 mod jobs;

@@ -395,7 +395,7 @@ fn stored_decisions_and_rows_without_one() {
     bench.explain_job(&table, "");
     bench.does("run", &[]).ok();
     let plain = read_table(&bench.path("out/counterfactuals"));
-    bench.score(&table, "").fails(2, &["already holds"]);
+    bench.score(&table, "").fails(1, &["already holds"]);
     bench.job(&table, "where = \"application_id < 3000\"", None);
     bench.replace("job.toml", "dir = \"out\"", "dir = \"scored\"");
     bench.does("score", &[]).ok();

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Change;
+use super::cost::Costs;
 use crate::encode::{Layout, Slots};
 use crate::feature::Cell;
 use crate::nearest::{PointColumn, Points};
@@ -11,8 +12,11 @@ use crate::target::Wishes;
 
 /// Training rows looked at: enough for means.
 const ROWS: usize = 50_000;
-/// The steepest that a number's likeness may be: moving on must never pay for itself.
+/// The steepest that a number's likeness may be, as a share of what it costs to move: moving on must never
+/// pay for itself …
 const STEEPEST: f64 = 0.5;
+/// … and the most that a category's may be, as a share of its price: nor must a change.
+const MOST_OF_PRICE: f64 = 0.9;
 
 /// By class, what a change gains.
 #[derive(Debug, Clone, Default)]
@@ -32,17 +36,23 @@ enum Slope {
 
 impl Likeness {
     /// What makes rows like those of each class. Values of a regression have no classes, and no likeness.
-    pub(super) fn new(points: &Points, layout: &Layout, classes: u32, weight: f64) -> Likeness {
+    pub(super) fn new(
+        points: &Points,
+        (layout, costs): (&Layout, &Costs),
+        classes: u32,
+        weight: f64,
+    ) -> Likeness {
         if classes == 0 {
             return Likeness::default();
         }
         let rows = points.len.min(ROWS);
-        let steepest = STEEPEST / weight.max(f64::MIN_POSITIVE);
+        let weighed = weight.max(f64::MIN_POSITIVE);
         let of: Vec<usize> = points.decisions[..rows].iter().map(|class| *class as usize).collect();
-        let columns = points.columns.iter().zip(&layout.slots);
+        let columns = points.columns.iter().zip(&layout.slots).enumerate();
         let mut by_class: Vec<Vec<Slope>> = vec![Vec::new(); classes as usize];
-        for (column, slots) in columns {
-            let slopes = slopes(column, slots, (&of, classes as usize), steepest);
+        for (feature, (column, slots)) in columns {
+            let price = costs.scale(feature) / weighed;
+            let slopes = slopes(column, slots, (&of, classes as usize), price);
             by_class.iter_mut().zip(slopes).for_each(|(all, slope)| all.push(slope));
         }
         Likeness { classes: (0u32..).zip(by_class).collect(), weight }
@@ -70,12 +80,12 @@ impl Likeness {
     }
 }
 
-/// By class, the difference between its rows and the others.
+/// By class, the difference between its rows and the others, as far as the feature's price allows.
 fn slopes(
     column: &PointColumn,
     slots: &Slots,
     (of, classes): (&[usize], usize),
-    steepest: f64,
+    price: f64,
 ) -> Vec<Slope> {
     match (column, slots) {
         (PointColumn::Numbers(numbers), Slots::Numeric(slots)) => {
@@ -85,6 +95,7 @@ fn slopes(
                 sums[*class].1 += 1.0;
             }
             let all = sums.iter().fold((0.0, 0.0), |all, of| (all.0 + of.0, all.1 + of.1));
+            let steepest = STEEPEST * price;
             let slope = |(sum, count): &(f64, f64)| {
                 let off = difference((*sum, *count), all);
                 Slope::Number(off.clamp(-steepest, steepest) / slots.std)
@@ -105,9 +116,8 @@ fn slopes(
             let all: Vec<f64> = (0..slots.values).map(of_code).collect();
             let slope = |(counts, total): (&Vec<f64>, &f64)| {
                 let pairs = counts.iter().zip(&all);
-                Slope::Codes(
-                    pairs.map(|(of, all)| difference((*of, *total), (*all, rows))).collect(),
-                )
+                let shares = pairs.map(|(of, all)| difference((*of, *total), (*all, rows)));
+                Slope::Codes(within(shares.collect(), MOST_OF_PRICE * price))
             };
             counts.iter().zip(&totals).map(slope).collect()
         }
@@ -115,8 +125,38 @@ fn slopes(
     }
 }
 
+/// Shares, made smaller if need be: no two of them are farther apart than this.
+fn within(mut shares: Vec<f64>, farthest: f64) -> Vec<f64> {
+    // A value that was never seen has a share of 0.
+    let (low, high) = shares
+        .iter()
+        .fold((0.0_f64, 0.0_f64), |(low, high), share| (low.min(*share), high.max(*share)));
+    if high - low > farthest {
+        let factor = farthest / (high - low);
+        shares.iter_mut().for_each(|share| *share *= factor);
+    }
+    shares
+}
+
 /// The mean of a part of rows less that of the rest, from sums and counts; 0 where one of them is empty.
 fn difference((sum, count): (f64, f64), (all, rows): (f64, f64)) -> f64 {
     let others = rows - count;
     if count == 0.0 || others == 0.0 { 0.0 } else { sum / count - (all - sum) / others }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn likeness_never_pays_for_a_change() {
+        let shares = within(vec![0.9, -0.6, 0.2], 0.5);
+        let (low, high) = (shares[1], shares[0]);
+        assert!((high - low - 0.5).abs() < 1e-12, "{shares:?}");
+        assert!((shares[2] / high - 0.2 / 0.9).abs() < 1e-12, "in proportion: {shares:?}");
+        // A value that was never seen has a share of 0, and counts.
+        assert_eq!(within(vec![0.9, 0.6], 0.45), [0.45, 0.3]);
+        assert_eq!(within(vec![0.2, -0.2], 0.5), [0.2, -0.2], "what is cheap enough stays");
+        assert_eq!(within(vec![0.2, -0.2], 0.0), [0.0, 0.0], "what costs nothing gains nothing");
+    }
 }

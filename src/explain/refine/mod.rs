@@ -113,13 +113,15 @@ impl Refiner {
         (points, classes): (Option<Points>, u32),
     ) -> Refiner {
         let weight = if job.refine.does(Step::Choice) { job.refine.nearness } else { 0.0 };
-        let likeness = points.as_ref().map(|points| Likeness::new(points, layout, classes, weight));
+        let costs = Costs::new(schema, layout);
+        let known = points.as_ref();
+        let likeness = known.map(|points| Likeness::new(points, (layout, &costs), classes, weight));
         Refiner {
             deadline: job.refine.max_time.and_then(|time| Instant::now().checked_add(time)),
             job: job.refine.clone(),
             method: job.method,
             layout: Arc::clone(layout),
-            costs: Costs::new(schema, layout),
+            costs,
             likeness: likeness.unwrap_or_default(),
             neighbours: points.map(|points| Neighbours::new(points, classes)),
         }

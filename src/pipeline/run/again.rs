@@ -424,9 +424,16 @@ impl Again<'_> {
         let texts = column(batch, "target")?.as_string::<i32>();
         let number = |text: Option<&str>| {
             let found = names.iter().position(|name| Some(name.as_str()) == text);
-            found.map_or(0, |place| place as u32)
+            let unknown = || {
+                let found = text.unwrap_or("null");
+                Error::input(
+                    "target",
+                    format!("is `{found}` in a published table, expected one of {names:?}"),
+                )
+            };
+            found.map(|place| place as u32).ok_or_else(unknown)
         };
-        Ok(texts.iter().map(number).collect())
+        texts.iter().map(number).collect()
     }
 
     fn schemas(&self) -> Result<Schemas> {

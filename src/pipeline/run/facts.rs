@@ -58,10 +58,11 @@ pub(super) fn gather(
     Ok(facts)
 }
 
-/// A job, as JSON, without what does not change its tables.
+/// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.
 pub(super) fn settings(mut job: Value) -> Value {
     for place in [
-        "/runtime",
+        "/runtime/threads",
+        "/runtime/device",
         "/input/batch_rows",
         "/input/max_reject_share",
         "/output/overwrite",

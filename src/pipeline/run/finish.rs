@@ -13,15 +13,15 @@ use super::{Part, Stages, facts, prometheus};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Keep, Kept, StageSeconds, target_names};
 use crate::job::Target;
-use crate::metrics::{Group, Status, Tally, wilson};
+use crate::metrics::{Group, Segment, Status, Tally, wilson};
 use crate::nn::Artefact;
 use crate::output::{
     COUNTERFACTUALS, MANIFEST_FILE, REJECTS, StagedFile, Staging, TableWriter, part_name,
     report_name, verify,
 };
 use crate::report::{
-    ComparedRows, Comparison, MmdRow, Names, Reached, Wanted, coverage, features, judge, mmd_table,
-    sparsity, validity,
+    ComparedRows, Comparison, MmdRow, Names, Reached, Wanted, coverage, features, judge, mmd_ratio,
+    mmd_table, sparsity, validity,
 };
 use crate::runtime::usage;
 
@@ -129,7 +129,7 @@ impl Stages<'_> {
         for unit in &done.units {
             self.runtime.check_signals()?;
             let Some(mut kept) = done.kept(unit)? else { continue };
-            kept.segments = renumbered(&kept.segments, &unit.tally, tally);
+            kept.segments = renumbered(&kept.segments, &unit.tally, tally)?;
             match keep {
                 Keep::Most(most) => {
                     sample.append(kept);
@@ -267,8 +267,7 @@ impl Stages<'_> {
     /// Holds a run against the job's gates. What reports alone can tell is not asked of a run without them.
     pub(super) fn gates(&self, summary: &RunSummary) -> Vec<crate::report::Gate> {
         let ratio = |target: &TargetSummary| {
-            let unchanged = target.mmd2_unchanged.filter(|unchanged| *unchanged > 0.0);
-            (target.target.clone(), unchanged.and_then(|all| Some(target.mmd2? / all)))
+            (target.target.clone(), mmd_ratio(target.mmd2, target.mmd2_unchanged))
         };
         let reported = self.part != Part::Explain;
         let needed = summary.targets.iter().filter(|target| reported && target.needed > 0);
@@ -312,10 +311,14 @@ impl Stages<'_> {
 }
 
 /// Numbers of a unit's segments as numbers of the whole run's, which has them all.
-fn renumbered(segments: &[u32], unit: &Tally, whole: &Tally) -> Vec<u32> {
-    let number = |segment| whole.segments.iter().position(|known| known == segment).unwrap_or(0);
-    let numbers: Vec<u32> = unit.segments.iter().map(|segment| number(segment) as u32).collect();
-    segments.iter().map(|segment| numbers[*segment as usize]).collect()
+fn renumbered(segments: &[u32], unit: &Tally, whole: &Tally) -> Result<Vec<u32>> {
+    let number = |segment: &Segment| {
+        let place = whole.segments.iter().position(|known| known == segment);
+        let lost = || Error::internal("reports", format!("the segment {segment:?} is lost"));
+        place.map(|place| place as u32).ok_or_else(lost)
+    };
+    let numbers: Vec<u32> = unit.segments.iter().map(number).collect::<Result<_>>()?;
+    Ok(segments.iter().map(|segment| numbers[*segment as usize]).collect())
 }
 
 /// What a run that fails its gates ends with.
@@ -404,7 +407,7 @@ fn targets(tally: &Tally, names: &Names, found: &[MmdRow]) -> Vec<TargetSummary>
             target: names.targets.get(*target as usize).cloned().unwrap_or_default(),
             needed,
             valid,
-            validity: if needed == 0 { 0.0 } else { valid as f64 / needed as f64 },
+            validity: (needed > 0).then(|| valid as f64 / needed as f64),
             interval: [interval.low, interval.high],
             l0: group.valid.l0.mean(),
             l1: group.valid.l1.mean(),

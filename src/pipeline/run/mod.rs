@@ -21,17 +21,18 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::validate::{check_target, hold_against};
+use super::validate::{check_generator, check_target, hold_against};
 use super::{Inputs, Observer, Scope, seconds_since, versions};
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Explainer, Keep, Setup, check_fit};
-use crate::job::{ExplainJob, Job, MmdSpace, Target};
+use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
+use crate::job::{ExplainJob, Job, MmdSpace, Target, TaskSpec};
 use crate::nearest::Points;
 use crate::nn::{Artefact, Description, load_neighbours};
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, MANIFEST_FILE, REJECTS, REPORTS,
-    RunFacts, SUCCESS_FILE, Staging, WriterOptions, journal_of, refuse_folders, tidy,
+    RunFacts, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of,
+    refuse_folders, refuse_taken, rejects_schema, tidy,
 };
 use crate::predictor::{self, Predictor};
 use crate::runtime::Runtime;
@@ -121,6 +122,10 @@ pub fn run(
         return Ok(summary);
     }
     let keyed = stages.check_keys()?;
+    // What is gone on with was checked when it began.
+    if !resume {
+        stages.check_early()?;
+    }
     let open = if resume { Staging::resume } else { Staging::begin };
     let mut staging = open(&job.output.dir, job.output.overwrite)?;
     let mut progressed = stages.journal(&staging, resume)?;
@@ -148,7 +153,7 @@ impl<'a> Stages<'a> {
         }
         let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
         let columns = ScanColumns::new(job, &inputs)?;
-        refuse_folders(&inputs.key_fields(), &job.output.partition_by)?;
+        check_output_names(job, &inputs)?;
         let facts = facts::gather(job, part, &inputs, runtime)?;
         let inputs = Arc::new(inputs);
         Ok(Stages { job, part, command: part, target, inputs, columns, facts, runtime, observer })
@@ -184,6 +189,38 @@ impl<'a> Stages<'a> {
         let keys = self.runtime.block_on(checked)?;
         inputs.refuse_keys(&self.job.input, scope, &keys)?;
         Ok(Keyed { rows: keys.rows, seconds: seconds_since(began) })
+    }
+
+    /// Finds what would stop the run later, perhaps after hours of training: a target, a generator or a score
+    /// table that does not go with the model.
+    fn check_early(&self) -> Result<()> {
+        let (job, inputs) = (self.job, &self.inputs);
+        let columns = inputs.predictor_columns();
+        let predictor = predictor::open(&job.predictor, &columns, self.runtime.threads)?;
+        let task = predictor.task();
+        let checked = check_target(job, inputs, task).and_then(|()| match &job.explain.generator {
+            Some(folder) => check_generator(folder, job, (inputs, task), self.runtime),
+            // Where there is nothing to train, they are looked at soon enough.
+            None => {
+                let stored = self.stored_decisions(predictor.as_ref());
+                self.runtime.block_on(stored).map(|_| ())
+            }
+        });
+        checked.inspect_err(|_| predictor.stop())
+    }
+
+    /// The decisions of the score table, if there is one, held against the model.
+    async fn stored_decisions(&self, predictor: &dyn Predictor) -> Result<Option<Decisions>> {
+        let (job, inputs) = (self.job, &self.inputs);
+        let (Some(scores), Some(table)) = (&job.input.scores, &inputs.scores) else {
+            return Ok(None);
+        };
+        self.observer.stage("comparing scores", None);
+        let tables = (table, &inputs.features);
+        let wanted = (&job.input.key[..], scores.decision.as_str());
+        let found = gather_decisions(&inputs.engine, tables, wanted, predictor.task()).await?;
+        hold_against(job, inputs, predictor, (scores, &found)).await?;
+        Ok(Some(found))
     }
 
     /// The journal of this run: a fresh one, or that of the run to be gone on with.
@@ -290,24 +327,19 @@ impl<'a> Stages<'a> {
     ) -> Result<Done> {
         let (job, inputs) = (self.job, &self.inputs);
         let began = Instant::now();
-        let mut remarks = Vec::new();
-        let decisions = match (&job.input.scores, &inputs.scores) {
-            (Some(_), Some(_)) if artefact.description.targets.tells_distributions() => {
-                let text = "the score table is not used: the generator is told whole distributions";
-                remarks.push(text.to_string());
-                None
-            }
-            (Some(scores), Some(table)) => {
-                let tables = (table, &inputs.features);
-                let wanted = (&job.input.key[..], scores.decision.as_str());
-                let found =
-                    gather_decisions(&inputs.engine, tables, wanted, predictor.task()).await?;
-                hold_against(job, inputs, predictor.as_ref(), (scores, &found)).await?;
-                remarks.push(format!("{} decisions taken from the score table", found.len()));
-                Some(Arc::new(found))
-            }
-            _ => None,
+        let mut remarks: Vec<String> =
+            self.other_model(&artefact.description).into_iter().collect();
+        let distributions = artefact.description.targets.tells_distributions();
+        let decisions = if distributions && inputs.scores.is_some() {
+            let text = "the score table is not used: the generator is told whole distributions";
+            remarks.push(text.to_string());
+            None
+        } else {
+            self.stored_decisions(predictor.as_ref()).await?
         };
+        if let Some(found) = &decisions {
+            remarks.push(format!("{} decisions taken from the score table", found.len()));
+        }
         let folder = staging.folder().join(GENERATOR);
         let neighbours = neighbours(&job.explain, &folder, &artefact.description)?;
         let explainer = Explainer::new(
@@ -318,7 +350,7 @@ impl<'a> Stages<'a> {
                 table: self.columns.schema(inputs),
                 columns: self.columns.places.clone(),
                 predictor,
-                decisions,
+                decisions: decisions.map(Arc::new),
                 target: self.target,
                 explain: &job.explain,
                 neighbours,
@@ -333,6 +365,18 @@ impl<'a> Stages<'a> {
         let mut done = shop.work(self.runtime.threads).await?;
         (done.check_seconds, done.remarks) = (check_seconds, remarks);
         Ok(done)
+    }
+
+    /// What is to be said of a generator that was trained against another model than the job's.
+    fn other_model(&self, description: &Description) -> Option<String> {
+        let other = description.origin.model != self.facts.model;
+        other.then(|| {
+            let text = "the generator was trained against another model or command: all answers are \
+                        this model's, but the rows that they are looked for among and compared with \
+                        (MMD²) are as the other one decided; train again for figures of this one";
+            tracing::warn!("{text}");
+            text.to_string()
+        })
     }
 
     /// Which answers are kept for the comparison of distributions.
@@ -351,6 +395,23 @@ impl<'a> Stages<'a> {
             ("overturn.versions".to_string(), versions()?.to_string()),
         ];
         Ok(WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata })
+    }
+}
+
+/// Refuses key columns and folders that the tables have no room for, and a place for metrics that is none.
+pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
+    let (key, features) = (inputs.key_fields(), inputs.feature_fields());
+    let regression = job.predictor.task == TaskSpec::Regression;
+    let counterfactuals = counterfactual_schema(&key, &features, regression);
+    refuse_taken(&key, &[&counterfactuals, &rejects_schema(&key)])?;
+    refuse_folders(&key, &job.output.partition_by)?;
+    let folder = job.output.metrics.as_ref().and_then(|path| path.parent());
+    match folder.filter(|folder| *folder != Path::new("") && !folder.is_dir()) {
+        None => Ok(()),
+        Some(folder) => {
+            let problem = format!("lies in `{}`, which is no folder", folder.display());
+            Err(Error::spec("output.metrics", problem).hint("make the folder first"))
+        }
     }
 }
 

@@ -43,11 +43,7 @@ fn text(summary: &RunSummary) -> String {
             .filter_map(|target| Some((label("target", &target.target), value(target)?)))
             .collect()
     };
-    metric(
-        "validity",
-        "Share of valid counterfactuals.",
-        &by_target(|of| (of.needed > 0).then_some(of.validity)),
-    );
+    metric("validity", "Share of valid counterfactuals.", &by_target(|of| of.validity));
     metric("l0", "Mean share of changed categorical features.", &by_target(|of| of.l0));
     metric("l1", "Mean change of standardised numeric features.", &by_target(|of| of.l1));
     metric("mmd2", "MMD² against training rows of the class.", &by_target(|of| of.mmd2));

@@ -83,8 +83,8 @@ pub struct TargetSummary {
     pub needed: u64,
     /// Valid ones.
     pub valid: u64,
-    /// Their share …
-    pub validity: f64,
+    /// Their share, if any is needed …
+    pub validity: Option<f64>,
     /// … and its 95 % interval.
     pub interval: [f64; 2],
     /// Mean share of changed categoricals, over valid ones.
