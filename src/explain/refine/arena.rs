@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Changes, Trial};
+use super::{Change, Changes, Trial};
 use crate::constrain::{Conditions, Room, RowBounds};
 use crate::error::Result;
 use crate::explain::{Stage, StageSeconds, Worker, take};
@@ -126,7 +126,7 @@ impl<'a> Arena<'a> {
     }
 
     /// The answer to a trial that was judged before.
-    pub(super) fn known(&self, entry: u32, changes: &Changes) -> Option<Answer> {
+    pub(super) fn known(&self, entry: u32, changes: &[Change]) -> Option<Answer> {
         self.known.get(&(entry, hash(changes))).copied()
     }
 
@@ -210,7 +210,7 @@ impl<'a> Arena<'a> {
 }
 
 /// A hash of changes; with the entry's number as good as the row itself.
-fn hash(changes: &Changes) -> u64 {
+fn hash(changes: &[Change]) -> u64 {
     let mut seed = changes.len() as u64;
     for change in changes {
         let bits = match change.cell {

@@ -51,31 +51,26 @@ impl Worker {
         pool: &'p Pool,
         entry: usize,
     ) -> Option<&'p Attempt> {
-        let costs = &self.shared.refiner.costs;
-        let own = |feature| arena.own(entry as u32, feature);
-        let cost = |attempt: &Attempt| costs.total(&attempt.changes, own);
         // Nothing is chosen that costs more than what the generator proposed.
         let first = pool.first[entry].as_ref().filter(|one| arena.is_answer(one));
-        let most = first.map_or(f64::INFINITY, cost);
+        let most = first.map_or(f64::INFINITY, |one| one.cost);
         let attempts = pool.attempts[entry].iter();
-        let valid = attempts.filter(|one| arena.is_answer(one));
-        let scored = valid
-            .filter(|one| cost(one) <= most)
-            .map(|one| (self.score(arena, entry as u32, &one.changes), one));
-        scored.min_by(|(one, _), (two, _)| one.total_cmp(two)).map(|(_, one)| one)
+        let valid = attempts.filter(|one| arena.is_answer(one) && one.cost <= most);
+        valid.min_by(|one, two| one.score.total_cmp(&two.score))
     }
 
     /// The score that changes tend to when their numbers are moved back.
-    pub(super) fn least(&self, arena: &Arena<'_>, entry: u32, changes: &Changes) -> f64 {
+    pub(super) fn least(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> f64 {
         let moved_back = |change: &Change| match arena.own(entry, change.feature) {
             cell @ Cell::Number(_) => Change { cell, ..*change },
             Cell::Code(_) => *change,
         };
-        self.score(arena, entry, &changes.iter().map(moved_back).collect())
+        let moved: Changes = changes.iter().map(moved_back).collect();
+        self.score(arena, entry, &moved)
     }
 
     /// What changes cost, less what they gain in likeness: the smaller the better.
-    pub(super) fn score(&self, arena: &Arena<'_>, entry: u32, changes: &Changes) -> f64 {
+    pub(super) fn score(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> f64 {
         let Refiner { costs, likeness, .. } = &self.shared.refiner;
         let part = |change: &Change| {
             let own = arena.own(entry, change.feature);

@@ -1,7 +1,7 @@
 //! What changes cost: a part for each changed feature, a part for how far a number moves, both by the
 //! feature's own cost.
 
-use super::{Change, Changes};
+use super::Change;
 use crate::encode::{Layout, Slots};
 use crate::feature::{Cell, FeatureSchema};
 
@@ -68,7 +68,7 @@ impl Costs {
     }
 
     /// The cost of changes of a row whose values are `own`.
-    pub(super) fn total(&self, changes: &Changes, own: impl Fn(usize) -> Cell) -> f64 {
+    pub(super) fn total(&self, changes: &[Change], own: impl Fn(usize) -> Cell) -> f64 {
         changes.iter().map(|change| self.of(change, own(change.feature))).sum()
     }
 

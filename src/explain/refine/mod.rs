@@ -26,6 +26,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
 use super::{Ledger, Stage, Worker};
 use crate::encode::Layout;
 use crate::error::Result;
@@ -61,8 +63,8 @@ struct Change {
     cell: Cell,
 }
 
-/// What changes in a row, in the order of the features.
-type Changes = Vec<Change>;
+/// What changes in a row, in the order of the features: mostly one or two.
+type Changes = SmallVec<[Change; 2]>;
 
 /// Changes to ask the model about.
 #[derive(Debug, Clone, PartialEq)]
@@ -266,11 +268,9 @@ impl Worker {
 
     /// Entries without an answer that costs at most so much.
     fn dear(&self, arena: &Arena<'_>, pool: &Pool, limit: f64) -> Vec<u32> {
-        let costs = &self.shared.refiner.costs;
         let dear = |entry: &u32| {
             let best = self.best(arena, pool, *entry as usize);
-            let own = |feature| arena.own(*entry, feature);
-            best.is_none_or(|one| costs.total(&one.changes, own) > limit)
+            best.is_none_or(|one| one.cost > limit)
         };
         (0..arena.len() as u32).filter(dear).collect()
     }

@@ -2,9 +2,9 @@
 //! the model nearest on their own, each with the cheapest value that does so. Needs a model that tells how
 //! near it is.
 
-use super::Trial;
 use super::arena::Arena;
 use super::pool::{Pool, Single};
+use super::{Changes, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Status;
@@ -23,7 +23,7 @@ impl Worker {
             let strong = self.strong(arena, pool, entry);
             for (place, one) in strong.iter().enumerate() {
                 for two in &strong[..place] {
-                    let mut changes = vec![one.change, two.change];
+                    let mut changes = Changes::from_slice(&[one.change, two.change]);
                     changes.sort_by_key(|change| change.feature);
                     trials.push(Trial { entry, changes });
                     // What takes a neighbour's word is a neighbour's.

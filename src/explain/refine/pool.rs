@@ -14,12 +14,39 @@ pub(super) struct Attempt {
     pub(super) by: Status,
     /// Whether its numbers were moved back.
     pub(super) shrunk: bool,
+    /// What its changes cost …
+    pub(super) cost: f64,
+    /// … and that less what they gain in likeness.
+    pub(super) score: f64,
 }
 
 impl Attempt {
-    fn new(changes: Changes, answer: Answer, by: Status) -> Attempt {
-        Attempt { changes, answer, by, shrunk: false }
+    fn new(arena: &Arena<'_>, Trial { entry, changes }: Trial, (answer, by): Judged) -> Attempt {
+        let (cost, score) = worth(arena, entry, &changes);
+        Attempt { changes, answer, by, shrunk: false, cost, score }
     }
+
+    /// Becomes what was found on the way from it.
+    pub(super) fn adopt(
+        &mut self,
+        arena: &Arena<'_>,
+        entry: u32,
+        changes: Changes,
+        answer: Answer,
+    ) {
+        (self.cost, self.score) = worth(arena, entry, &changes);
+        (self.changes, self.answer) = (changes, answer);
+    }
+}
+
+/// An answer, and what found it.
+type Judged = (Answer, Status);
+
+/// Cost and score of an entry's changes.
+fn worth(arena: &Arena<'_>, entry: u32, changes: &[Change]) -> (f64, f64) {
+    let costs = &arena.worker.shared.refiner.costs;
+    let cost = costs.total(changes, |feature| arena.own(entry, feature));
+    (cost, arena.worker.score(arena, entry, changes))
 }
 
 /// Answers by entry.
@@ -70,8 +97,8 @@ impl Pool {
         let answers = arena.judge(&trials)?;
         for ((trial, answer), by) in trials.into_iter().zip(answers).zip(means) {
             if let Some(answer) = answer {
-                let Trial { entry, changes } = trial;
-                self.attempts[entry as usize].push(Attempt::new(changes, answer, *by));
+                let entry = trial.entry as usize;
+                self.attempts[entry].push(Attempt::new(arena, trial, (answer, *by)));
             }
         }
         Ok(())
@@ -96,11 +123,11 @@ impl Pool {
         by: Status,
     ) {
         let Some(answer) = answer else { return };
-        let Trial { entry, changes } = trial;
-        let singles = changes.iter().map(|change| Single { change: *change, answer, by });
-        self.singles[entry as usize].extend(singles);
+        let entry = trial.entry as usize;
+        let singles = trial.changes.iter().map(|change| Single { change: *change, answer, by });
+        self.singles[entry].extend(singles);
         if arena.is_valid(answer) {
-            self.attempts[entry as usize].push(Attempt::new(changes, answer, by));
+            self.attempts[entry].push(Attempt::new(arena, trial, (answer, by)));
         }
     }
 

@@ -61,7 +61,7 @@ impl Worker {
         for (place, item) in items.iter().enumerate() {
             let ranked = self.ranked(arena, item);
             for size in STRONGEST.into_iter().filter(|size| *size < ranked.len()) {
-                let mut changes = ranked[..size].to_vec();
+                let mut changes = Changes::from_slice(&ranked[..size]);
                 changes.sort_by_key(|change| change.feature);
                 trials.push(Trial { entry: item.entry, changes });
                 of.push(place);
@@ -71,7 +71,7 @@ impl Worker {
         for ((trial, place), answer) in trials.into_iter().zip(of).zip(answers) {
             let fewer = trial.changes.len() < items[place].attempt.changes.len();
             if let Some(answer) = answer.filter(|answer| fewer && arena.is_valid(*answer)) {
-                items[place].adopt(trial.changes, answer);
+                items[place].adopt(arena, trial.changes, answer);
             }
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Worker {
     fn ranked(&self, arena: &Arena<'_>, item: &Item) -> Changes {
         let costs = &self.shared.refiner.costs;
         let strength = |change: &Change| {
-            let known = arena.known(item.entry, &vec![*change]);
+            let known = arena.known(item.entry, &[*change]);
             let share = known.and_then(|answer| arena.share(answer));
             let cost = costs.of(change, arena.own(item.entry, change.feature));
             (share.unwrap_or(f32::NEG_INFINITY), cost)
@@ -124,7 +124,7 @@ impl Worker {
         let cost = |change: &Change| costs.of(change, arena.own(item.entry, change.feature));
         let mut changes = item.attempt.changes.clone();
         changes.sort_by(|one, two| cost(two).total_cmp(&cost(one)));
-        changes.chunks(changes.len().div_ceil(GROUPS).max(1)).map(<[Change]>::to_vec).collect()
+        changes.chunks(changes.len().div_ceil(GROUPS).max(1)).map(Changes::from_slice).collect()
     }
 
     /// The groups that can be put back alone; one of them is.
@@ -154,7 +154,7 @@ impl Worker {
         // Groups are in order of cost, so the first is the best. With several, more than one may go at once.
         for ((item, best), found) in items.iter_mut().zip(best).zip(&found) {
             if let Some((changes, answer)) = best.filter(|_| found.len() == 1) {
-                item.adopt(changes, answer);
+                item.adopt(arena, changes, answer);
             }
         }
         Ok(found)
@@ -183,7 +183,7 @@ impl Worker {
         let answers = arena.judge(&trials)?;
         for ((trial, place), answer) in trials.into_iter().zip(of).zip(answers) {
             if let Some(answer) = answer.filter(|answer| arena.is_valid(*answer)) {
-                items[place].adopt(trial.changes, answer);
+                items[place].adopt(arena, trial.changes, answer);
             }
         }
         Ok(())
@@ -191,8 +191,8 @@ impl Worker {
 }
 
 impl Item {
-    fn adopt(&mut self, changes: Changes, answer: Answer) {
-        (self.attempt.changes, self.attempt.answer) = (changes, answer);
+    fn adopt(&mut self, arena: &Arena<'_>, changes: Changes, answer: Answer) {
+        self.attempt.adopt(arena, self.entry, changes, answer);
         self.attempt.shrunk = false;
     }
 

@@ -64,19 +64,17 @@ impl Worker {
         pool: &mut Pool,
         (entry, changes): (u32, usize),
     ) -> Option<Item> {
-        let score = |attempt: &Attempt| self.score(arena, entry, &attempt.changes);
-        let whole = self.best(arena, pool, entry as usize).map_or(f64::INFINITY, score);
+        let whole = self.best(arena, pool, entry as usize);
+        let whole = whole.map_or(f64::INFINITY, |attempt| attempt.score);
         let attempts = &mut pool.attempts[entry as usize];
         let fresh = attempts.iter_mut().filter(|attempt| {
             let small = attempt.changes.len() <= changes && self.may_show(attempt);
             !attempt.shrunk && small && arena.is_valid(attempt.answer)
         });
-        let (now, attempt) = fresh
-            .map(|attempt| (score(attempt), attempt))
-            .min_by(|(one, _), (two, _)| one.total_cmp(two))?;
+        let attempt = fresh.min_by(|one, two| one.score.total_cmp(&two.score))?;
         attempt.shrunk = true;
         let features = self.numbers(arena, entry, attempt);
-        let bar = if now > whole { whole } else { f64::INFINITY };
+        let bar = if attempt.score > whole { whole } else { f64::INFINITY };
         let hopeful = !features.is_empty() && self.least(arena, entry, &attempt.changes) < bar;
         hopeful.then(|| Item { entry, attempt: attempt.clone(), features, bar })
     }
@@ -148,7 +146,7 @@ impl Worker {
         }
         let score = |value: f64| {
             let change = Change { feature: number.feature, cell: Cell::Number(value) };
-            self.score(arena, at.entry, &vec![change])
+            self.score(arena, at.entry, &[change])
         };
         // What a change costs, less what it gains, grows evenly with its size.
         let (least, now) = (self.least(arena, at.entry, &at.attempt.changes), score(number.high));
@@ -203,7 +201,7 @@ impl Worker {
             if arena.is_valid(answer) {
                 number.high = *middle;
                 let attempt = &mut items[number.item].attempt;
-                (attempt.changes, attempt.answer) = (trial.changes, answer);
+                attempt.adopt(arena, trial.entry, trial.changes, answer);
             } else {
                 // What cannot get to where it would be better is given up.
                 number.low = if number.first.is_some() { number.high } else { *middle };

@@ -4,7 +4,7 @@
 use super::arena::Arena;
 use super::neighbours::Near;
 use super::pool::Pool;
-use super::{Change, Trial};
+use super::{Change, Changes, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Status;
@@ -93,5 +93,5 @@ impl Worker {
 }
 
 fn single(entry: u32, change: Change) -> Trial {
-    Trial { entry, changes: vec![change] }
+    Trial { entry, changes: Changes::from_slice(&[change]) }
 }
