@@ -240,8 +240,8 @@ impl<'a> Course<'a> {
         (self.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
     }
 
-    /// Goes back to the networks of the best judgement, once. After that a collapse ends the training with those: they are as
-    /// good as they were before.
+    /// Goes back to the networks of the best judgement, once. After that a collapse ends the training with
+    /// the best weights: they are as good as they were before.
     fn roll_back(&mut self, learner: &mut Learner<'_>, reason: Divergence) -> Result<()> {
         let step = learner.step;
         if self.rollbacks > 0 && matches!(reason, Divergence::Collapse { .. }) {

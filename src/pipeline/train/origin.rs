@@ -92,7 +92,10 @@ pub(super) fn fingerprint(job: &Job, origin: &Origin, sample: &Sample) -> Result
         None => String::new(),
         Some(folder) => {
             let path = folder.join(WEIGHTS_FILE);
-            sha256_of(&path).map(|(_, hash)| hash).map_err(|error| cannot_read(&path, &error))?
+            let unreadable = |error| {
+                Error::input(path.display().to_string(), format!("cannot be read: {error}"))
+            };
+            sha256_of(&path).map(|(_, hash)| hash).map_err(unreadable)?
         }
     };
     let schema = fs::read(&job.input.schema).map_err(|error| {
