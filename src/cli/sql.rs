@@ -1,17 +1,17 @@
 //! `overturn sql`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::json::LineDelimitedWriter;
 use arrow::util::pretty::pretty_format_batches;
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::print::Printer;
-use super::{Global, SummaryFormat};
+use super::{Global, JobArguments, SummaryFormat};
 use crate::error::{Error, Result};
 use crate::job::{Bytes, Device, ExplainJob, Refine, RuntimeJob};
-use crate::pipeline::{Query, sql};
+use crate::pipeline::{ModelSource, Query, sql};
 use crate::runtime::Runtime;
 
 /// Ask a fitted generator in SQL: counterfactuals for single rows and ad-hoc groups.
@@ -20,10 +20,14 @@ use crate::runtime::Runtime;
 /// columns of the counterfactual table (status, valid, n_changed, changes, cf_<feature>, …). Where columns
 /// have other names, write the features out: counterfactual(target, f1, f2, …). Columns that constrain
 /// single rows (<feature>__min and its kin) are not looked at.
+///
+/// A generator does not say where its model is: name it by --job, --model or --scorer. It must be the one that
+/// the generator was trained against, to the last byte.
 #[derive(Debug, Args)]
 #[command(
+    group = ArgGroup::new("which_model").args(["job", "model", "scorer"]).required(true),
     after_help = "Example:\n  overturn sql \"SELECT application_id, counterfactual('approved')['changes'] \
-                  FROM a WHERE application_id = 17\" \\\n    --generator out/explained/generator --table a=out/credit"
+                  FROM a WHERE application_id = 17\" \\\n    --generator out/explained/generator --job job.toml --table a=out/credit"
 )]
 pub(super) struct Sql {
     /// The query.
@@ -31,6 +35,22 @@ pub(super) struct Sql {
     /// The folder of a fitted generator.
     #[arg(long, value_name = "DIR")]
     generator: PathBuf,
+    /// The model, as this job file has it.
+    #[arg(long, value_name = "JOB")]
+    job: Option<PathBuf>,
+    /// Fills the placeholder ${NAME} of the job file.
+    #[arg(long = "set", value_name = "NAME=VALUE", requires = "job")]
+    set: Vec<String>,
+    /// Gives a key of the job another value, e.g. `predictor.workers=1`: TOML, or a text as it is.
+    #[arg(long = "override", value_name = "KEY=VALUE", requires = "job")]
+    overrides: Vec<String>,
+    /// The model, as an ONNX file.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// The model, as a program and its arguments in one text: words are split at spaces, quotes keep them
+    /// together. Started in the current folder, without a shell.
+    #[arg(long, value_name = "COMMAND")]
+    scorer: Option<String>,
     /// A table: Parquet file, folder, glob or hive-partitioned folder; may be repeated.
     #[arg(long = "table", value_name = "NAME=PATH")]
     tables: Vec<String>,
@@ -56,6 +76,7 @@ impl Sql {
         let query = Query {
             sql: self.query.clone(),
             generator: self.generator.clone(),
+            model: self.model()?,
             tables: self.tables.iter().map(table).collect::<Result<_>>()?,
             tolerance: self.tolerance,
             explain: ExplainJob::usual(match self.refine.as_str() {
@@ -76,6 +97,51 @@ impl Sql {
     }
 }
 
+impl Sql {
+    fn model(&self) -> Result<ModelSource> {
+        let job = |file: &Path| -> Result<ModelSource> {
+            let arguments = JobArguments {
+                job: file.to_path_buf(),
+                set: self.set.clone(),
+                overrides: self.overrides.clone(),
+                threads: None,
+            };
+            Ok(ModelSource::Job(Box::new(arguments.read()?.predictor)))
+        };
+        match (&self.job, &self.model, &self.scorer) {
+            (Some(file), ..) => job(file),
+            (_, Some(file), _) => Ok(ModelSource::Onnx(file.clone())),
+            (_, _, Some(command)) => Ok(ModelSource::Scorer(words(command)?)),
+            _ => Err(Error::spec("sql", "needs a model").hint("name it by `--job JOB`")),
+        }
+    }
+}
+
+/// The words of a command: split at white space, kept together by `'…'` and `"…"`; a backslash takes the
+/// next character as it is, but not in `'…'`.
+fn words(command: &str) -> Result<Vec<String>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut characters = command.chars();
+    while let Some(character) = characters.next() {
+        match (character, quote) {
+            (_, Some(open)) if character == open => quote = None,
+            ('\\', None | Some('"')) => word.get_or_insert_default().extend(characters.next()),
+            ('\'' | '"', None) => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (_, None) if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    match quote {
+        Some(open) => Err(Error::spec("--scorer", format!("has a {open} without its end"))),
+        None if words.is_empty() => Err(Error::spec("--scorer", "is empty, expected a command")),
+        None => Ok(words),
+    }
+}
+
 fn shown(rows: &[RecordBatch], format: SummaryFormat) -> Result<String> {
     let unreadable = |error| Error::internal("answer", "cannot be shown").source(error);
     match format {
@@ -87,6 +153,27 @@ fn shown(rows: &[RecordBatch], format: SummaryFormat) -> Result<String> {
             let rows: Vec<&RecordBatch> = rows.iter().collect();
             writer.write_batches(&rows).and_then(|()| writer.finish()).map_err(unreadable)?;
             Ok(String::from_utf8_lossy(&writer.into_inner()).into_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_split_into_words() {
+        for (command, expected) in [
+            ("python scorer.py", &["python", "scorer.py"][..]),
+            ("  a\tb  ", &["a", "b"]),
+            ("a 'b  c' \"d e\"f ''", &["a", "b  c", "d ef", ""]),
+            ("a\\ b '\\' \"\\\"\"", &["a b", "\\", "\""]),
+            ("$HOME; `x` | y", &["$HOME;", "`x`", "|", "y"]),
+        ] {
+            assert_eq!(words(command).expect("words"), expected, "{command}");
+        }
+        for (command, said) in [("a 'b", "without its end"), ("  ", "is empty")] {
+            assert!(words(command).expect_err("none").to_string().contains(said));
         }
     }
 }

@@ -9,6 +9,7 @@ mod check;
 mod literal;
 mod overrides;
 mod parse;
+mod regular;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::error::{Error, Fault, Kind, Result};
 pub use check::{did_you_mean, nearest};
 pub use literal::Literal;
 pub use overrides::Overrides;
+pub use regular::{inside, open_regular, read_regular};
 
 /// A file's value, and where in the file each key stands.
 #[derive(Debug)]
@@ -42,6 +44,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// What was typed as an argument; relative paths start from the current folder.
+    pub fn argument(name: &str) -> Place {
+        Place { file: PathBuf::from(name), lines: HashMap::new(), overridden: Vec::new() }
+    }
+
     /// The file.
     pub fn file(&self) -> &Path {
         &self.file

@@ -27,8 +27,8 @@ pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
 pub use predictor::{
-    InputsSpec, KindSpec, MatrixSpec, OnnxInputs, OnnxJob, PredictorJob, PredictorKind,
-    PredictorSpec, ProbabilitiesSpec, Standardise, SubprocessJob, TaskSpec,
+    InputsSpec, KindSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob, PredictorJob, PredictorKind,
+    PredictorSpec, ProbabilitiesSpec, RepeatableSpec, Standardise, SubprocessJob, TaskSpec,
 };
 pub use report::{GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec};
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};
@@ -91,6 +91,22 @@ pub struct Job {
     pub output: OutputJob,
     /// Threads, memory, device, seed.
     pub runtime: RuntimeJob,
+}
+
+impl PredictorJob {
+    /// A model that is named by an argument of the command line; `settings` are keys of `[predictor]`.
+    ///
+    /// # Errors
+    /// All faults of the settings at once.
+    pub fn of_argument(argument: &str, settings: serde_json::Value) -> Result<PredictorJob> {
+        let spec: PredictorSpec = serde_json::from_value(settings)
+            .map_err(|error| Error::spec(argument, "cannot be used").source(error))?;
+        let place = document::Place::argument(argument);
+        let mut resolver = resolve::Resolver::new(&place);
+        let job = resolver.predictor(spec);
+        Error::from_faults(Kind::Spec, resolver.faults)?;
+        job.ok_or_else(|| Error::internal("model", "an unresolved model has no fault"))
+    }
 }
 
 impl Job {

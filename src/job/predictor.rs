@@ -25,6 +25,10 @@ pub struct PredictorSpec {
     #[serde(default)]
     pub probabilities: ProbabilitiesSpec,
 
+    /// What happens if the model decides otherwise when it is asked again about the same rows.
+    #[serde(default)]
+    pub repeatable: RepeatableSpec,
+
     /// `onnx`: the model file, relative to the job file.
     pub model: Option<PathBuf>,
     /// `onnx`: one input tensor per feature, or one float matrix of all features.
@@ -115,6 +119,22 @@ pub enum ProbabilitiesSpec {
     None,
 }
 
+/// What happens if a model decides otherwise when it is asked again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RepeatableSpec {
+    /// It is an error: a counterfactual is valid only if the decision stays what it is.
+    #[default]
+    Require,
+    /// It is a warning and a remark in the summary, for models that are noisy by design.
+    Warn,
+    /// It is not looked at.
+    Off,
+}
+
+/// Classes that a model may have. Answers, targets and reports hold a number for each of them.
+pub const MOST_CLASSES: usize = 1000;
+
 /// How features reach an ONNX model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -159,6 +179,8 @@ pub struct PredictorJob {
     pub classes: Vec<String>,
     /// Whether scores are probabilities.
     pub probabilities: ProbabilitiesSpec,
+    /// What happens if it decides otherwise when it is asked again.
+    pub repeatable: RepeatableSpec,
     /// How it is run.
     pub kind: PredictorKind,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_ENCODERS, MOST_THREADS, MatrixSpec, Method,
+    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_CLASSES, MOST_ENCODERS, MOST_THREADS, MatrixSpec, Method,
     MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
     PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
     RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
@@ -87,7 +87,7 @@ impl<'a> Resolver<'a> {
         paths.iter().map(|path| self.path(Path::new(path)).display().to_string()).collect()
     }
 
-    fn predictor(&mut self, spec: PredictorSpec) -> Option<PredictorJob> {
+    pub(super) fn predictor(&mut self, spec: PredictorSpec) -> Option<PredictorJob> {
         self.irrelevant(&spec);
         let regression = spec.task == TaskSpec::Regression;
         let no_classes = !regression || spec.classes.is_empty();
@@ -95,11 +95,14 @@ impl<'a> Resolver<'a> {
         let classes: Vec<String> = spec.classes.iter().map(ToString::to_string).collect();
         let unique: std::collections::HashSet<&String> = classes.iter().collect();
         self.require(unique.len() == classes.len(), "predictor.classes", "names a class twice");
+        let problem = format!("names {} classes, expected at most {MOST_CLASSES}", classes.len());
+        self.require(classes.len() <= MOST_CLASSES, "predictor.classes", &problem);
         let kind = match spec.kind {
             KindSpec::Onnx => PredictorKind::Onnx(self.onnx(&spec)?),
             KindSpec::Subprocess => PredictorKind::Subprocess(self.subprocess(&spec)?),
         };
-        Some(PredictorJob { task: spec.task, classes, probabilities: spec.probabilities, kind })
+        let (probabilities, repeatable) = (spec.probabilities, spec.repeatable);
+        Some(PredictorJob { task: spec.task, classes, probabilities, repeatable, kind })
     }
 
     /// Keys that belong to the other kind are a misunderstanding worth pointing out.

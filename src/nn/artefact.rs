@@ -1,31 +1,23 @@
 //! The generator as files: `weights.safetensors`, and `generator.json` with all that is needed to use it
 //! and to know where it comes from. Loading checks one against the other.
 
-use std::fs::{self, File};
 use std::path::Path;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tch::{Device, Kind, Tensor};
 
 use super::autoencoder::Autoencoder;
 use super::bridge::{refused, to_numbers};
+use super::description::Description;
 use super::generator::{ActorShape, Generator};
 use super::neighbours;
 use super::network::{Network, Shape};
 use super::places::Places;
 use super::reference::{self, ReferenceRows};
-use crate::constrain::Constraints;
-use crate::encode::{Encoder, Layout};
+use super::tensors::{file_hash, read_in_folder, read_known, tensor, write_tensors};
 use crate::error::{Error, Result};
-use crate::feature::{FeatureSchema, FeatureStats, Stats};
-use crate::job::{Method, PredictorJob};
+use crate::feature::{FeatureStats, Stats};
 use crate::nearest::Points;
-use crate::output::{cannot_write, hex, write_synced};
-use crate::target::TargetCodec;
+use crate::output::write_synced;
 
 /// The networks' weights.
 pub const WEIGHTS_FILE: &str = "weights.safetensors";
@@ -35,58 +27,8 @@ pub const GENERATOR_FILE: &str = "generator.json";
 pub const REFERENCE_FILE: &str = "reference.safetensors";
 /// What answers are looked for among.
 pub const NEIGHBOURS_FILE: &str = "neighbours.safetensors";
-/// Version of the files' format.
-const FORMAT: u32 = 5;
-
-/// All that is needed to use a generator, and where it comes from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Description {
-    /// Version of the format.
-    pub format: u32,
-    /// What the columns mean.
-    pub schema: FeatureSchema,
-    /// Their types in the table that was trained on.
-    pub column_types: Vec<String>,
-    /// What was seen in them.
-    pub stats: Stats,
-    /// Where features stand in an encoded row.
-    pub layout: Layout,
-    /// Decisions and wishes as numbers.
-    pub targets: TargetCodec,
-    /// Widths of the autoencoder's hidden layers; none if the row itself is used.
-    pub autoencoder: Option<Vec<usize>>,
-    /// The actor's and the critic's shape.
-    pub actor: ActorShape,
-    /// Whether the networks were trained: not where training rows alone are asked for.
-    pub learnt: bool,
-    /// The numbers of the method.
-    pub method: Method,
-    /// How training went.
-    pub figures: Value,
-    /// The model it was trained against, for those who use it without a job.
-    pub predictor: PredictorJob,
-    /// Where it comes from: hashes of the model, the training rows and the weights; versions.
-    pub origin: Origin,
-}
-
-/// Where a generator comes from.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Origin {
-    /// SHA-256 of the model's file, or of the command that runs it.
-    pub model: String,
-    /// Hash of the encoded training rows.
-    pub training_rows: String,
-    /// SHA-256 of the weights' file.
-    pub weights: String,
-    /// SHA-256 of the reference rows' file.
-    pub reference: String,
-    /// SHA-256 of the neighbours' file.
-    pub neighbours: String,
-    /// Seed of the job.
-    pub seed: u64,
-    /// Versions of the program and its libraries.
-    pub versions: Value,
-}
+/// Bytes of `generator.json`: a schema of a hundred thousand values is a tenth of that.
+const LARGEST_DESCRIPTION: u64 = 256 << 20;
 
 /// A generator, its critic (to go on training with) and what it is.
 #[derive(Debug)]
@@ -99,43 +41,6 @@ pub struct Artefact {
     pub critic: Network,
     /// What counterfactuals are compared with.
     pub reference: ReferenceRows,
-}
-
-impl Description {
-    /// The version of the format that is written.
-    pub fn format() -> u32 {
-        FORMAT
-    }
-
-    /// The encoder that goes with the networks.
-    pub fn encoder(&self) -> Encoder {
-        Encoder::new(Arc::new(self.schema.clone()), &self.stats)
-    }
-
-    /// What may change in a table like the one that was trained on.
-    ///
-    /// # Errors
-    /// When a column type is not one.
-    pub fn constraints(&self, encoder: &Encoder) -> Result<Constraints> {
-        let table = arrow::datatypes::Schema::new(self.features()?);
-        let schema = Arc::new(self.schema.clone());
-        Ok(Constraints::new(schema, &self.stats, Arc::clone(encoder.layout()), &table))
-    }
-
-    /// The feature columns of a table like the one that was trained on.
-    ///
-    /// # Errors
-    /// When a column type is not one.
-    pub fn features(&self) -> Result<Vec<Field>> {
-        let fields = self.schema.names().zip(&self.column_types).map(|(name, data_type)| {
-            let data_type: DataType = data_type.parse().map_err(|error| {
-                let problem = format!("gives `{name}` the type `{data_type}`, which is none");
-                Error::input(GENERATOR_FILE, problem).source(error)
-            })?;
-            Ok(Field::new(name, data_type, true))
-        });
-        fields.collect()
-    }
 }
 
 /// Writes a generator, and the training rows that go with it, into a folder that is there.
@@ -172,26 +77,26 @@ pub fn save(folder: &Path, artefact: &Artefact, neighbours: &Points) -> Result<(
 pub fn load(folder: &Path, device: Device) -> Result<Artefact> {
     let shown = folder.display().to_string();
     let mut description = read_description(folder)?;
-    let weights = folder.join(WEIGHTS_FILE);
     let origin = &description.origin;
-    for (name, expected) in [(WEIGHTS_FILE, &origin.weights), (REFERENCE_FILE, &origin.reference)] {
-        if file_hash(&folder.join(name))? != *expected {
-            let problem = format!("`{name}` is not the file that `{GENERATOR_FILE}` describes");
-            return Err(Error::input(shown, problem).hint("train the generator again"));
-        }
-    }
-    let tensors = read_tensors(&weights)?;
-    restore_statistics(&mut description.stats, tensor(&tensors, "statistics", &weights)?)?;
+    let tensors = |name: &str, sha256: &str| {
+        let problem = format!("`{name}` is not the file that `{GENERATOR_FILE}` describes");
+        let known = read_known(&folder.join(name), sha256)?;
+        known.ok_or_else(|| Error::input(&shown, problem).hint("train the generator again"))
+    };
+    let weights = folder.join(WEIGHTS_FILE);
+    let loaded = tensors(WEIGHTS_FILE, &origin.weights)?;
+    let kept = tensors(REFERENCE_FILE, &origin.reference)?;
+    restore_statistics(&mut description.stats, tensor(&loaded, "statistics", &weights)?)?;
     let encoder = description.encoder();
     let layout = encoder.layout();
-    if layout.width != description.layout.width
-        || layout.slots.len() != description.layout.slots.len()
-    {
-        let problem = format!("`{GENERATOR_FILE}` has a layout that its schema does not give");
-        return Err(Error::input(shown, problem).hint("train the generator again"));
-    }
+    description.layout = layout.as_ref().clone();
+    let reference = reference::read(&kept, &folder.join(REFERENCE_FILE), layout.width)?;
     let network = |name: &str, shape: Shape| {
-        let values = to_numbers(tensor(&tensors, name, &weights)?)?;
+        let values = to_numbers(tensor(&loaded, name, &weights)?)?;
+        if !values.iter().all(|value| value.is_finite()) {
+            let problem = format!("the weights of the {name} are not all numbers");
+            return Err(Error::input(&shown, problem).hint("train the generator again"));
+        }
         Network::with_weights(shape, &values, device).map_err(|error| {
             Error::input(&shown, format!("the weights of the {name} do not fit")).source(error)
         })
@@ -212,30 +117,32 @@ pub fn load(folder: &Path, device: Device) -> Result<Artefact> {
     let constraints = description.constraints(&encoder)?;
     let places = Places::new(layout, constraints.numeric_ranges(), device);
     let shape = description.actor;
+    let codec = &description.targets;
+    let asked = codec.decision_width() + codec.wish_width() + constraints.width();
+    let fitting = ActorShape { wishes: asked as i64, ..shape }.moving(&autoencoder, &places);
+    if !description.fits(fitting) {
+        let problem = "the networks are not made for its features and decisions";
+        return Err(Error::input(shown, problem).hint("train the generator again"));
+    }
     let generator = Generator { autoencoder, actor, places, shape };
-    let reference = reference::load(&folder.join(REFERENCE_FILE))?;
     Ok(Artefact { description, generator, critic, reference })
 }
 
 fn read_description(folder: &Path) -> Result<Description> {
     let path = folder.join(GENERATOR_FILE);
     let shown = path.display().to_string();
-    let text = fs::read_to_string(&path).map_err(|error| {
-        Error::input(&shown, format!("cannot be read: {error}"))
-            .hint("a generator is the folder `generator` of a published run")
-    })?;
-    let value: Value = serde_json::from_str(&text)
+    let bytes = read_in_folder(&path, LARGEST_DESCRIPTION)
+        .map_err(|error| error.hint("a generator is the folder `generator` of a published run"))?;
+    let text = String::from_utf8(bytes)
         .map_err(|error| Error::input(&shown, format!("is not JSON: {error}")))?;
-    match value.get("format").and_then(Value::as_u64) {
-        Some(format) if format == u64::from(FORMAT) => {}
-        found => {
-            let found = found.map_or("no format".into(), |found| format!("format {found}"));
-            let problem = format!("has {found}, expected {FORMAT}");
-            return Err(Error::input(shown, problem).hint("train the generator again"));
+    Description::parse(&text).map_err(|error| {
+        let fault = error.faults()[0].clone();
+        let told = Error::input(&shown, fault.problem);
+        match fault.hint {
+            Some(hint) => told.hint(hint),
+            None => told,
         }
-    }
-    serde_json::from_value(value)
-        .map_err(|error| Error::input(shown, format!("is not a generator: {error}")))
+    })
 }
 
 /// Least, greatest, mean and deviation of every numeric: other readers of the JSON file need not give back
@@ -260,40 +167,4 @@ fn restore_statistics(stats: &mut Stats, exact: &Tensor) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Writes named tensors to a file, synced.
-pub(crate) fn write_tensors(path: &Path, tensors: &[(&str, Tensor)]) -> Result<()> {
-    let plain: Vec<(&str, Tensor)> = tensors
-        .iter()
-        .map(|(name, tensor)| (*name, tensor.detach().to_device(Device::Cpu).contiguous()))
-        .collect();
-    Tensor::write_safetensors(&plain, path).map_err(|error| cannot_write(path, error))?;
-    File::open(path).and_then(|file| file.sync_all()).map_err(|error| cannot_write(path, error))
-}
-
-/// The named tensors of a file.
-pub(crate) fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>> {
-    Tensor::read_safetensors(path).map_err(|error| {
-        Error::input(path.display().to_string(), "cannot be read as tensors").source(error)
-    })
-}
-
-/// One of them.
-pub(crate) fn tensor<'a>(
-    tensors: &'a [(String, Tensor)],
-    name: &str,
-    path: &Path,
-) -> Result<&'a Tensor> {
-    let found = tensors.iter().find(|(found, _)| found == name);
-    found.map(|(_, tensor)| tensor).ok_or_else(|| {
-        Error::input(path.display().to_string(), format!("lacks the tensor `{name}`"))
-    })
-}
-
-pub(super) fn file_hash(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(|error| {
-        Error::input(path.display().to_string(), format!("cannot be read: {error}"))
-    })?;
-    Ok(hex(&Sha256::digest(&bytes)))
 }

@@ -5,6 +5,7 @@ mod adam;
 mod artefact;
 mod autoencoder;
 mod bridge;
+mod description;
 mod generator;
 mod loss;
 mod neighbours;
@@ -12,16 +13,16 @@ mod network;
 mod places;
 mod reference;
 mod replay;
+mod tensors;
 
 pub use adam::Adam;
 pub use artefact::{
-    Artefact, Description, GENERATOR_FILE, NEIGHBOURS_FILE, Origin, REFERENCE_FILE, WEIGHTS_FILE,
-    load, save,
+    Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load, save,
 };
-pub(crate) use artefact::{read_tensors, tensor, write_tensors};
 pub use autoencoder::Autoencoder;
 pub(crate) use bridge::to_numbers;
 pub use bridge::{to_dense, to_tensor};
+pub use description::{Description, ModelForm, Origin};
 pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, Request};
 pub use loss::{
     Sparsity, consistency_loss, critic_loss, outcome_loss, output_sparsity, reconstruction_loss,
@@ -32,3 +33,5 @@ pub use network::{Ending, Network, Shape};
 pub use places::Places;
 pub use reference::{DecidedRows, ReferenceRows};
 pub use replay::{Experiences, Replay, ReplayShape};
+pub use tensors::{TensorEntry, list_tensors};
+pub(crate) use tensors::{read_tensors, tensor, write_tensors};

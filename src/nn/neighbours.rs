@@ -5,10 +5,10 @@ use std::path::Path;
 
 use tch::{Kind, Tensor};
 
-use super::artefact::{
-    Description, GENERATOR_FILE, NEIGHBOURS_FILE, file_hash, read_tensors, tensor, write_tensors,
-};
+use super::artefact::{GENERATOR_FILE, NEIGHBOURS_FILE};
 use super::bridge::{refused, to_numbers};
+use super::description::Description;
+use super::tensors::{file_hash, read_known, tensor, write_tensors};
 use crate::encode::Slots;
 use crate::error::{Error, Result};
 use crate::nearest::{PointColumn, Points};
@@ -41,17 +41,18 @@ pub(super) fn save(path: &Path, points: &Points) -> Result<String> {
 /// When the file is missing or broken, or not the generator's.
 pub fn load_neighbours(folder: &Path, description: &Description) -> Result<Points> {
     let path = folder.join(NEIGHBOURS_FILE);
-    if file_hash(&path)? != description.origin.neighbours {
+    let Some(tensors) = read_known(&path, &description.origin.neighbours)? else {
         let problem = format!("is not the file that `{GENERATOR_FILE}` describes");
         let shown = path.display().to_string();
         return Err(Error::input(shown, problem).hint("train the generator again"));
-    }
-    let tensors = read_tensors(&path)?;
-    let decisions: Vec<f64> =
-        Vec::try_from(tensor(&tensors, "decisions", &path)?.to_kind(Kind::Double))
-            .map_err(refused)?;
+    };
+    let flat = |name: &str, kind: Kind| -> Result<Tensor> {
+        let tensor = tensor(&tensors, name, &path)?;
+        tensor.f_to_kind(kind).and_then(|tensor| tensor.f_view([-1])).map_err(refused)
+    };
+    let decisions: Vec<f64> = Vec::try_from(flat("decisions", Kind::Double)?).map_err(refused)?;
     let numbers = to_numbers(tensor(&tensors, "numbers", &path)?)?;
-    let codes: Vec<i16> = Vec::try_from(tensor(&tensors, "codes", &path)?).map_err(refused)?;
+    let codes: Vec<i16> = Vec::try_from(flat("codes", Kind::Int16)?).map_err(refused)?;
     let len = decisions.len();
     let (mut numbers, mut codes) =
         (numbers.chunks_exact(len.max(1)), codes.chunks_exact(len.max(1)));

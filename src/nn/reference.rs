@@ -5,9 +5,9 @@ use std::path::Path;
 
 use tch::{Kind, Tensor};
 
-use super::artefact::{file_hash, read_tensors, tensor, write_tensors};
 use super::bridge::{refused, to_numbers};
-use crate::error::Result;
+use super::tensors::{file_hash, tensor, write_tensors};
+use crate::error::{Error, Result};
 
 /// Rows to compare counterfactuals with.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,23 +54,33 @@ pub(super) fn save(path: &Path, reference: &ReferenceRows) -> Result<String> {
     file_hash(path)
 }
 
-/// Reads them back.
-pub(super) fn load(path: &Path) -> Result<ReferenceRows> {
-    let tensors = read_tensors(path)?;
-    let numbers = |name: &str| to_numbers(tensor(&tensors, name, path)?);
-    let decisions = |name: &str| -> Result<Vec<f64>> {
-        let tensor = tensor(&tensors, name, path)?;
-        Vec::try_from(tensor.to_kind(Kind::Double)).map_err(refused)
+/// Takes them from the tensors of a file; rows are `width` numbers each.
+pub(super) fn read(
+    tensors: &[(String, Tensor)],
+    path: &Path,
+    width: usize,
+) -> Result<ReferenceRows> {
+    let numbers = |name: &str| -> Result<Vec<f32>> {
+        let values = to_numbers(tensor(tensors, name, path)?)?;
+        if values.iter().all(|value| value.is_finite()) {
+            return Ok(values);
+        }
+        Err(Error::input(path.display().to_string(), format!("`{name}` is not all numbers")))
+    };
+    let rows = |name: &str| -> Result<DecidedRows> {
+        let decisions = tensor(tensors, &format!("{name}_decisions"), path)?;
+        let decisions = decisions.f_to_kind(Kind::Double).and_then(|all| all.f_view([-1]));
+        let decisions = Vec::try_from(decisions.map_err(refused)?).map_err(refused)?;
+        let rows = DecidedRows { values: numbers(name)?, decisions };
+        if rows.decisions.len().checked_mul(width) == Some(rows.values.len()) {
+            return Ok(rows);
+        }
+        let problem = format!("has other rows in `{name}` than its generator");
+        Err(Error::input(path.display().to_string(), problem))
     };
     Ok(ReferenceRows {
-        trained: DecidedRows {
-            values: numbers("trained")?,
-            decisions: decisions("trained_decisions")?,
-        },
-        held_out: DecidedRows {
-            values: numbers("held_out")?,
-            decisions: decisions("held_out_decisions")?,
-        },
+        trained: rows("trained")?,
+        held_out: rows("held_out")?,
         encoders: numbers("encoders")?,
     })
 }

@@ -1,6 +1,7 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
 mod inputs;
+mod model;
 mod run;
 mod score;
 mod sql;
@@ -21,11 +22,12 @@ use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
 pub use inputs::{CheckSummary, Inputs, Scope};
+use model::{ModelFacts, check_repeatable};
 pub use run::{
     DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, report, run,
 };
 pub use score::{ScoreSummary, score};
-pub use sql::{Query, sql};
+pub use sql::{ModelSource, Query, sql};
 pub use train::{TrainSummary, train};
 pub use validate::{ParitySummary, ValidateSummary, validate};
 

@@ -10,7 +10,10 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::{JoinSet, block_in_place};
 
-use super::{CheckSummary, Inputs, Observer, Scope, manifest, seconds_since, versions};
+use super::{
+    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, manifest, seconds_since,
+    versions,
+};
 use crate::engine::BatchStream;
 use crate::error::{Error, Result};
 use crate::job::Job;
@@ -70,6 +73,7 @@ struct Tally {
 /// # Errors
 /// Whatever stops it; nothing is published then.
 pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreSummary> {
+    let model = ModelFacts::read(job)?;
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
@@ -78,6 +82,7 @@ pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreS
     match result {
         Ok((manifest, summary)) => {
             staging.write(MANIFEST_FILE, &manifest)?;
+            model.refuse_changed(job)?;
             staging.publish()?;
             Ok(summary)
         }
@@ -105,6 +110,8 @@ impl Stages<'_> {
             .inputs
             .check(&self.job.input, Scope::explained(&self.job.input), self.observer)
             .await?;
+        let scope = Scope::explained(&self.job.input);
+        let remarks = check_repeatable(self.job, self.inputs, scope, &predictor).await?;
         let check_seconds = seconds_since(began);
         let began = Instant::now();
         let shared = Arc::new(self.share(predictor)?);
@@ -114,6 +121,7 @@ impl Stages<'_> {
         let mut summary = summarise(&tally, &check, &shared);
         refuse_rejects(&summary, self.job)?;
         summary.check_seconds = check_seconds;
+        summary.remarks.extend(remarks);
         summary.score_seconds = seconds_since(began);
         summary.rows_per_second = summary.rows_scored as f64 / summary.score_seconds.max(1e-9);
         summary.output = self.job.output.dir.display().to_string();

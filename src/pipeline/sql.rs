@@ -6,14 +6,15 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use futures::TryStreamExt;
+use serde_json::{Value, json};
 
+use super::model::shown;
 use super::run::neighbours;
-use super::train::model_hash;
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 use crate::explain::{Columns, Explainer, Keep, Setup, check_fit};
-use crate::job::{ExplainJob, Target};
-use crate::nn::{Artefact, load};
+use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
+use crate::nn::{Artefact, Description, load};
 use crate::predictor::{self, Columns as PredictorColumns, Task};
 use crate::runtime::Runtime;
 
@@ -24,12 +25,57 @@ pub struct Query {
     pub sql: String,
     /// The generator's folder.
     pub generator: PathBuf,
+    /// The model that it was trained against.
+    pub model: ModelSource,
     /// Names and paths of tables.
     pub tables: Vec<(String, String)>,
     /// How far a regression's value may be from the wanted one.
     pub tolerance: f64,
     /// How answers are refined.
     pub explain: ExplainJob,
+}
+
+/// Where the model of a query is. A generator's files never say.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelSource {
+    /// As a job has it.
+    Job(Box<PredictorJob>),
+    /// An ONNX file, asked as in training.
+    Onnx(PathBuf),
+    /// A program and its arguments.
+    Scorer(Vec<String>),
+}
+
+impl ModelSource {
+    /// The model, with what the generator knows of how it is asked.
+    fn predictor(&self, description: &Description, generator: &str) -> Result<PredictorJob> {
+        let form = &description.model;
+        let mut settings = json!({ "task": form.task, "classes": form.classes,
+            "probabilities": form.probabilities });
+        let mut set = |key: &str, value: Value| settings[key] = value;
+        match (self, &form.inputs) {
+            (ModelSource::Job(job), _) => Ok(job.as_ref().clone()),
+            (ModelSource::Onnx(_), None) => {
+                let problem = "was trained against a program, not an ONNX file";
+                Err(Error::input(generator, problem).hint("name it by `--scorer` or `--job`"))
+            }
+            (ModelSource::Onnx(path), Some(inputs)) => {
+                set("kind", json!("onnx"));
+                set("model", json!(path));
+                let mut job = PredictorJob::of_argument("--model", settings)?;
+                if let PredictorKind::Onnx(model) = &mut job.kind {
+                    model.inputs = inputs.clone();
+                    model.null_text = form.null_text.clone();
+                }
+                Ok(job)
+            }
+            (ModelSource::Scorer(command), _) => {
+                set("kind", json!("subprocess"));
+                set("command", json!(command));
+                PredictorJob::of_argument("--scorer", settings)
+            }
+        }
+    }
 }
 
 /// Rows that the engine hands out at a time.
@@ -62,18 +108,23 @@ pub fn sql(query: &Query, runtime: &Runtime) -> Result<Vec<RecordBatch>> {
 /// Makes the generator callable; gives what its model's answers mean.
 fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtime) -> Result<Task> {
     let Artefact { description, generator, .. } = artefact;
-    let shown = query.generator.display().to_string();
-    if model_hash(&description.predictor)? != description.origin.model {
-        return Err(Error::predictor(&shown, "was trained against another version of its model")
-            .hint("train it again, or put the model's file back"));
+    let folder = query.generator.display().to_string();
+    let model = query.model.predictor(&description, &folder)?;
+    let (found, expected) = (predictor::fingerprint(&model)?, &description.origin.model);
+    if found != *expected {
+        let problem = format!(
+            "is not the model that `{folder}` was trained against: its SHA-256 is {found}, expected {expected}"
+        );
+        return Err(Error::predictor(shown(&model), problem)
+            .hint("name that model, or train a generator for this one"));
     }
     let fields = description.features()?;
     let schema = Arc::new(description.schema.clone());
     let features = Arc::new(Schema::new(fields.clone()));
     let columns = PredictorColumns { features: Arc::clone(&schema), schema: Arc::clone(&features) };
     runtime.for_explaining();
-    let predictor = predictor::open(&description.predictor, &columns, runtime.threads)?;
-    check_fit(&description, &schema, predictor.task(), &shown)?;
+    let predictor = predictor::open(&model, &columns, runtime.threads)?;
+    check_fit(&description, &schema, predictor.task(), &folder)?;
     let task = predictor.task().clone();
     let count = fields.len();
     let mut table = fields;

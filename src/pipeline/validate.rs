@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::task::block_in_place;
 
 use super::run::{check_output_names, neighbours};
-use super::{CheckSummary, Inputs, Observer, Scope};
+use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
 use crate::explain::{Decisions, check_fit};
@@ -57,6 +57,8 @@ pub struct ParitySummary {
 /// The first kind of fault found, with all of that kind.
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    // What is found out about the model's files here would stop a run.
+    ModelFacts::read(job)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
     if job.target.is_some() {
@@ -66,8 +68,10 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         check_generator(folder, job, (&inputs, predictor.task()), runtime)?;
     }
     let result = runtime.block_on(async {
-        let check = inputs.check(&job.input, Scope::explained(&job.input), observer).await?;
+        let scope = Scope::explained(&job.input);
+        let mut check = inputs.check(&job.input, scope, observer).await?;
         try_out(job, &inputs, predictor.as_ref()).await?;
+        check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
         let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;
         let (classes, probabilities) = match predictor.task() {
             Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),

@@ -5,7 +5,9 @@
 //! order, and get one answer per row in the same order. A predictor may be called from several threads
 //! at once; how many of them make progress is the adapter's own affair (its pool).
 
+mod fingerprint;
 mod onnx;
+mod repeat;
 mod subprocess;
 
 use std::sync::Arc;
@@ -17,7 +19,9 @@ use crate::error::Result;
 use crate::feature::FeatureSchema;
 use crate::job::{PredictorJob, PredictorKind};
 
-pub use onnx::runtime_version as onnxruntime_version;
+pub use fingerprint::fingerprint;
+pub use onnx::{OnnxFile, inspect_onnx, runtime_version as onnxruntime_version};
+pub use repeat::{Difference, Repeated, ask_again};
 
 /// The label of a row for which the model gave no answer.
 pub const NO_CLASS: u32 = u32::MAX;

@@ -61,6 +61,10 @@ pub(super) struct Saved {
     path: PathBuf,
 }
 
+fn tensors_name(step: usize) -> String {
+    format!("step-{step}.safetensors")
+}
+
 /// Whether there is a checkpoint.
 pub(super) fn exists(checkpoints: Option<&Checkpoints>) -> bool {
     checkpoints.is_some_and(|checkpoints| checkpoints.folder.join(STATE_FILE).exists())
@@ -84,7 +88,7 @@ impl Checkpoints {
 
     /// Replaces the checkpoint.
     pub(super) fn save(&self, mut state: State, tensors: &[(&str, Tensor)]) -> Result<()> {
-        state.tensors = format!("step-{}.safetensors", state.step);
+        state.tensors = tensors_name(state.step);
         fs::create_dir_all(&self.folder).map_err(|error| cannot_write(&self.folder, error))?;
         let (new, place) = (self.folder.join(".tensors"), self.folder.join(&state.tensors));
         // A run that fails in its first step writes the file again that it went on from.
@@ -140,7 +144,8 @@ impl Checkpoints {
             return Err(Error::input(shown, problem)
                 .hint("train without `--resume`, or go back to what it was made with"));
         }
-        let path = self.folder.join(&state.tensors);
+        // A name, never a path to elsewhere.
+        let path = self.folder.join(tensors_name(state.step));
         let tensors =
             read_tensors(&path).map_err(|error| error.hint("train without `--resume`"))?;
         Ok(Some(Saved { tensors, path, state }))

@@ -15,12 +15,12 @@ use crate::error::Result;
 use crate::explain::{Columns, Explainer, Keep, Setup, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
-    Balance, ExplainJob, Method, PredictorJob, PredictorKind, Preset, ProbabilitiesSpec, Refine,
-    Step, SubprocessJob, Target, TargetsKind, TaskSpec,
+    Balance, ExplainJob, Method, Preset, ProbabilitiesSpec, Refine, Step, Target, TargetsKind,
+    TaskSpec,
 };
 use crate::metrics::Status;
 use crate::nearest::{NULL_POINT, PointColumn, Points};
-use crate::nn::{ActorShape, Description, Form, Generator, Origin};
+use crate::nn::{ActorShape, Description, Form, Generator, ModelForm, Origin};
 use crate::predictor::{NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
 use crate::runtime::Streams;
 use crate::target::{TargetCodec, is_valid};
@@ -185,19 +185,12 @@ impl Ground {
                 balance: Balance::None,
             },
             figures: Value::Null,
-            predictor: PredictorJob {
+            model: ModelForm {
                 task: TaskSpec::Classification,
                 classes: Vec::new(),
                 probabilities: ProbabilitiesSpec::Auto,
-                kind: PredictorKind::Subprocess(SubprocessJob {
-                    command: Vec::new(),
-                    folder: Default::default(),
-                    workers: 0,
-                    start_limit: Default::default(),
-                    batch_limit: Default::default(),
-                    retries: 0,
-                    max_failed_share: 0.0,
-                }),
+                inputs: None,
+                null_text: String::new(),
             },
             origin: Origin::default(),
         }

@@ -112,10 +112,14 @@ impl Published {
             bytes: file["bytes"].as_u64().unwrap_or(0),
             sha256: file["sha256"].as_str().unwrap_or_default().to_string(),
         });
+        let files: Vec<StagedFile> = files.collect();
+        if !files.iter().all(StagedFile::is_inside) {
+            return Err(none("has a manifest that names files outside it"));
+        }
         let command = [Part::Run, Part::Explain];
         let command = command.into_iter().find(|part| manifest["command"] == part.name());
         let command = command.ok_or_else(|| none("was not made by `run` or `explain`"))?;
-        Ok(Published { command, facts, files: files.collect(), manifest })
+        Ok(Published { command, facts, files, manifest })
     }
 
     /// Rows can be told from the tables only if those are what they were, and made by the same job.

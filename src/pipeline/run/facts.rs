@@ -5,8 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::train::model_hash;
-use super::super::{Inputs, versions};
+use super::super::{Inputs, ModelFacts, versions};
 use super::Part;
 use crate::engine::{Table, since_1970};
 use crate::error::{Error, Result};
@@ -25,9 +24,7 @@ pub(super) fn gather(
     inputs: &Inputs,
     runtime: &Runtime,
 ) -> Result<RunFacts> {
-    let schema = fs::read(&job.input.schema).map_err(|error| {
-        Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
-    })?;
+    let ModelFacts { model, schema } = ModelFacts::read(job)?;
     let generator = match &job.explain.generator {
         None => String::new(),
         Some(folder) => {
@@ -44,8 +41,8 @@ pub(super) fn gather(
         run_id: String::new(),
         fingerprint: String::new(),
         inputs: files,
-        model: model_hash(&job.predictor)?,
-        schema: hex(&Sha256::digest(&schema)),
+        model,
+        schema,
         generator,
         seed: runtime.streams().seed(),
         device: runtime.device_name(),
@@ -65,6 +62,7 @@ pub(super) fn settings(mut job: Value) -> Value {
         "/runtime/device",
         "/input/batch_rows",
         "/input/max_reject_share",
+        "/predictor/repeatable",
         "/output/overwrite",
         "/output/metrics",
         "/report/gates",

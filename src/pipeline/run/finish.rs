@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
-use super::super::{TrainSummary, manifest_of, seconds_since};
+use super::super::{ModelFacts, TrainSummary, manifest_of, seconds_since};
 use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
 use super::work::Done;
@@ -295,6 +295,8 @@ impl Stages<'_> {
         staging.write(MANIFEST_FILE, &manifest)?;
         self.runtime.check_signals()?;
         facts::refuse_changed(&self.facts.inputs)?;
+        let (model, schema) = (self.facts.model.clone(), self.facts.schema.clone());
+        ModelFacts { model, schema }.refuse_changed(self.job)?;
         let place = if passes { staging.publish()? } else { staging.set_aside()? };
         summary.output = place.display().to_string();
         self.write_metrics(&summary)?;

@@ -29,7 +29,8 @@ impl GeneratorRecord {
     pub(super) fn is_there(&self, staging: &Staging) -> bool {
         let generator = FILES.map(|name| staging.folder().join(GENERATOR).join(name));
         let tables = self.files.iter().map(|file| staging.folder().join(&file.name));
-        generator.into_iter().chain(tables).all(|path| path.exists())
+        let inside = self.files.iter().all(StagedFile::is_inside);
+        inside && generator.into_iter().chain(tables).all(|path| path.is_file())
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::validate::{check_generator, check_target, hold_against};
-use super::{Inputs, Observer, Scope, seconds_since, versions};
+use super::{Inputs, Observer, Scope, check_repeatable, seconds_since, versions};
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
@@ -123,15 +123,14 @@ pub fn run(
     }
     let keyed = stages.check_keys()?;
     // What is gone on with was checked when it began.
-    if !resume {
-        stages.check_early()?;
-    }
+    let remarks = if resume { Vec::new() } else { stages.check_early()? };
     let open = if resume { Staging::resume } else { Staging::begin };
     let mut staging = open(&job.output.dir, job.output.overwrite)?;
     let mut progressed = stages.journal(&staging, resume)?;
     let artefact = stages.generator(&mut staging, &mut progressed, resume)?;
     let generator = progressed.generator.take().unwrap_or_default();
-    let done = stages.explain(&mut staging, progressed, &artefact, keyed)?;
+    let mut done = stages.explain(&mut staging, progressed, &artefact, keyed)?;
+    done.remarks.extend(remarks);
     stages.finish(staging, Finished { done, generator, artefact, began, before: None })
 }
 
@@ -192,12 +191,16 @@ impl<'a> Stages<'a> {
     }
 
     /// Finds what would stop the run later, perhaps after hours of training: a target, a generator or a score
-    /// table that does not go with the model.
-    fn check_early(&self) -> Result<()> {
+    /// table that does not go with the model, a model that decides by chance. Gives what is odd, but usable.
+    fn check_early(&self) -> Result<Vec<String>> {
         let (job, inputs) = (self.job, &self.inputs);
         let columns = inputs.predictor_columns();
         let predictor = predictor::open(&job.predictor, &columns, self.runtime.threads)?;
         let task = predictor.task();
+        let repeated = || {
+            let scope = Scope::explained(&job.input);
+            self.runtime.block_on(check_repeatable(job, inputs, scope, &predictor))
+        };
         let checked = check_target(job, inputs, task).and_then(|()| match &job.explain.generator {
             Some(folder) => check_generator(folder, job, (inputs, task), self.runtime),
             // Where there is nothing to train, they are looked at soon enough.
@@ -206,7 +209,7 @@ impl<'a> Stages<'a> {
                 self.runtime.block_on(stored).map(|_| ())
             }
         });
-        checked.inspect_err(|_| predictor.stop())
+        checked.and_then(|()| repeated()).inspect_err(|_| predictor.stop())
     }
 
     /// The decisions of the score table, if there is one, held against the model.

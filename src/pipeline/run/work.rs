@@ -47,7 +47,8 @@ impl UnitRecord {
     /// Whether all of its files are there, in their full size.
     pub(super) fn is_there(&self, staging: &Staging) -> bool {
         let whole = |folder: &std::path::Path, file: &StagedFile| {
-            std::fs::metadata(folder.join(&file.name)).is_ok_and(|data| data.len() == file.bytes)
+            let found = std::fs::metadata(folder.join(&file.name));
+            file.is_inside() && found.is_ok_and(|data| data.is_file() && data.len() == file.bytes)
         };
         let journal = staging.journal();
         self.files.iter().all(|file| whole(staging.folder(), file))

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::validate::check_target;
-use super::{CheckSummary, Inputs, Observer, seconds_since};
+use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, seconds_since};
 use crate::constrain::Constraints;
 use crate::encode::Encoder;
 use crate::error::{Error, Kind, Result};
 use crate::feature::Stats;
 use crate::job::{AutoencoderKind, ExplainMethod, Job};
 use crate::nearest::Points;
-use crate::nn::{Artefact, Description};
+use crate::nn::{Artefact, Description, ModelForm};
 use crate::output::Staging;
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
@@ -31,7 +31,6 @@ use crate::train::{
 };
 
 use load::Loaded;
-pub(super) use origin::model_hash;
 pub(super) use publish::save_generator;
 
 /// Rows up to here are all trained on and all validated on: setting some aside would leave too few of both.
@@ -85,7 +84,9 @@ pub fn train(
     observer: &Observer,
 ) -> Result<TrainSummary> {
     let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
+    let model = ModelFacts::read(job)?;
     let trained = fit_generator(job, &staging.checkpoint(), resume, (runtime, observer))?;
+    model.refuse_changed(job)?;
     publish::publish(job, staging, &trained)?;
     trained.checkpoints.clear();
     Ok(trained.summary)
@@ -115,13 +116,19 @@ pub(super) fn fit_generator(
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
     let source = load::Source { job, inputs: &inputs, runtime, observer };
-    let result = runtime.block_on(source.load(&predictor));
+    let result = runtime.block_on(async {
+        let mut loaded = source.load(&predictor).await?;
+        let predicate = job.input.train_predicate.as_deref();
+        let scope = Scope { key: "input.train_where", predicate };
+        loaded.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
+        Ok(loaded)
+    });
     let loaded = result.inspect_err(|_| predictor.stop())?;
     let from = warm::start(job, &inputs, &loaded, runtime)?;
     let stats = from.as_ref().map_or(&loaded.check.stats, |from| &from.description.stats).clone();
-    let fixed = Fixed::new(&inputs, &stats);
+    let fixed = Fixed::new(&inputs, &stats, predictor::fingerprint(&job.predictor)?);
     refuse(&inputs, &fixed, &loaded, predictor.task())?;
-    let origin = origin::of(job, &fixed, &loaded.sample, runtime)?;
+    let origin = origin::of(&fixed, &loaded.sample, runtime)?;
     let checkpoints = Checkpoints::new(
         checkpoint.to_path_buf(),
         origin::fingerprint(job, &origin, &loaded.sample)?,
@@ -165,17 +172,19 @@ fn without_need(job: &Job) -> Job {
 
 /// What follows from schema and statistics.
 struct Fixed {
+    /// SHA-256 of the model.
+    model: String,
     encoder: Encoder,
     constraints: Arc<Constraints>,
 }
 
 impl Fixed {
-    fn new(inputs: &Inputs, stats: &Stats) -> Fixed {
+    fn new(inputs: &Inputs, stats: &Stats, model: String) -> Fixed {
         let encoder = Encoder::new(Arc::clone(&inputs.schema), stats);
         let columns = inputs.predictor_columns().schema;
         let layout = Arc::clone(encoder.layout());
         let constraints = Constraints::new(Arc::clone(&inputs.schema), stats, layout, &columns);
-        Fixed { encoder, constraints: Arc::new(constraints) }
+        Fixed { model, encoder, constraints: Arc::new(constraints) }
     }
 }
 
@@ -362,8 +371,10 @@ fn describe(
     summary: &TrainSummary,
     origin: crate::nn::Origin,
 ) -> Result<Description> {
-    let figures = serde_json::to_value(summary)
+    let mut figures = serde_json::to_value(summary)
         .map_err(|error| Error::internal("generator", "has no JSON").source(error))?;
+    // No path stands in an artefact.
+    figures.as_object_mut().map(|figures| figures.remove("output"));
     let columns = inputs.predictor_columns().schema;
     let types = columns.fields().iter().map(|field| field.data_type().to_string());
     let encoder = Encoder::new(Arc::clone(&inputs.schema), stats);
@@ -379,7 +390,7 @@ fn describe(
         learnt: learns(job),
         method: job.train.method.clone(),
         figures,
-        predictor: job.predictor.clone(),
+        model: ModelForm::of(&job.predictor),
         origin,
     })
 }

@@ -1,9 +1,7 @@
 //! Where a generator comes from, and what a checkpoint must have in common with the run that goes on
 //! from it.
 
-use std::fmt::Display;
 use std::fs;
-use std::path::Path;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -12,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::super::versions;
 use super::Fixed;
 use crate::error::{Error, Result};
-use crate::job::{Job, PredictorJob, PredictorKind};
+use crate::job::Job;
 use crate::nn::{Origin, WEIGHTS_FILE};
 use crate::output::{hex, sha256_of};
 use crate::predictor::Outcome;
@@ -22,9 +20,9 @@ use crate::train::{Fingerprint, Sample};
 /// Rows hashed at a time.
 const HASHED_ROWS: usize = 4096;
 
-pub(super) fn of(job: &Job, fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Origin> {
+pub(super) fn of(fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Origin> {
     Ok(Origin {
-        model: model_hash(&job.predictor)?,
+        model: fixed.model.clone(),
         training_rows: rows(fixed, sample),
         weights: String::new(),
         reference: String::new(),
@@ -32,31 +30,6 @@ pub(super) fn of(job: &Job, fixed: &Fixed, sample: &Sample, runtime: &Runtime) -
         seed: runtime.streams().seed(),
         versions: versions()?,
     })
-}
-
-/// SHA-256 of the model's file, or of the command that runs it and of all files that it names.
-pub(in crate::pipeline) fn model_hash(job: &PredictorJob) -> Result<String> {
-    let content = match &job.kind {
-        PredictorKind::Onnx(model) => {
-            fs::read(&model.model).map_err(|error| cannot_read(&model.model, &error))?
-        }
-        PredictorKind::Subprocess(program) => {
-            let mut content = program.command.join("\0").into_bytes();
-            for word in &program.command {
-                let path = program.folder.join(word);
-                if path.is_file() {
-                    let (_, hash) = sha256_of(&path).map_err(|error| cannot_read(&path, &error))?;
-                    content.extend(hash.bytes());
-                }
-            }
-            content
-        }
-    };
-    Ok(hex(&Sha256::digest(&content)))
-}
-
-fn cannot_read(path: &Path, error: &dyn Display) -> Error {
-    Error::predictor(path.display().to_string(), format!("cannot be read: {error}"))
 }
 
 /// Hash of the encoded rows and of the model's decisions about them.

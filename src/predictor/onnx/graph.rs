@@ -4,9 +4,10 @@
 //! The answers are found by walking from an output back to the nodes that produce it. Only the top
 //! graph is read, not the bodies of loops and branches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::protobuf::{Field, Malformed, fields, write_bytes, write_integer};
+use crate::job::MOST_CLASSES;
 
 // Field numbers of onnx.proto.
 const MODEL_FORMAT: u64 = 1;
@@ -114,11 +115,16 @@ impl<'a> Graph<'a> {
         self.nodes.push(node);
     }
 
+    /// Names of the outputs.
+    pub(super) fn outputs(&self) -> &[&'a str] {
+        &self.outputs
+    }
+
     /// The class labels that reach the output with the row's label.
     pub(super) fn labels_behind(&self, output: &str) -> Option<Vec<String>> {
         let mut name = output;
-        // No chain is longer than the graph, unless a broken file closes it to a ring.
-        for _ in &self.nodes {
+        // A broken file may close the chain to a ring.
+        for _ in 0..LONGEST_CHAIN {
             let node = self.producer(name)?;
             if let Some(labels) = node.labels() {
                 return Some(labels);
@@ -148,47 +154,27 @@ impl<'a> Graph<'a> {
     /// operators tell. What is doubtful counts as one: scoring checks every row and says so, whereas
     /// probabilities that are dropped here would be missed by nobody.
     pub(super) fn gives_probabilities(&self, output: &str, classes: usize) -> bool {
-        self.probable(output, classes, self.nodes.len().min(LONGEST_TRACE))
-    }
-
-    fn probable(&self, name: &str, classes: usize, steps: usize) -> bool {
-        let (Some(node), Some(steps)) = (self.producer(name), steps.checked_sub(1)) else {
-            return false;
-        };
-        let behind = |input: &&str| self.probable(input, classes, steps);
-        match node.operator {
-            "TreeEnsembleClassifier" => node.normalised(classes).unwrap_or(true),
-            "LinearClassifier" => node.normalised(classes).unwrap_or(false),
-            // Platt's coefficients turn the margins into probabilities.
-            "SVMClassifier" => node.normalised(classes).unwrap_or(node.has_floats("prob_a")),
-            "Identity"
-            | "Cast"
-            | "Reshape"
-            | "Squeeze"
-            | "Unsqueeze"
-            | "Flatten"
-            | "Slice"
-            | "Gather"
-            | "ArrayFeatureExtractor"
-            | "Transpose"
-            | "Split" => node.inputs.first().is_some_and(behind),
-            "Concat" | "Add" | "Sum" | "Sub" | "Mul" | "Mean" | "Where" => {
-                node.inputs.iter().any(behind)
+        // Breadth first, and no operator twice: graphs with many crossings have more paths than can be walked.
+        let mut seen = HashSet::new();
+        let mut names = vec![output];
+        for _ in 0..LONGEST_TRACE {
+            let mut further = Vec::new();
+            for name in names {
+                let Some(index) = self.producers.get(name).filter(|index| seen.insert(**index))
+                else {
+                    continue;
+                };
+                let node = &self.nodes[*index];
+                match node.scores(classes) {
+                    Origin::Known(probable) if probable => return true,
+                    Origin::Known(_) => {}
+                    Origin::First => further.extend(node.inputs.first().copied()),
+                    Origin::Any => further.extend(node.inputs.iter().copied()),
+                }
             }
-            "MatMul"
-            | "Gemm"
-            | "Neg"
-            | "Abs"
-            | "Log"
-            | "LogSoftmax"
-            | "Relu"
-            | "Tanh"
-            | "LinearRegressor"
-            | "TreeEnsembleRegressor"
-            | "TreeEnsemble"
-            | "SVMRegressor" => false,
-            _ => true,
+            names = further;
         }
+        false
     }
 
     fn producer(&self, name: &str) -> Option<&Node<'a>> {
@@ -197,11 +183,13 @@ impl<'a> Graph<'a> {
 
     /// The outputs that a `ZipMap` makes, each with the tensor it is made from.
     fn zipped(&self) -> HashMap<&'a str, &'a str> {
-        let consumed = |name: &&str| self.nodes.iter().any(|node| node.inputs.contains(name));
+        let consumed: HashSet<&str> =
+            self.nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
+        let outputs: HashSet<&str> = self.outputs.iter().copied().collect();
         let zipmaps = self.nodes.iter().filter(|node| node.operator == "ZipMap");
         zipmaps
             .filter_map(|node| Some((*node.outputs.first()?, *node.inputs.first()?)))
-            .filter(|(output, _)| self.outputs.contains(output) && !consumed(output))
+            .filter(|(output, _)| outputs.contains(output) && !consumed.contains(output))
             .collect()
     }
 
@@ -226,6 +214,7 @@ impl<'a> Graph<'a> {
 
     fn unzip(&self, graph: &[u8], zipped: &HashMap<&str, &str>) -> Result<Vec<u8>, Malformed> {
         let mut copy = Vec::with_capacity(graph.len());
+        let outputs: HashSet<&str> = self.outputs.iter().copied().collect();
         for field in fields(graph) {
             let Field { number, value, raw } = field?;
             match number {
@@ -237,7 +226,7 @@ impl<'a> Graph<'a> {
                 }
                 GRAPH_OUTPUT => match zipped.get(text_field(value.bytes(), VALUE_NAME)?) {
                     None => copy.extend_from_slice(raw),
-                    Some(scores) if self.outputs.contains(scores) => {}
+                    Some(scores) if outputs.contains(scores) => {}
                     Some(scores) => {
                         write_bytes(&mut copy, GRAPH_OUTPUT, &declaration(scores, ELEMENT_FLOAT));
                     }
@@ -252,6 +241,19 @@ impl<'a> Graph<'a> {
 /// Scores are at most this many operators away from what makes them probabilities; it bounds the walk
 /// through graphs with many crossings.
 const LONGEST_TRACE: usize = 12;
+
+/// Labels are at most this many operators away from the classifier.
+const LONGEST_CHAIN: usize = 1000;
+
+/// Where a node's scores come from.
+enum Origin {
+    /// The node makes them: probabilities or not.
+    Known(bool),
+    /// Its first input.
+    First,
+    /// Any of its inputs.
+    Any,
+}
 
 impl<'a> Node<'a> {
     fn read(message: &'a [u8]) -> Result<Node<'a>, Malformed> {
@@ -298,6 +300,43 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Where its scores come from, and whether they are probabilities of that many classes.
+    fn scores(&self, classes: usize) -> Origin {
+        match self.operator {
+            "TreeEnsembleClassifier" => Origin::Known(self.normalised(classes).unwrap_or(true)),
+            "LinearClassifier" => Origin::Known(self.normalised(classes).unwrap_or(false)),
+            // Platt's coefficients turn the margins into probabilities.
+            "SVMClassifier" => {
+                Origin::Known(self.normalised(classes).unwrap_or(self.has_floats("prob_a")))
+            }
+            "Identity"
+            | "Cast"
+            | "Reshape"
+            | "Squeeze"
+            | "Unsqueeze"
+            | "Flatten"
+            | "Slice"
+            | "Gather"
+            | "ArrayFeatureExtractor"
+            | "Transpose"
+            | "Split" => Origin::First,
+            "Concat" | "Add" | "Sum" | "Sub" | "Mul" | "Mean" | "Where" => Origin::Any,
+            "MatMul"
+            | "Gemm"
+            | "Neg"
+            | "Abs"
+            | "Log"
+            | "LogSoftmax"
+            | "Relu"
+            | "Tanh"
+            | "LinearRegressor"
+            | "TreeEnsembleRegressor"
+            | "TreeEnsemble"
+            | "SVMRegressor" => Origin::Known(false),
+            _ => Origin::Known(true),
+        }
+    }
+
     /// The class labels of a classifier, as text.
     fn labels(&self) -> Option<Vec<String>> {
         let attributes = LABEL_ATTRIBUTES.iter().filter_map(|name| self.attribute(name));
@@ -305,12 +344,16 @@ impl<'a> Node<'a> {
     }
 }
 
+/// At most one more than the classes that there may be: enough to see that they are too many.
 fn attribute_labels(attribute: &[u8]) -> Option<Vec<String>> {
     let mut labels = Vec::new();
     for field in fields(attribute) {
+        if labels.len() > MOST_CLASSES {
+            break;
+        }
         let Field { number, value, .. } = field.ok()?;
         match number {
-            ATTRIBUTE_INTS => labels.extend(value.integers().ok()?.iter().map(i64::to_string)),
+            ATTRIBUTE_INTS => labels.extend(few(&value.integers().ok()?)),
             ATTRIBUTE_STRINGS => labels.push(value.text().ok()?.to_string()),
             _ => {}
         }
@@ -318,28 +361,35 @@ fn attribute_labels(attribute: &[u8]) -> Option<Vec<String>> {
     Some(labels)
 }
 
+fn few(numbers: &[i64]) -> impl Iterator<Item = String> {
+    numbers.iter().take(MOST_CLASSES + 1).map(i64::to_string)
+}
+
 /// The entries of a constant tensor of text or whole numbers, as text.
 fn tensor_labels(tensor: &[u8]) -> Option<Vec<String>> {
     let mut labels = Vec::new();
     let (mut element, mut raw): (i64, &[u8]) = (0, &[]);
     for field in fields(tensor) {
+        if labels.len() > MOST_CLASSES {
+            break;
+        }
         let Field { number, value, .. } = field.ok()?;
         match number {
             TENSOR_TYPE => element = *value.integers().ok()?.first()?,
             TENSOR_STRING => labels.push(value.text().ok()?.to_string()),
-            TENSOR_INT32 | TENSOR_INT64 => {
-                labels.extend(value.integers().ok()?.iter().map(i64::to_string));
-            }
+            TENSOR_INT32 | TENSOR_INT64 => labels.extend(few(&value.integers().ok()?)),
             TENSOR_RAW => raw = value.bytes(),
             _ => {}
         }
     }
     match element {
         ELEMENT_INT32 => {
-            labels.extend(raw.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b).to_string()));
+            let numbers = raw.as_chunks().0.iter().take(MOST_CLASSES + 1);
+            labels.extend(numbers.map(|bytes| i32::from_le_bytes(*bytes).to_string()));
         }
         ELEMENT_INT64 => {
-            labels.extend(raw.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b).to_string()));
+            let numbers = raw.as_chunks().0.iter().take(MOST_CLASSES + 1);
+            labels.extend(numbers.map(|bytes| i64::from_le_bytes(*bytes).to_string()));
         }
         _ => {}
     }
@@ -478,6 +528,29 @@ mod tests {
         let graph = Graph::read(&bytes).expect("a model");
         assert_eq!(graph.labels_behind("b"), None);
         assert!(!graph.gives_probabilities("a", 2));
+    }
+
+    #[test]
+    fn a_graph_of_many_crossings_is_walked_once() {
+        let names: Vec<String> = (0..200).map(|layer| format!("n{layer}")).collect();
+        let nodes: Vec<Vec<u8>> = names
+            .windows(2)
+            .map(|pair| node("Concat", &[pair[0].as_str(); 300], &[&pair[1]], &[]))
+            .collect();
+        let bytes = model(&nodes, &["n11", "n199"]);
+        let graph = Graph::read(&bytes).expect("a model");
+        // One path after the other would be 300 to the power of 12.
+        assert!(!graph.gives_probabilities("n199", 2));
+    }
+
+    #[test]
+    fn no_more_labels_are_read_than_there_may_be() {
+        let labels: Vec<Vec<u8>> = (0..5000).map(|label| format!("c{label}").into()).collect();
+        let labels: Vec<&[u8]> = labels.iter().map(Vec::as_slice).collect();
+        let labels = attribute("classlabels_strings", ATTRIBUTE_STRINGS, &labels);
+        let bytes = model(&[node("LinearClassifier", &["X"], &["y"], &[labels])], &["y"]);
+        let graph = Graph::read(&bytes).expect("a model");
+        assert_eq!(graph.labels_behind("y").map(|labels| labels.len()), Some(MOST_CLASSES + 1));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod columns;
 mod convert;
+mod external;
 mod graph;
 mod inputs;
 mod labels;
@@ -33,6 +34,8 @@ use inputs::{Inputs, Named};
 use outputs::{Model, Outputs};
 use pool::{Lease, Pool, Scorer};
 
+pub use external::{OnnxFile, inspect_onnx};
+pub(super) use external::read as read_delivered;
 pub use runtime::runtime_version;
 
 /// Rows that one session scores at a time. A larger batch is cut, so that sessions can share it.
@@ -67,12 +70,8 @@ impl OnnxPredictor {
     ) -> Result<OnnxPredictor> {
         runtime::environment()?;
         let name = model.model.display().to_string();
-        let bytes = std::fs::read(&model.model)
-            .map_err(|error| Error::predictor(&name, "cannot be read").source(error))?;
-        let broken = |error| {
-            let problem = "cannot be read as an ONNX model; it is cut short or something else";
-            Error::predictor(&name, problem).source(error)
-        };
+        let bytes = external::read(&model.model)?.bytes;
+        let broken = |error| external::broken(&name, error);
         let graph = Graph::read(&bytes).map_err(broken)?;
         let unzipped = graph.without_zipmap(&bytes).map_err(broken)?;
         let folder = model.model.parent().unwrap_or(Path::new("."));

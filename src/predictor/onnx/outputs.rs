@@ -7,7 +7,7 @@ use super::graph::Graph;
 use super::inputs::{Named, shape_of};
 use super::labels::Labels;
 use crate::error::{Error, Result};
-use crate::job::{PredictorJob, ProbabilitiesSpec, TaskSpec};
+use crate::job::{MOST_CLASSES, PredictorJob, ProbabilitiesSpec, TaskSpec};
 use crate::predictor::{Outcome, RowFailure, Task};
 
 /// How far from one the probabilities of a row may add up.
@@ -23,6 +23,8 @@ pub(super) struct Outputs {
     label: Option<(String, Labels)>,
     /// Output with a score per class, or with the value of a regression.
     scores: Option<String>,
+    /// Output with scores that are not used beside a label, but must be numbers for it to mean anything.
+    watched: Option<String>,
 }
 
 /// A model whose outputs are to be understood.
@@ -58,16 +60,22 @@ impl Outputs {
     ) -> Result<Outcome> {
         let Task::Classification { classes, probabilities } = &self.task else {
             let values = self.scores(outputs, rows, 1)?;
-            failures.extend(not_numbers(&values, 1));
+            failures.extend(not_finite(&values, 1, |score| !score.is_finite()));
             return Ok(Outcome::Values(values));
         };
         let scores = match self.scores {
             Some(_) => self.scores(outputs, rows, classes.len())?,
             None => Vec::new(),
         };
-        failures.extend(not_numbers(&scores, classes.len()));
         if *probabilities {
+            failures.extend(not_finite(&scores, classes.len(), |score| !score.is_finite()));
             self.check_distributions(&scores, classes.len())?;
+        } else {
+            // The logarithm of a probability of nought is a score.
+            let watched = self.watched(outputs, rows, classes.len());
+            let decisive = if self.scores.is_some() { &scores } else { &watched };
+            let bad = |score: f64| score.is_nan() || score == f64::INFINITY;
+            failures.extend(not_finite(decisive, classes.len(), bad));
         }
         let labels = match &self.label {
             Some((name, labels)) => self.labels(&outputs[name.as_str()], labels, rows)?,
@@ -102,12 +110,22 @@ impl Outputs {
         }
     }
 
+    /// The scores beside a label that decides; none if they are not one for each class after all.
+    fn watched(&self, outputs: &SessionOutputs<'_>, rows: usize, width: usize) -> Vec<f64> {
+        let value = self.watched.as_deref().and_then(|name| outputs.get(name));
+        let scores = value.and_then(|value| numbers(value).ok()).unwrap_or_default();
+        if scores.len() == rows && width == 2 {
+            return scores.into_iter().flat_map(|score| [score; 2]).collect();
+        }
+        if scores.len() == rows * width { scores } else { Vec::new() }
+    }
+
     fn check_distributions(&self, scores: &[f64], width: usize) -> Result<()> {
         let off = |row: &&[f64]| {
             let sum: f64 = row.iter().sum();
             let negative = row.iter().any(|score| *score < -SUM_TOLERANCE);
             // Rows that are not numbers have failed already and are not compared.
-            (sum - 1.0).abs() > SUM_TOLERANCE || negative
+            sum.is_finite() && ((sum - 1.0).abs() > SUM_TOLERANCE || negative)
         };
         let Some(row) = scores.chunks_exact(width).find(off) else { return Ok(()) };
         let shown: Vec<String> = row.iter().take(5).map(|score| format!("{score:.4}")).collect();
@@ -142,10 +160,20 @@ fn best(scores: &[f64]) -> u32 {
 }
 
 /// Rows for which the model itself found no number, such as a linear model that met a null.
-fn not_numbers(scores: &[f64], width: usize) -> impl Iterator<Item = RowFailure> {
+fn not_finite(
+    scores: &[f64],
+    width: usize,
+    bad: impl Fn(f64) -> bool,
+) -> impl Iterator<Item = RowFailure> {
     let rows = scores.chunks_exact(width).enumerate();
-    rows.filter(|(_, scores)| scores.iter().any(|score| score.is_nan())).map(|(row, _)| {
-        RowFailure { row, detail: "the model's answer is not a number (NaN)".to_string() }
+    rows.filter_map(move |(row, scores)| {
+        let found = scores.iter().find(|score| bad(**score))?;
+        let detail = if found.is_nan() {
+            "the model's answer is not a number (NaN)".to_string()
+        } else {
+            format!("the model's answer is {found}, expected a finite number")
+        };
+        Some(RowFailure { row, detail })
     })
 }
 
@@ -206,6 +234,7 @@ fn regression(model: Model<'_>) -> Result<Outputs> {
         task: Task::Regression,
         label: None,
         scores: Some(value.name().to_string()),
+        watched: None,
     })
 }
 
@@ -242,6 +271,8 @@ impl<'a> Classifier<'a> {
             Some(outlet) => Some((outlet.name().to_string(), self.labels(outlet, &classes)?)),
             None => None,
         };
+        let auto = job.probabilities == ProbabilitiesSpec::Auto;
+        let watched = scores.filter(|_| auto && !probabilities && label.is_some());
         let scores = scores.filter(|_| probabilities || label.is_none());
         if let Some(scores) = scores {
             self.check_width(scores, classes.len(), probabilities)?;
@@ -251,6 +282,7 @@ impl<'a> Classifier<'a> {
             task: Task::Classification { classes: classes.into(), probabilities },
             label,
             scores: scores.map(|scores| scores.name().to_string()),
+            watched: watched.map(|scores| scores.name().to_string()),
         })
     }
 
@@ -285,6 +317,7 @@ impl<'a> Classifier<'a> {
         let outlets = self.label.into_iter().chain(self.scores.iter().copied());
         let mut behind = outlets.filter_map(|outlet| graph.labels_behind(outlet.name()));
         let told = behind.next().or_else(|| graph.labels_anywhere());
+        self.check_count(told.as_deref())?;
         match (told, given) {
             (Some(told), []) => Ok(told),
             (None, []) => Err(Error::predictor(self.name(), "does not tell its classes")
@@ -297,6 +330,15 @@ impl<'a> Classifier<'a> {
             }
             (_, given) => Ok(given.to_vec()),
         }
+    }
+
+    fn check_count(&self, told: Option<&[String]>) -> Result<()> {
+        if told.is_some_and(|told| told.len() > MOST_CLASSES) {
+            let problem = format!("has more than {MOST_CLASSES} classes, which is the most there may be");
+            return Err(Error::predictor(self.name(), problem)
+                .hint("if it is a regression, set `predictor.task = \"regression\"`"));
+        }
+        Ok(())
     }
 
     fn scores_of(&self, classes: usize) -> Option<&'a Outlet> {

@@ -105,6 +105,7 @@ fn case(folder: &Path, name: &str, inputs: OnnxInputs) -> Case {
         task: TaskSpec::Classification,
         classes: Vec::new(),
         probabilities: ProbabilitiesSpec::Auto,
+        repeatable: crate::job::RepeatableSpec::Off,
         kind: PredictorKind::Onnx(model.clone()),
     };
     Case { model, job }

@@ -13,7 +13,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use super::failure::Failure;
 use super::protocol::{CLASSES_KEY, PROTOCOL_KEY, VERSION};
 use crate::document::Literal;
-use crate::job::{PredictorJob, ProbabilitiesSpec, TaskSpec};
+use crate::job::{MOST_CLASSES, PredictorJob, ProbabilitiesSpec, TaskSpec};
 use crate::predictor::{NO_CLASS, Outcome, RowFailure, Scores, Task};
 
 /// How far probabilities may be from a sum of one: float32 models, and roundings to a few digits.
@@ -126,9 +126,13 @@ fn classes(job: &PredictorJob, schema: &Schema) -> Result<Vec<String>, Failure> 
     };
     let literals: Vec<Literal> = serde_json::from_str(text).map_err(|_| {
         let problem =
-            format!("its metadata `{CLASSES_KEY}` is `{text}`, expected a JSON list of labels");
+            format!("its metadata `{CLASSES_KEY}` is `{:.80}`, expected a JSON list of labels", text);
         Failure::refused(problem)
     })?;
+    if literals.len() > MOST_CLASSES {
+        let problem = format!("has {} classes, expected at most {MOST_CLASSES}", literals.len());
+        return Err(Failure::refused(problem));
+    }
     let classes: Vec<String> = literals.iter().map(Literal::to_string).collect();
     check_classes(job, &classes)?;
     Ok(classes)
@@ -386,7 +390,8 @@ mod tests {
             max_failed_share: 0.0,
         };
         let (classes, kind) = (Vec::new(), PredictorKind::Subprocess(program));
-        PredictorJob { task, classes, probabilities: ProbabilitiesSpec::Auto, kind }
+        let repeatable = crate::job::RepeatableSpec::Off;
+        PredictorJob { task, classes, probabilities: ProbabilitiesSpec::Auto, repeatable, kind }
     }
 
     fn answer(columns: Vec<(&str, ArrayRef)>, classes: &str) -> RecordBatch {

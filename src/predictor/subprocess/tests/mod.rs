@@ -107,6 +107,7 @@ fn classifier(program: &SubprocessJob) -> PredictorJob {
         task: TaskSpec::Classification,
         classes: Vec::new(),
         probabilities: ProbabilitiesSpec::Auto,
+        repeatable: crate::job::RepeatableSpec::Off,
         kind: PredictorKind::Subprocess(program.clone()),
     }
 }

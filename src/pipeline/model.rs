@@ -1,0 +1,190 @@
+//! What must not change about a model while it is used: its files, and what it answers.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use futures::StreamExt;
+use sha2::{Digest, Sha256};
+use tokio::task::block_in_place;
+
+use super::{Inputs, Scope};
+use crate::error::{Error, Result};
+use crate::feature::{Admission, key_hashes};
+use crate::job::{Job, PredictorJob, PredictorKind, RepeatableSpec};
+use crate::output::hex;
+use crate::predictor::{self, Difference, Predictor, Repeated, ask_again};
+
+/// Rows that a model is asked about again …
+const ASKED_ROWS: usize = 64;
+/// … of so many that are read.
+const READ_ROWS: usize = 1024;
+/// Seed of the hashes by which they are chosen.
+const SEED: u64 = 0;
+
+/// The files that decisions depend on beside the tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ModelFacts {
+    /// SHA-256 of the model.
+    pub(super) model: String,
+    /// SHA-256 of the feature schema's file.
+    pub(super) schema: String,
+}
+
+impl ModelFacts {
+    /// Reads the files of a job.
+    pub(super) fn read(job: &Job) -> Result<ModelFacts> {
+        let schema = fs::read(&job.input.schema).map_err(|error| {
+            Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
+        })?;
+        let model = predictor::fingerprint(&job.predictor)?;
+        Ok(ModelFacts { model, schema: hex(&Sha256::digest(&schema)) })
+    }
+
+    /// Refuses files that are no longer what they were.
+    pub(super) fn refuse_changed(&self, job: &Job) -> Result<()> {
+        let now = ModelFacts::read(job)?;
+        if now.schema != self.schema {
+            let shown = job.input.schema.display().to_string();
+            return Err(Error::input(shown, "was changed while it was used")
+                .hint("run again, without `--resume`, when nobody writes to it"));
+        }
+        if now.model == self.model {
+            return Ok(());
+        }
+        let problem = format!(
+            "was changed while it was used: its SHA-256 was {}, now it is {}",
+            self.model, now.model
+        );
+        let hint = match job.predictor.kind {
+            PredictorKind::Onnx(_) => "run again, without `--resume`, when nobody writes to it",
+            PredictorKind::Subprocess(_) => {
+                "files and folders that `predictor.command` names are part of the model: the program must not \
+                 write to them; run again, without `--resume`"
+            }
+        };
+        Err(Error::predictor(shown(&job.predictor), problem).hint(hint))
+    }
+}
+
+/// The model's name in messages.
+pub(super) fn shown(job: &PredictorJob) -> String {
+    match &job.kind {
+        PredictorKind::Onnx(model) => model.model.display().to_string(),
+        PredictorKind::Subprocess(program) => program.command.join(" "),
+    }
+}
+
+/// Asks the model about a few rows in several ways; gives what is odd about the answers.
+///
+/// # Errors
+/// When it fails, or decides otherwise when it is asked again and the job does not allow that.
+pub(super) async fn check_repeatable(
+    job: &Job,
+    inputs: &Inputs,
+    scope: Scope<'_>,
+    predictor: &Arc<dyn Predictor>,
+) -> Result<Vec<String>> {
+    if job.predictor.repeatable == RepeatableSpec::Off {
+        return Ok(Vec::new());
+    }
+    let Some((keys, features)) = few_rows(inputs, scope).await? else { return Ok(Vec::new()) };
+    let repeated = block_in_place(|| ask_again(predictor.as_ref(), &features))?;
+    let model = shown(&job.predictor);
+    let mut remarks = Vec::new();
+    if let Some(difference) = &repeated.decision {
+        let problem = told(difference, &repeated, &named_key(&keys, difference.row)?);
+        if job.predictor.repeatable == RepeatableSpec::Require {
+            return Err(Error::predictor(model, problem).hint(hint(difference)));
+        }
+        remarks.push(format!("the model {problem}"));
+    }
+    if repeated.scores_differ() {
+        remarks.push(format!(
+            "the model's scores differ by up to {:.4} when the same {} rows are asked about again, in other \
+             batches",
+            repeated.score, repeated.rows
+        ));
+    }
+    if repeated.not_most_probable > 0 {
+        remarks.push(format!(
+            "the model's label is not its most probable class for {} of {} rows; the label counts",
+            repeated.not_most_probable, repeated.rows
+        ));
+    }
+    remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+    Ok(remarks)
+}
+
+fn told(difference: &Difference, repeated: &Repeated, key: &str) -> String {
+    let Difference { first, second, how, .. } = difference;
+    format!(
+        "decides otherwise when it is asked again: the row {key} was {first} in a batch of {} rows and \
+         {second} {how} ({} of {} rows differ)",
+        repeated.rows, repeated.differing, repeated.rows
+    )
+}
+
+fn hint(difference: &Difference) -> String {
+    let cause = if difference.by_chance {
+        "its answers depend on chance or on what it was asked before: fix its seed, or take it out of \
+         training mode"
+    } else {
+        "its answers depend on the other rows of a batch: take statistics over a batch out of it"
+    };
+    format!("{cause}; for a model that is meant to do so set `predictor.repeatable = \"warn\"`")
+}
+
+/// Keys and features of some rows that can be used: those with the least hashes among the first.
+async fn few_rows(
+    inputs: &Inputs,
+    scope: Scope<'_>,
+) -> Result<Option<(RecordBatch, RecordBatch)>> {
+    let lost = |error| Error::internal("repetition", "a column is lost").source(error);
+    let mut stream = inputs.engine.scan(inputs.plan(scope)).await?.stream()?;
+    let admission = Admission::new(&inputs.schema);
+    let (mut keys, mut features, mut rows) = (Vec::new(), Vec::new(), 0);
+    while rows < READ_ROWS
+        && let Some(batch) = stream.next().await
+    {
+        let batch = batch?;
+        let batch = batch.slice(0, batch.num_rows().min(READ_ROWS - rows));
+        let admitted = admission.admit(&batch.project(&inputs.feature_columns).map_err(lost)?)?;
+        let key = batch.project(&inputs.key).map_err(lost)?;
+        let key = match &admitted.rows {
+            Some(rows) => take_record_batch(&key, rows).map_err(lost)?,
+            None => key,
+        };
+        rows += key.num_rows();
+        keys.push(key);
+        features.push(admitted.features);
+    }
+    if rows == 0 {
+        return Ok(None);
+    }
+    let whole = |parts: &[RecordBatch]| concat_batches(&parts[0].schema(), parts).map_err(lost);
+    let (keys, features) = (whole(&keys)?, whole(&features)?);
+    let hashes = key_hashes(&keys, SEED)?;
+    let mut chosen: Vec<u32> = (0..rows as u32).collect();
+    chosen.sort_by_key(|row| hashes[*row as usize]);
+    chosen.truncate(ASKED_ROWS);
+    let chosen = UInt32Array::from(chosen);
+    let take = |batch: &RecordBatch| take_record_batch(batch, &chosen).map_err(lost);
+    Ok(Some((take(&keys)?, take(&features)?)))
+}
+
+/// A row's key, such as `application_id = 17`.
+fn named_key(keys: &RecordBatch, row: usize) -> Result<String> {
+    let options = FormatOptions::new().with_null("null");
+    let schema = keys.schema();
+    let column = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| {
+        let column: &dyn Array = column.as_ref();
+        let shown = ArrayFormatter::try_new(column, &options)
+            .map_err(|error| Error::internal("key", "cannot be shown").source(error))?;
+        Ok(format!("{} = {}", field.name(), shown.value(row)))
+    };
+    let parts: Result<Vec<String>> = schema.fields().iter().zip(keys.columns()).map(column).collect();
+    Ok(parts?.join(", "))
+}
