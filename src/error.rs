@@ -68,6 +68,9 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Faults that are listed; of more, only the number is told.
+pub const MOST_FAULTS: usize = 100;
+
 /// Why something could not be done.
 #[derive(Debug)]
 pub struct Error {
@@ -84,7 +87,17 @@ impl Error {
 
     /// An error with every fault that was found; `Ok` when there is none.
     pub fn from_faults(kind: Kind, faults: Vec<Fault>) -> Result<()> {
-        if faults.is_empty() { Ok(()) } else { Err(Error { kind, faults, source: None }) }
+        if faults.is_empty() { Ok(()) } else { Err(Error::of_faults(kind, faults)) }
+    }
+
+    /// An error with faults that there are. Of very many, the first are listed and the others counted.
+    pub fn of_faults(kind: Kind, mut faults: Vec<Fault>) -> Self {
+        if faults.len() > MOST_FAULTS {
+            let more = faults.len() - MOST_FAULTS;
+            faults.truncate(MOST_FAULTS);
+            faults.push(Fault::new("…", format!("and {more} more faults of this kind")));
+        }
+        Error { kind, faults, source: None }
     }
 
     /// The job or schema file cannot be used as written.

@@ -20,6 +20,8 @@ pub(super) fn start(global: &Global) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // Where lines cannot be written, neither can a complaint about it.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     // A second start, in tests, finds the first one's logger; that one will do.
     let _ = match global.log {

@@ -90,6 +90,22 @@ enum Command {
     Synth(synth::Synth),
 }
 
+impl Command {
+    /// What holds after success, even where it cannot be printed.
+    fn done(&self) -> &'static str {
+        match self {
+            Command::Score(_) | Command::Train(_) | Command::Run(_) | Command::Explain(_) => {
+                "the run itself succeeded: what it publishes is published, only its summary could not be printed"
+            }
+            Command::Report(_) => "the report itself succeeded: it is published, only its summary could not be printed",
+            Command::Synth(_) => "the table is written: only the summary could not be printed",
+            Command::Validate(_) | Command::Sql(_) | Command::Schema(_) => {
+                "nothing was changed; write to a file on a disk with room"
+            }
+        }
+    }
+}
+
 /// A job file and what this run changes about it.
 #[derive(Debug, Clone, Args)]
 struct JobArguments {
@@ -131,12 +147,17 @@ pub fn main() -> ExitCode {
         // Help and version go to standard output with exit code 0; a wrong command line is the user's
         // to fix, which is 1 here, not clap's 2.
         Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(1) } else { ExitCode::SUCCESS };
+            let printed = error.print();
+            return match printed {
+                _ if error.use_stderr() => ExitCode::from(1),
+                Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::from(2),
+                _ => ExitCode::SUCCESS,
+            };
         }
     };
     log::start(&arguments.global);
     let printer = Printer::new(&arguments.global);
+    let done = arguments.command.done();
     let result = match arguments.command {
         Command::Validate(command) => command.run(&printer, &arguments.global),
         Command::Score(command) => command.run(&printer, &arguments.global),
@@ -148,7 +169,7 @@ pub fn main() -> ExitCode {
         Command::Schema(command) => command.run(&printer, &arguments.global),
         Command::Synth(command) => command.run(&printer, &arguments.global),
     };
-    match result {
+    match result.and_then(|()| printer.finish(done)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             printer.error(&error);

@@ -1,6 +1,7 @@
 //! The only way to standard output and standard error.
 
-use std::io::Write;
+use std::cell::RefCell;
+use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::json;
@@ -8,24 +9,38 @@ use tracing_subscriber::fmt::format::Writer as FormatWriter;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use super::{Global, LogFormat, SummaryFormat};
-use crate::error::{Error, Fault, Kind};
+use crate::error::{Error, Fault, Kind, Result};
 
 /// Prints results and errors.
 #[derive(Debug)]
 pub(super) struct Printer {
     format: SummaryFormat,
     log: LogFormat,
+    /// Why data could not be written.
+    failure: RefCell<Option<io::Error>>,
 }
 
 impl Printer {
     pub(super) fn new(global: &Global) -> Printer {
-        Printer { format: global.format, log: global.log }
+        Printer { format: global.format, log: global.log, failure: RefCell::default() }
     }
 
     /// Data, as it is.
     pub(super) fn data(&self, text: &str) {
-        // A reader that has gone away (`| head`) has seen enough.
-        let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+        if let Err(error) = written(text.trim_end()) {
+            self.failure.replace(Some(error));
+        }
+    }
+
+    /// Whether all data could be written; `done` says what holds all the same.
+    ///
+    /// # Errors
+    /// When some could not.
+    pub(super) fn finish(&self, done: &str) -> Result<()> {
+        match self.failure.take() {
+            Some(error) => Err(unwritable(&error, done)),
+            None => Ok(()),
+        }
     }
 
     /// A summary: JSON on one line, or what `text` makes of it.
@@ -66,6 +81,20 @@ impl Printer {
         }
         let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
+}
+
+/// Writes data. A reader that has gone away (`| head`) has seen enough.
+fn written(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Standard output cannot be written.
+pub(super) fn unwritable(error: &io::Error, done: &str) -> Error {
+    Error::output("standard output", format!("cannot be written: {error}")).hint(done)
 }
 
 /// Now, as log lines tell it.

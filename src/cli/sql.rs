@@ -10,7 +10,7 @@ use clap::{ArgGroup, Args};
 use super::print::Printer;
 use super::{Global, JobArguments, SummaryFormat};
 use crate::error::{Error, Result};
-use crate::job::{Bytes, Device, ExplainJob, Refine, RuntimeJob};
+use crate::job::{Bytes, Device, ExplainJob, FARTHEST, MOST_THREADS, Refine, RuntimeJob};
 use crate::pipeline::{ModelSource, Query, sql};
 use crate::runtime::Runtime;
 
@@ -73,6 +73,14 @@ impl Sql {
                 .map(|(name, path)| (name.to_string(), path.to_string()))
                 .ok_or_else(|| Error::spec("--table", format!("is `{text}`, expected NAME=PATH")))
         };
+        if !(self.tolerance.is_finite() && (0.0..=FARTHEST).contains(&self.tolerance)) {
+            let problem = format!("is {}, expected a number of at least 0", self.tolerance);
+            return Err(Error::spec("--tolerance", problem));
+        }
+        if self.threads > MOST_THREADS {
+            let problem = format!("is {}, expected at most {MOST_THREADS}", self.threads);
+            return Err(Error::spec("--threads", problem));
+        }
         let query = Query {
             sql: self.query.clone(),
             generator: self.generator.clone(),

@@ -62,6 +62,9 @@ fn text(summary: &ValidateSummary) -> String {
         );
         rows.push(("score table".to_string(), found));
     }
+    let largest = summary.memory.parts.first().map_or("nothing", |(key, _)| key);
+    let megabytes = grouped(summary.memory.total().div_ceil(1 << 20));
+    rows.push(("memory".to_string(), format!("about {megabytes} MiB, most of it by `{largest}`")));
     rows.extend(check.rejections.iter().map(|text| ("will be rejected".to_string(), text.clone())));
     rows.extend(check.remarks.iter().map(|text| ("note".to_string(), text.clone())));
     format!("{}The job can run.", lines(&rows))

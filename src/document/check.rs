@@ -4,17 +4,26 @@
 use serde_json::{Map, Value};
 
 use super::{Place, join};
-use crate::error::Fault;
+use crate::error::{Fault, MOST_FAULTS};
 
 /// Checks the tree and adds what is wrong with it to `faults`.
-pub(super) fn check(tree: &Value, schema: &Value, place: &Place, faults: &mut Vec<Fault>) {
-    Checker { root: schema, place, faults }.value(tree, schema, "");
+/// Numbers outside their limits are returned apart: a tree with such is still whole.
+pub(super) fn check(
+    tree: &Value,
+    schema: &Value,
+    place: &Place,
+    faults: &mut Vec<Fault>,
+) -> Vec<Fault> {
+    let mut checker = Checker { root: schema, place, faults, out_of_range: Vec::new() };
+    checker.value(tree, schema, "");
+    checker.out_of_range
 }
 
 struct Checker<'a> {
     root: &'a Value,
     place: &'a Place,
     faults: &'a mut Vec<Fault>,
+    out_of_range: Vec<Fault>,
 }
 
 impl<'a> Checker<'a> {
@@ -30,7 +39,7 @@ impl<'a> Checker<'a> {
         match (value, self.structure(schema)) {
             (Value::Object(map), Some(schema)) => self.table(map, schema, path),
             (Value::Array(values), Some(schema)) => self.list(values, schema, path),
-            (Value::Number(number), _) => self.minimum(number, schema, path),
+            (Value::Number(number), _) => self.range(number, schema, path),
             _ => {}
         }
     }
@@ -105,12 +114,12 @@ impl<'a> Checker<'a> {
 
     fn list(&mut self, values: &[Value], schema: &'a Value, path: &str) {
         let bound = |key| schema.get(key).and_then(Value::as_u64).map(|bound| bound as usize);
-        if let Some(least) = bound("minItems")
-            && let Some(most) = bound("maxItems").or(Some(usize::MAX))
-            && !(least..=most).contains(&values.len())
-        {
+        let least = bound("minItems").unwrap_or(0);
+        let most = bound("maxItems").unwrap_or(usize::MAX);
+        if !(least..=most).contains(&values.len()) {
             let entries = if values.len() == 1 { "entry" } else { "entries" };
-            let problem = format!("has {} {entries}, expected {least}", values.len());
+            let expected = if least == 0 { format!("at most {most}") } else { least.to_string() };
+            let problem = format!("has {} {entries}, expected {expected}", values.len());
             self.faults.push(self.place.fault(path, problem));
         }
         if let Some(items) = schema.get("items") {
@@ -121,18 +130,26 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn minimum(&mut self, number: &serde_json::Number, schema: &Value, path: &str) {
-        let least = schema.get("minimum").and_then(Value::as_f64);
-        if let (Some(least), Some(found)) = (least, number.as_f64())
-            && found < least
-        {
-            self.faults
-                .push(self.place.fault(path, format!("is {number}, expected at least {least}")));
-        }
+    fn range(&mut self, number: &serde_json::Number, schema: &Value, path: &str) {
+        let Some(found) = number.as_f64() else { return };
+        let bound = |key: &str| Some((schema.get(key)?.as_f64()?, schema.get(key)?));
+        let expected = match (bound("minimum"), bound("exclusiveMinimum"), bound("maximum")) {
+            (Some((least, shown)), _, _) if found < least => format!("at least {}", plain(shown)),
+            (_, Some((end, shown)), _) if found <= end => format!("more than {}", plain(shown)),
+            (_, _, Some((most, shown))) if found > most => format!("at most {}", plain(shown)),
+            _ => return,
+        };
+        let mut fault = self.place.fault(path, format!("is {number}, expected {expected}"));
+        fault.hint = schema.get("x-reason").and_then(Value::as_str).map(str::to_string);
+        self.out_of_range.push(fault);
     }
 
     fn unknown(&mut self, path: &str, key: &str, properties: &Map<String, Value>) {
         let fault = self.place.fault(path, "is not a known key");
+        // Nobody reads further hints, and looking for them takes its time.
+        if self.faults.len() >= MOST_FAULTS {
+            return self.faults.push(fault);
+        }
         let known: Vec<&str> = properties.keys().map(String::as_str).collect();
         self.faults.push(
             fault.hint(
@@ -167,6 +184,12 @@ impl<'a> Checker<'a> {
         }
         join_words(&words, "or")
     }
+}
+
+/// A limit without the fraction that a whole number has in JSON.
+fn plain(limit: &Value) -> String {
+    let text = limit.to_string();
+    text.strip_suffix(".0").map_or(text.clone(), str::to_string)
 }
 
 fn branches(schema: &Value) -> impl Iterator<Item = &Value> {

@@ -32,6 +32,8 @@ pub struct Document<T> {
     pub value: T,
     /// Where.
     pub place: Place,
+    /// Numbers outside their limits: to be reported together with what else is wrong.
+    pub out_of_range: Vec<Fault>,
 }
 
 /// Where the keys of a file stand, for messages about them.
@@ -110,9 +112,46 @@ pub fn read_with<T: DeserializeOwned + JsonSchema>(
     fill: Fill,
     overrides: &Overrides,
 ) -> Result<Document<T>> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Error::spec(file.display().to_string(), "cannot be read").source(error))?;
-    parse_with(&text, file, fill, overrides)
+    parse_with(&read_text(file)?, file, fill, overrides)
+}
+
+/// Bytes of a job or schema file, at most: a hundred thousand features fit.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// Reads a text file. Pipes, devices and folders are refused at once: reading them may never end.
+///
+/// # Errors
+/// When it is none, cannot be read, or is larger than any job or schema.
+pub fn read_text(file: &Path) -> Result<String> {
+    let shown = || file.display().to_string();
+    let unreadable =
+        |error: std::io::Error| Error::spec(shown(), "cannot be read").source(error);
+    let metadata = std::fs::metadata(file).map_err(unreadable)?;
+    if let Some(kind) = odd_kind(&metadata) {
+        return Err(Error::spec(shown(), format!("is {kind}, expected a file")));
+    }
+    if metadata.len() > MOST_BYTES {
+        let problem = format!(
+            "has {} bytes, expected at most {MOST_BYTES} for a job or schema",
+            metadata.len()
+        );
+        return Err(Error::spec(shown(), problem));
+    }
+    std::fs::read_to_string(file).map_err(unreadable)
+}
+
+/// What something is that is no regular file; nothing for one.
+pub fn odd_kind(metadata: &std::fs::Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_dir() => Some("a folder"),
+        () if kind.is_fifo() => Some("a named pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () if kind.is_char_device() || kind.is_block_device() => Some("a device"),
+        () => Some("no regular file"),
+    }
 }
 
 /// As [`read_with`], from text; `file` is for messages and relative paths.
@@ -124,12 +163,23 @@ pub fn parse_with<T: DeserializeOwned + JsonSchema>(
 ) -> Result<Document<T>> {
     let (mut tree, mut place, mut faults) = parse::parse(text, file, fill)?;
     overrides.apply(&mut tree, &mut place, &mut faults);
-    check::check(&tree, &json_schema::<T>(), &place, &mut faults);
-    Error::from_faults(Kind::Spec, faults)?;
-    let value = serde_json::from_value(tree).map_err(|error| {
-        Error::spec(file.display().to_string(), format!("cannot be understood: {error}"))
-    })?;
-    Ok(Document { value, place })
+    let out_of_range = check::check(&tree, &json_schema::<T>(), &place, &mut faults);
+    if !faults.is_empty() {
+        faults.extend(out_of_range);
+        return Err(Error::of_faults(Kind::Spec, faults));
+    }
+    let value = match serde_json::from_value(tree) {
+        Ok(value) => value,
+        // A negative number where the type has none.
+        Err(_) if !out_of_range.is_empty() => {
+            return Err(Error::of_faults(Kind::Spec, out_of_range));
+        }
+        Err(error) => {
+            let problem = format!("cannot be understood: {error}");
+            return Err(Error::spec(file.display().to_string(), problem));
+        }
+    };
+    Ok(Document { value, place, out_of_range })
 }
 
 /// The JSON Schema of a file type, as generated into `schemas/`.
@@ -180,6 +230,24 @@ mod tests {
 
     fn parse(text: &str) -> Result<Document<Sample>> {
         parse_with(text, Path::new("s.toml"), &|text, _| Ok(text), &Overrides::default())
+    }
+
+    #[test]
+    fn many_faults_are_found_quickly_and_some_are_listed() {
+        let text: String = (0..100_000).map(|key| format!("key_{key} = 1\n")).collect();
+        let began = std::time::Instant::now();
+        let error = parse(&text).expect_err("full of faults");
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        assert_eq!(error.faults().len(), crate::error::MOST_FAULTS + 1);
+        assert!(error.to_string().ends_with("more faults of this kind"), "{error}");
+    }
+
+    #[test]
+    fn pipes_and_devices_are_not_read() {
+        for (path, kind) in [("/dev/zero", "a device"), ("/", "a folder")] {
+            let error = read_text(Path::new(path)).expect_err("no file").to_string();
+            assert!(error.contains(&format!("is {kind}, expected a file")), "{error}");
+        }
     }
 
     #[test]

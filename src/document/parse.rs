@@ -14,8 +14,8 @@ use crate::error::{Error, Fault, Kind, Result};
 pub(super) fn parse(text: &str, file: &Path, fill: Fill) -> Result<(Value, Place, Vec<Fault>)> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader {
-        text,
         fill,
+        breaks: text.bytes().zip(0..).filter(|(byte, _)| *byte == b'\n').map(|(_, at)| at).collect(),
         place: Place { file: file.to_path_buf(), lines: HashMap::new(), overridden: Vec::new() },
         faults: Vec::new(),
     };
@@ -26,7 +26,8 @@ pub(super) fn parse(text: &str, file: &Path, fill: Fill) -> Result<(Value, Place
 }
 
 struct Reader<'a> {
-    text: &'a str,
+    /// Where lines end.
+    breaks: Vec<usize>,
     fill: Fill<'a>,
     place: Place,
     faults: Vec<Fault>,
@@ -40,10 +41,7 @@ impl Reader<'_> {
     }
 
     fn line(&self, offset: usize) -> usize {
-        1 + self.text.as_bytes()[..offset.min(self.text.len())]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count()
+        1 + self.breaks.partition_point(|end| *end < offset)
     }
 
     fn table(&mut self, table: &DeTable, path: &str) -> Value {

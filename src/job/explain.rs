@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// How rows are explained.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::limits::explain)]
 pub struct ExplainSpec {
     /// The folder of a fitted generator. `run` trains one where none is named; `explain` needs it.
     pub generator: Option<PathBuf>,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Tables in: features, optionally the model's stored scores, and what the columns mean.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::input)]
 pub struct InputSpec {
     /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them.
     pub features: OneOrMany,
@@ -61,6 +62,7 @@ impl OneOrMany {
 /// The model's stored decisions, as `overturn score` writes them.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::scores)]
 pub struct ScoresSpec {
     /// Parquet file, folder, glob or hive-partitioned folder.
     pub table: OneOrMany,

@@ -3,6 +3,8 @@
 
 mod explain;
 mod input;
+mod limits;
+mod memory;
 mod output;
 mod placeholders;
 mod predictor;
@@ -24,6 +26,8 @@ pub use explain::{
     ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
 };
 pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
+pub use limits::{FARTHEST, LIMITS, Limit, Low};
+pub use memory::{MemoryEstimate, Sizes, available_memory};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
 pub use predictor::{
@@ -115,9 +119,24 @@ impl Job {
     /// # Errors
     /// All faults of the file at once.
     pub fn read(file: &Path, placeholders: &Placeholders, overrides: &Overrides) -> Result<Job> {
+        let text = document::read_text(file)?;
+        Job::parse(&text, file, placeholders, overrides)
+    }
+
+    /// As [`Job::read`], from text; `file` is for messages and relative paths.
+    ///
+    /// # Errors
+    /// All faults of the text at once.
+    pub fn parse(
+        text: &str,
+        file: &Path,
+        placeholders: &Placeholders,
+        overrides: &Overrides,
+    ) -> Result<Job> {
         let fill = |text: String, _: &str| placeholders.fill(&text);
-        let document = document::read_with::<JobSpec>(file, &fill, overrides)?;
+        let document = document::parse_with::<JobSpec>(text, file, &fill, overrides)?;
         let mut resolver = resolve::Resolver::new(&document.place);
+        resolver.faults.extend(document.out_of_range);
         resolver.faults.extend(placeholders.unused());
         let job = resolver.job(document.value);
         Error::from_faults(Kind::Spec, resolver.faults)?;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Where the results go.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::output)]
 pub struct OutputSpec {
     /// The folder that appears, whole, when the job is done.
     pub dir: PathBuf,

@@ -12,6 +12,7 @@ use crate::document::Literal;
 /// The model under explanation, seen only through its predictions.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::predictor)]
 pub struct PredictorSpec {
     /// How the model is run: inside the program by ONNX Runtime, or as a program of its own.
     pub kind: KindSpec,
@@ -163,6 +164,7 @@ pub enum MatrixSpec {
 /// Mean and standard deviation a model was trained with.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::standardise)]
 pub struct Standardise {
     /// Subtracted first.
     pub mean: f64,

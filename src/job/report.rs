@@ -22,6 +22,7 @@ pub struct ReportSpec {
 /// Target-conditional MMD² of counterfactuals against training rows of the wanted class.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::limits::mmd)]
 pub struct MmdSpec {
     /// What rows are compared in.
     pub space: MmdSpace,
@@ -77,6 +78,7 @@ impl Default for MmdSpec {
 /// What a run must reach to be published. A run that fails a gate is kept under a name that readers skip.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::limits::gates)]
 pub struct GatesSpec {
     /// Least share of the rows that need a counterfactual and get a valid one.
     pub min_validity: Option<f64>,

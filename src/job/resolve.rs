@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_CLASSES, MOST_ENCODERS, MOST_THREADS, MatrixSpec, Method,
+    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_CLASSES, MatrixSpec, Method,
     MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
     PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
     RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
     TrainLimits, TrainRows, TrainSpec, predictor,
 };
-use crate::document::Place;
+use crate::document::{Place, odd_kind};
 use crate::error::Fault;
 
 /// Collects faults while it resolves.
@@ -58,21 +58,17 @@ impl<'a> Resolver<'a> {
     fn input(&mut self, spec: InputSpec) -> InputJob {
         let key = spec.key.into_vec();
         self.require(!key.is_empty(), "input.key", "is empty, expected at least one column");
-        self.require(spec.batch_rows > 0, "input.batch_rows", "is 0, expected at least 1");
-        self.share(spec.max_reject_share, "input.max_reject_share");
+        self.once(&key, "input.key");
         let features = self.tables(spec.features.into_vec(), "input.features");
-        let scores = spec.scores.map(|scores| {
-            self.share(scores.parity_tolerance, "input.scores.parity_tolerance");
-            ScoresJob {
-                table: self.tables(scores.table.into_vec(), "input.scores.table"),
-                decision: scores.decision,
-                parity_rows: scores.parity_rows,
-                parity_tolerance: scores.parity_tolerance,
-            }
+        let scores = spec.scores.map(|scores| ScoresJob {
+            table: self.tables(scores.table.into_vec(), "input.scores.table"),
+            decision: scores.decision,
+            parity_rows: scores.parity_rows,
+            parity_tolerance: scores.parity_tolerance,
         });
         InputJob {
             features,
-            schema: self.existing(&spec.schema, "input.schema"),
+            schema: self.existing_file(&spec.schema, "input.schema"),
             key,
             scores,
             train_predicate: spec.train_where.or_else(|| spec.predicate.clone()),
@@ -133,11 +129,6 @@ impl<'a> Resolver<'a> {
             self.require(false, "predictor.model", "is missing, expected the path of an ONNX file");
             return None;
         };
-        for (name, given) in &spec.standardise {
-            let good = given.std.is_finite() && given.std > 0.0 && given.mean.is_finite();
-            let key = format!("predictor.standardise.{name}");
-            self.require(good, &key, "has a standard deviation that is not above 0");
-        }
         let columns = spec.inputs == InputsSpec::Columns;
         let standardised = !columns && spec.encoding == MatrixSpec::Standardised;
         for (key, useless, why) in [
@@ -159,7 +150,7 @@ impl<'a> Resolver<'a> {
                 OnnxInputs::Standardised { standardise: spec.standardise.clone() }
             }
         };
-        let model = self.existing(model, "predictor.model");
+        let model = self.existing_file(model, "predictor.model");
         Some(OnnxJob { model, inputs, null_text: spec.null_text.clone() })
     }
 
@@ -169,7 +160,6 @@ impl<'a> Resolver<'a> {
             self.require(false, "predictor.command", problem);
             return None;
         }
-        self.share(spec.max_failed_share, "predictor.max_failed_share");
         let command = spec.command.iter().map(|argument| self.argument(argument)).collect();
         Some(SubprocessJob {
             command,
@@ -191,7 +181,6 @@ impl<'a> Resolver<'a> {
 
     fn target(&mut self, spec: TargetSpec, task: TaskSpec) -> Option<Target> {
         let half = spec.tolerance;
-        self.require(half >= 0.0, "target.tolerance", "is negative, expected at least 0");
         let classes = [
             spec.class.map(|class| Target::Class(class.to_string())),
             spec.flip.then_some(Target::Flip),
@@ -231,17 +220,6 @@ impl<'a> Resolver<'a> {
         let steps = spec.steps.unwrap_or(usual.steps);
         let batch = spec.batch.or(usual.batch).unwrap_or(AUTOENCODER_BATCH);
         let learning_rate = spec.learning_rate.unwrap_or(usual.learning_rate);
-        let layers = spec.hidden.iter().flatten().chain(&spec.latent);
-        self.require(
-            layers.into_iter().all(|width| *width > 0),
-            "autoencoder",
-            "has a layer of width 0, expected at least 1",
-        );
-        self.at_least_one(steps, "autoencoder.steps");
-        self.at_least_one(batch, "autoencoder.batch");
-        self.rate(learning_rate, "autoencoder.learning_rate");
-        let most = spec.min_quality <= 1.0;
-        self.require(most, "autoencoder.min_quality", "is above 1, which nothing reaches");
         AutoencoderJob {
             kind: spec.kind,
             hidden: spec.hidden,
@@ -254,24 +232,6 @@ impl<'a> Resolver<'a> {
     }
 
     fn train(&mut self, spec: TrainSpec, task: TaskSpec) -> Option<TrainJob> {
-        for (key, count) in [
-            ("train.max_steps", spec.max_steps.unwrap_or(1)),
-            ("train.validate_every", spec.validate_every),
-            ("train.validation_rows", spec.validation_rows),
-            ("train.test_rows", spec.test_rows),
-            ("train.patience", spec.patience),
-            ("train.hidden", spec.hidden),
-            ("train.batch", spec.batch.unwrap_or(1)),
-            ("train.max_rows", spec.max_rows.unwrap_or(1)),
-        ] {
-            self.at_least_one(count, key);
-        }
-        for (key, weight) in
-            [("train.sparsity", spec.sparsity), ("train.consistency", spec.consistency)]
-        {
-            let good = weight.is_none_or(|weight| weight.is_finite() && weight >= 0.0);
-            self.require(good, key, "is negative, expected a weight of at least 0");
-        }
         let labels_only = task == TaskSpec::Classification || spec.targets == TargetsKind::Label;
         self.require(
             labels_only,
@@ -302,7 +262,6 @@ impl<'a> Resolver<'a> {
     fn method(&mut self, spec: &TrainSpec) -> Method {
         let usual = Numbers::of_actor(spec.preset);
         let learning_rate = spec.learning_rate.unwrap_or(usual.learning_rate);
-        self.rate(learning_rate, "train.learning_rate");
         Method {
             preset: spec.preset,
             batch: spec.batch.or(usual.batch),
@@ -316,21 +275,15 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn at_least_one(&mut self, count: usize, key: &str) {
-        self.require(count > 0, key, "is 0, expected at least 1");
-    }
-
-    fn rate(&mut self, rate: f64, key: &str) {
-        let problem = format!("is {rate}, expected a rate above 0 and at most 1");
-        self.require(rate > 0.0 && rate <= 1.0, key, &problem);
+    /// Refuses a column that is named more than once.
+    fn once(&mut self, columns: &[String], key: &str) {
+        let mut seen = std::collections::HashSet::new();
+        if let Some(twice) = columns.iter().find(|column| !seen.insert(column.as_str())) {
+            self.require(false, key, &format!("names the column `{twice}` twice"));
+        }
     }
 
     fn explain(&mut self, spec: ExplainSpec) -> ExplainJob {
-        self.at_least_one(spec.samples, "explain.samples");
-        self.require(spec.unit_rows != Some(0), "explain.unit_rows", "is 0, expected at least 1");
-        let most = spec.samples <= MOST_SAMPLES;
-        let problem = format!("is {}, expected at most {MOST_SAMPLES}", spec.samples);
-        self.require(most, "explain.samples", &problem);
         let generator =
             spec.generator.as_ref().map(|path| self.existing(path, "explain.generator"));
         ExplainJob {
@@ -350,21 +303,10 @@ impl<'a> Resolver<'a> {
         let problem =
             "is given, but `explain.method` is `nearest`, which gives training rows as they are";
         self.require(alone, "explain.refine", problem);
-        self.at_least_one(spec.queries_per_row as usize, "explain.queries_per_row");
-        let most = spec.queries_per_row <= MOST_QUERIES;
-        let problem = format!("is {}, expected at most {MOST_QUERIES}", spec.queries_per_row);
-        self.require(most, "explain.queries_per_row", &problem);
-        if let Some(changes) = spec.max_changes {
-            self.at_least_one(changes as usize, "explain.max_changes");
+        if spec.max_changes.is_some() {
             let problem = "is given, but only `refine = \"full\"` puts changes back";
             self.require(mode == Refine::Full, "explain.max_changes", problem);
         }
-        let good = spec.nearness.is_finite() && spec.nearness >= 0.0;
-        let problem = format!("is {}, expected a weight of at least 0", spec.nearness);
-        self.require(good, "explain.nearness", &problem);
-        let most = spec.neighbours <= MOST_NEIGHBOURS;
-        let problem = format!("is {}, expected at most {MOST_NEIGHBOURS}", spec.neighbours);
-        self.require(most, "explain.neighbours", &problem);
         RefineJob {
             mode,
             queries_per_row: spec.queries_per_row,
@@ -380,32 +322,16 @@ impl<'a> Resolver<'a> {
 
     fn report(&mut self, spec: ReportSpec) -> ReportJob {
         let mmd = &spec.mmd;
-        self.at_least_one(mmd.encoders, "report.mmd.encoders");
-        let problem = format!("is {}, expected at least 2", mmd.frequencies);
-        self.require(mmd.frequencies >= 2, "report.mmd.frequencies", &problem);
-        let problem = format!("is {}, expected at most {MOST_ENCODERS}", mmd.encoders);
-        self.require(mmd.encoders <= MOST_ENCODERS, "report.mmd.encoders", &problem);
         let gates = &spec.gates;
-        for (share, key) in [
-            (gates.min_validity, "report.gates.min_validity"),
-            (gates.max_reject_share, "report.gates.max_reject_share"),
-        ] {
-            self.share(share.unwrap_or(0.0), key);
-        }
-        let ratio = gates.max_mmd_ratio.is_none_or(|ratio| ratio > 0.0);
-        self.require(ratio, "report.gates.max_mmd_ratio", "is not above 0");
         let measured = gates.max_mmd_ratio.is_none() || mmd.space != MmdSpace::None;
         let problem = "is given, but `report.mmd.space` is `none`: there will be no MMD";
         self.require(measured, "report.gates.max_mmd_ratio", problem);
-        let mut by = spec.by.clone();
-        by.sort_unstable();
-        by.dedup();
-        self.require(by.len() == spec.by.len(), "report.by", "names a column twice");
+        self.once(&spec.by, "report.by");
         ReportJob { by: spec.by, mmd: spec.mmd, gates: spec.gates }
     }
 
     fn output(&mut self, spec: OutputSpec) -> OutputJob {
-        self.require(spec.row_group_rows > 0, "output.row_group_rows", "is 0, expected at least 1");
+        self.once(&spec.partition_by, "output.partition_by");
         OutputJob {
             dir: self.path(&spec.dir),
             overwrite: spec.overwrite,
@@ -426,9 +352,8 @@ impl<'a> Resolver<'a> {
             "runtime.memory",
             "is below 64MiB, which is too little to scan a table",
         );
-        let few = spec.threads <= MOST_THREADS;
-        let problem = format!("is {}, expected at most {MOST_THREADS}", spec.threads);
-        self.require(few, "runtime.threads", &problem);
+        let few = memory <= LARGEST_MEMORY;
+        self.require(few, "runtime.memory", "is above 1024TiB, which no machine has");
         Some(RuntimeJob { threads: spec.threads, memory, device: spec.device, seed: spec.seed })
     }
 
@@ -438,18 +363,14 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn share(&mut self, share: f64, key: &str) {
-        let problem = format!("is {share}, expected a share from 0 to 1");
-        self.require((0.0..=1.0).contains(&share), key, &problem);
-    }
-
+    /// Seconds as a duration. Those outside their limits have been found with the file; what is too short to
+    /// be one is found here.
     fn seconds(&mut self, seconds: f64, key: &str) -> Option<Duration> {
         let duration = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
-        self.require(
-            duration.is_some(),
-            key,
-            &format!("is {seconds}, expected more than 0 seconds"),
-        );
+        if seconds > 0.0 && seconds < 1.0 {
+            let problem = format!("is {seconds}, expected at least a nanosecond");
+            self.require(duration.is_some(), key, &problem);
+        }
         duration
     }
 
@@ -461,6 +382,17 @@ impl<'a> Resolver<'a> {
         let path = self.path(path);
         let problem = format!("is `{}`, which does not exist", path.display());
         self.require(path.exists(), key, &problem);
+        path
+    }
+
+    /// A path that must be a file: a pipe would be waited for without end.
+    fn existing_file(&mut self, path: &Path, key: &str) -> PathBuf {
+        let path = self.existing(path, key);
+        let kind = std::fs::metadata(&path).ok().and_then(|metadata| odd_kind(&metadata));
+        if let Some(kind) = kind {
+            let problem = format!("is `{}`, which is {kind}, expected a file", path.display());
+            self.require(false, key, &problem);
+        }
         path
     }
 }
@@ -494,14 +426,8 @@ impl Numbers {
     }
 }
 
-/// More counterfactuals for one row than anybody reads; a batch of them must fit into memory.
-const MOST_SAMPLES: usize = 1000;
-
-/// More questions about one row than any search here has use for; all answers of a block are held in memory.
-const MOST_QUERIES: u32 = 10_000;
-
-/// More training rows beside one row than its answers could use.
-const MOST_NEIGHBOURS: usize = 1000;
-
 /// Below this the engine cannot hold a few batches of a wide table.
 const SMALLEST_MEMORY: Bytes = Bytes(64 << 20);
+
+/// More than any machine has.
+const LARGEST_MEMORY: Bytes = Bytes(1 << 50);

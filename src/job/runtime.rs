@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What the machine may give.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::limits::runtime)]
 pub struct RuntimeSpec {
     /// Cores to use; 0 means all.
     pub threads: usize,

@@ -8,6 +8,7 @@ use crate::document::Literal;
 /// What the model should decide instead. Exactly one of the keys, `tolerance` aside.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::target)]
 pub struct TargetSpec {
     /// Classification: this class, for every row.
     pub class: Option<Literal>,

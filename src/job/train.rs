@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The autoencoder in whose latent space counterfactuals are searched.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::limits::autoencoder)]
 pub struct AutoencoderSpec {
     /// `auto` trains one and does without it where it reconstructs too badly; `always` fails then;
     /// `never` does without (the paper's variant: tanh of the standardised row).
@@ -59,6 +60,7 @@ impl Default for AutoencoderSpec {
 /// How the generator is trained.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::limits::train)]
 pub struct TrainSpec {
     /// Go on from an earlier run's generator (its folder), if it was made for the same schema and layout.
     pub from: Option<PathBuf>,

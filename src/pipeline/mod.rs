@@ -1,6 +1,7 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
 mod inputs;
+mod memory;
 mod model;
 mod run;
 mod score;

@@ -11,12 +11,12 @@ use serde::Serialize;
 use tokio::task::block_in_place;
 
 use super::run::{check_output_names, neighbours};
-use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable};
+use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
 use crate::explain::{Decisions, check_fit};
 use crate::feature::{Admission, numbers, type_name};
-use crate::job::{Job, ScoresJob, Target};
+use crate::job::{Job, MemoryEstimate, ScoresJob, Target, available_memory};
 use crate::nn::{Artefact, load};
 use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
@@ -38,6 +38,8 @@ pub struct ValidateSummary {
     pub probabilities: bool,
     /// How the score table compares, if there is one.
     pub parity: Option<ParitySummary>,
+    /// What a run will take of the machine's memory, part by part.
+    pub memory: MemoryEstimate,
 }
 
 /// How a score table compares with the model.
@@ -67,7 +69,10 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     if let Some(folder) = &job.explain.generator {
         check_generator(folder, job, (&inputs, predictor.task()), runtime)?;
     }
+    let memory = memory::estimate(job, &inputs, predictor.task(), runtime.threads);
+    let enough = memory.check(available_memory());
     let result = runtime.block_on(async {
+        enough?;
         let scope = Scope::explained(&job.input);
         let mut check = inputs.check(&job.input, scope, observer).await?;
         try_out(job, &inputs, predictor.as_ref()).await?;
@@ -77,7 +82,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
             Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),
             Task::Regression => (Vec::new(), false),
         };
-        Ok(ValidateSummary { check, classes, probabilities, parity })
+        Ok(ValidateSummary { check, classes, probabilities, parity, memory })
     });
     if result.is_err() {
         predictor.stop();

@@ -458,11 +458,11 @@ fn every_wrong_number_at_once() {
         1,
         &[
             "`train.batch` is 0, expected at least 1",
-            "`train.learning_rate` is 2, expected a rate above 0 and at most 1",
-            "`train.sparsity` is negative, expected a weight of at least 0",
-            "`train.max_seconds` is 0, expected more than 0 seconds",
-            "`autoencoder` has a layer of width 0",
-            "`autoencoder.min_quality` is above 1",
+            "`train.learning_rate` is 2, expected at most 1",
+            "`train.sparsity` is -1, expected at least 0",
+            "`train.max_seconds` is 0, expected more than 0",
+            "`autoencoder.latent` is 0, expected at least 1",
+            "`autoencoder.min_quality` is 1.5, expected at most 1",
         ],
     );
     nothing_is_published(&bench);

@@ -7,24 +7,16 @@ use arrow::compute::take_record_batch;
 use rayon::prelude::*;
 use tokio::task::block_in_place;
 
-use super::super::{CheckSummary, Inputs, Observer, Scope};
+use super::super::{CheckSummary, Inputs, Observer, Scope, memory};
 use super::FEW_ROWS;
 use crate::constrain::RowBounds;
 use crate::engine::{SamplePlan, ScanPlan, check_keys, gather_sample};
 use crate::error::{Error, Result};
-use crate::feature::{Admission, FeatureKind, RowReader, Stats};
+use crate::feature::{Admission, RowReader};
 use crate::job::Job;
 use crate::predictor::{Predictor, Scores, Task};
 use crate::runtime::Runtime;
 use crate::train::Sample;
-
-/// Bytes that a cell takes in the table's own types, roughly, beside the eight of a plain cell.
-const CELL_BYTES: usize = 16;
-/// Times that an encoded row is held, at most: as it is, reconstructed, as a latent no wider than itself, and
-/// side by side with these.
-const ENCODED_TIMES: usize = 4;
-/// Parts of the memory limit of which training rows may take one.
-const MEMORY_PARTS: u64 = 2;
 
 /// Where rows come from.
 pub(super) struct Source<'a> {
@@ -60,7 +52,9 @@ impl Source<'_> {
         let scope = Scope { key: "input.train_where", predicate: predicate.as_deref() };
         let check = self.inputs.check(&job.input, scope, self.observer).await?;
         let mut remarks = Vec::new();
-        let most = self.most(&check.stats);
+        let task = predictor.task();
+        let sizes = memory::sizes(self.inputs, task, check.stats.rows, self.runtime.threads);
+        let most = sizes.training_rows(job) as usize;
         if check.rows_in_scope > most as u64 {
             let text = format!(
                 "trained on a sample of {most} of {} rows, by key (`train.max_rows`, `runtime.memory`)",
@@ -91,22 +85,6 @@ impl Source<'_> {
         let (train, rejected) = (usable - aside, read - usable);
         let task = predictor.task().clone();
         Ok(Loaded { check, sample, train, test, rejected, remarks, task })
-    }
-
-    /// Rows that the job or the memory limit allows.
-    fn most(&self, stats: &Stats) -> usize {
-        let features = &self.inputs.schema.features;
-        let width: usize = features
-            .iter()
-            .map(|feature| match &feature.kind {
-                FeatureKind::Numeric(_) => 2,
-                FeatureKind::Categorical(categorical) => categorical.values.len() + 2,
-            })
-            .sum();
-        let row = ENCODED_TIMES * 4 * width + features.len() * (8 + CELL_BYTES);
-        let fit = (self.job.runtime.memory.0 / MEMORY_PARTS) as usize / row.max(1);
-        let most = self.job.train.rows.max_rows.unwrap_or(usize::MAX).min(fit).max(1);
-        most.min(stats.rows as usize)
     }
 
     async fn test(&self, predicate: &str, predictor: &dyn Predictor) -> Result<Sample> {

@@ -15,12 +15,14 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::validate::check_target;
-use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, seconds_since};
+use super::{
+    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory, seconds_since,
+};
 use crate::constrain::Constraints;
 use crate::encode::Encoder;
 use crate::error::{Error, Kind, Result};
 use crate::feature::Stats;
-use crate::job::{AutoencoderKind, ExplainMethod, Job};
+use crate::job::{AutoencoderKind, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
 use crate::nn::{Artefact, Description, ModelForm};
 use crate::output::Staging;
@@ -115,6 +117,9 @@ pub(super) fn fit_generator(
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
+    memory::estimate(job, &inputs, predictor.task(), runtime.threads)
+        .check(available_memory())
+        .inspect_err(|_| predictor.stop())?;
     let source = load::Source { job, inputs: &inputs, runtime, observer };
     let result = runtime.block_on(async {
         let mut loaded = source.load(&predictor).await?;

@@ -1,0 +1,210 @@
+//! The lowest and highest value of every number of a job, with the reason. The one table of them: it goes
+//! into the JSON Schema of the job file, against which files are checked, so that editors, the program and
+//! the README say the same.
+
+use schemars::Schema;
+use serde_json::{Number, Value, json};
+
+use super::report::MOST_ENCODERS;
+use super::runtime::MOST_THREADS;
+
+/// From where to where a number may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// The key, dotted; of a list, each of its entries.
+    pub key: &'static str,
+    /// Lowest value.
+    pub low: Low,
+    /// Highest value.
+    pub high: f64,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// The lower end of a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Low {
+    /// This or more.
+    From(f64),
+    /// More than this.
+    Above(f64),
+}
+
+/// The farthest from zero that a number of a job or schema may be: the difference of two is still a number.
+pub const FARTHEST: f64 = 1e300;
+
+/// Seconds of a year: what takes longer has no limit.
+const YEAR: f64 = 31_536_000.0;
+
+/// Counts that are only counted down are limited so that they cannot overflow.
+const BILLION: f64 = 1e9;
+
+const SHARE: &str = "it is a share";
+const TIME: &str = "a year is as good as no limit";
+const COUNTED: &str = "more is never reached";
+const WEIGHT: &str = "networks count in 32 bits";
+const WIDTH: &str = "wider layers learn no better and do not fit into memory";
+const BATCH: &str = "a batch is held in memory many times over";
+
+const fn limit(key: &'static str, low: f64, high: f64, why: &'static str) -> Limit {
+    Limit { key, low: Low::From(low), high, why }
+}
+
+const fn above(key: &'static str, low: f64, high: f64, why: &'static str) -> Limit {
+    Limit { key, low: Low::Above(low), high, why }
+}
+
+/// Every number of a job.
+pub const LIMITS: &[Limit] = &[
+    limit("input.batch_rows", 1.0, 1_048_576.0, BATCH),
+    limit("input.max_reject_share", 0.0, 1.0, SHARE),
+    limit("input.scores.parity_rows", 0.0, BILLION, COUNTED),
+    limit("input.scores.parity_tolerance", 0.0, 1.0, SHARE),
+    limit("predictor.workers", 0.0, MOST_THREADS as f64, "no machine has more cores"),
+    above("predictor.start_seconds", 0.0, YEAR, TIME),
+    above("predictor.batch_seconds", 0.0, YEAR, TIME),
+    limit("predictor.retries", 0.0, 100.0, "what fails a hundred times fails"),
+    limit("predictor.max_failed_share", 0.0, 1.0, SHARE),
+    limit("predictor.standardise.mean", -FARTHEST, FARTHEST, WEIGHT),
+    above("predictor.standardise.std", 0.0, FARTHEST, WEIGHT),
+    limit("target.value", -FARTHEST, FARTHEST, "the two ends of a range must have a distance"),
+    limit("target.range", -FARTHEST, FARTHEST, "the two ends of a range must have a distance"),
+    limit("target.tolerance", 0.0, FARTHEST, "the two ends of a range must have a distance"),
+    limit("autoencoder.hidden", 1.0, 8_192.0, WIDTH),
+    limit("autoencoder.latent", 1.0, 8_192.0, WIDTH),
+    limit("autoencoder.steps", 1.0, BILLION, COUNTED),
+    limit("autoencoder.batch", 1.0, 65_536.0, BATCH),
+    above("autoencoder.learning_rate", 0.0, 1.0, "larger steps diverge"),
+    limit("autoencoder.min_quality", -1.0, 1.0, "1 is perfect, which nothing exceeds"),
+    limit("train.max_rows", 1.0, BILLION, "rows are counted in 32 bits"),
+    limit("train.validation_rows", 1.0, 1_000_000.0, "they are judged again and again"),
+    limit("train.test_rows", 1.0, 10_000_000.0, "they are held in memory"),
+    limit("train.max_steps", 1.0, BILLION, COUNTED),
+    above("train.max_seconds", 0.0, YEAR, TIME),
+    limit("train.validate_every", 1.0, BILLION, COUNTED),
+    limit("train.patience", 1.0, BILLION, COUNTED),
+    above("train.checkpoint_seconds", 0.0, YEAR, TIME),
+    limit("train.batch", 1.0, 65_536.0, BATCH),
+    limit("train.hidden", 1.0, 8_192.0, WIDTH),
+    above("train.learning_rate", 0.0, 1.0, "larger steps diverge"),
+    limit("train.sparsity", 0.0, 1e6, WEIGHT),
+    limit("train.consistency", 0.0, 1e6, WEIGHT),
+    limit("explain.samples", 1.0, 1_000.0, "a batch of them is held in memory"),
+    limit("explain.unit_rows", 1.0, BILLION, "rows are counted in 32 bits"),
+    limit("explain.queries_per_row", 1.0, 10_000.0, "all answers of a block are held in memory"),
+    above("explain.max_seconds", 0.0, YEAR, TIME),
+    limit("explain.max_changes", 1.0, 1e6, "no table has more features"),
+    limit("explain.neighbours", 0.0, 1_000.0, "more are of no use to one row"),
+    limit("explain.nearness", 0.0, 1e6, WEIGHT),
+    limit("report.mmd.encoders", 1.0, MOST_ENCODERS as f64, "a generator keeps so many"),
+    limit("report.mmd.rows", 0.0, 1e8, "they are held in memory"),
+    limit("report.mmd.pairs", 0.0, 1e11, "more take hours"),
+    limit("report.mmd.frequencies", 2.0, 65_536.0, "sums of all of them are held in memory"),
+    limit("report.mmd.permutations", 0.0, 1e6, "a p-value needs no more"),
+    limit("report.gates.min_validity", 0.0, 1.0, SHARE),
+    above("report.gates.max_mmd_ratio", 0.0, 1e12, "it is a ratio"),
+    limit("report.gates.max_reject_share", 0.0, 1.0, SHARE),
+    limit("output.row_group_rows", 1.0, 16_777_216.0, "a row group is written from memory"),
+    limit("runtime.threads", 0.0, MOST_THREADS as f64, "no machine has more cores"),
+    limit("runtime.seed", 0.0, i64::MAX as f64, "TOML has no larger whole number"),
+];
+
+/// Hidden layers, at most.
+const MOST_LAYERS: usize = 16;
+
+/// Writes the limits of a section into its schema.
+pub(super) fn bound(section: &str, schema: &mut Schema) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (name, property) in properties {
+        let key = format!("{section}.{name}");
+        if let Some(limit) = LIMITS.iter().find(|limit| limit.key == key) {
+            limit.write(property);
+        }
+    }
+}
+
+impl Limit {
+    /// Writes the limit into the schema of a number, or of a list of numbers.
+    fn write(&self, property: &mut Value) {
+        let Value::Object(map) = property else { return };
+        if let Some(items) = map.get_mut("items") {
+            self.write(items);
+            map.entry("maxItems").or_insert(json!(MOST_LAYERS));
+            return;
+        }
+        let whole = map.get("type").is_some_and(|kind| kind.to_string().contains("integer"));
+        let number = |value: f64| {
+            let exact = || Number::from(value as i64);
+            if whole { Some(exact()) } else { Number::from_f64(value) }.map_or(Value::Null, Value::Number)
+        };
+        map.remove("minimum");
+        match self.low {
+            Low::From(low) => map.insert("minimum".to_string(), number(low)),
+            Low::Above(low) => map.insert("exclusiveMinimum".to_string(), number(low)),
+        };
+        map.insert("maximum".to_string(), number(self.high));
+        map.insert("x-reason".to_string(), json!(self.why));
+    }
+}
+
+/// One function a section, as the schema generator wants them.
+macro_rules! sections {
+    ($($name:ident = $section:literal),* $(,)?) => {
+        $(pub(super) fn $name(schema: &mut Schema) { bound($section, schema); })*
+    };
+}
+
+sections!(
+    input = "input",
+    scores = "input.scores",
+    predictor = "predictor",
+    standardise = "predictor.standardise",
+    target = "target",
+    autoencoder = "autoencoder",
+    train = "train",
+    explain = "explain",
+    mmd = "report.mmd",
+    gates = "report.gates",
+    output = "output",
+    runtime = "runtime",
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json_schema;
+    use crate::job::JobSpec;
+
+    fn numeric(schema: &Value) -> bool {
+        let kind = schema.get("type").map(ToString::to_string).unwrap_or_default();
+        kind.contains("integer") || kind.contains("number")
+    }
+
+    #[test]
+    fn every_number_of_a_job_has_limits() {
+        let schema = json_schema::<JobSpec>();
+        let mut numbers = 0;
+        for (name, definition) in schema["$defs"].as_object().expect("definitions") {
+            let Some(properties) = definition.get("properties") else { continue };
+            for (key, property) in properties.as_object().expect("properties") {
+                let property = property.get("items").unwrap_or(property);
+                if numeric(property) {
+                    numbers += 1;
+                    let limited = property.get("maximum").is_some();
+                    assert!(limited, "`{key}` of {name} has no row in LIMITS");
+                }
+            }
+        }
+        assert_eq!(numbers, LIMITS.len(), "a limit without a key");
+    }
+
+    #[test]
+    fn limits_are_the_right_way_round() {
+        for limit in LIMITS {
+            let (Low::From(low) | Low::Above(low)) = limit.low;
+            assert!(low < limit.high, "{}", limit.key);
+        }
+    }
+}
