@@ -166,14 +166,19 @@ fn counts(summary: &RunSummary) -> Vec<(String, String)> {
         rows.push((format!("    {reason}"), grouped(*count)));
     }
     rows.push(("  explained".to_string(), grouped(summary.rows_explained)));
-    for (name, status) in [
-        ("    solved", Status::SolvedByGenerator),
-        ("    … by a candidate", Status::SolvedByCandidate),
-        ("    … by a neighbour", Status::SolvedByNeighbour),
+    let sources = [
+        ("      by the generator", Status::SolvedByGenerator),
+        ("      by a candidate", Status::SolvedByCandidate),
+        ("      by a neighbour", Status::SolvedByNeighbour),
+    ];
+    let solved = sources.iter().map(|(_, status)| summary.rows(*status)).sum();
+    rows.push(("    solved".to_string(), share(solved)));
+    let others = [
         ("    unsolved", Status::Unsolved),
-        ("    as wanted already", Status::AlreadyTarget),
+        ("    already at the target", Status::AlreadyTarget),
         ("    infeasible", Status::Infeasible),
-    ] {
+    ];
+    for (name, status) in sources.into_iter().chain(others) {
         rows.push((name.to_string(), share(summary.rows(status))));
     }
     if summary.counterfactuals != summary.rows_explained {

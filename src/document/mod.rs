@@ -124,8 +124,7 @@ const MOST_BYTES: u64 = 32 << 20;
 /// When it is none, cannot be read, or is larger than any job or schema.
 pub fn read_text(file: &Path) -> Result<String> {
     let shown = || file.display().to_string();
-    let unreadable =
-        |error: std::io::Error| Error::spec(shown(), "cannot be read").source(error);
+    let unreadable = |error: std::io::Error| Error::spec(shown(), "cannot be read").source(error);
     let metadata = std::fs::metadata(file).map_err(unreadable)?;
     if let Some(kind) = odd_kind(&metadata) {
         return Err(Error::spec(shown(), format!("is {kind}, expected a file")));

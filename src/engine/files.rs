@@ -106,8 +106,12 @@ fn expand(text: &str) -> Result<Vec<Found>> {
         return Err(missing(text));
     };
     if found.is_empty() {
-        return Err(Error::input(text, "holds no Parquet file")
-            .hint("files must end in .parquet; names that start with `_` or `.` are skipped"));
+        let files = std::fs::read_dir(path).into_iter().flatten().flatten().map(|file| file.path());
+        let hint = files.filter(|file| text_format(file).is_some()).min().map_or(
+            "files must end in .parquet; names that start with `_` or `.` are skipped".to_string(),
+            |file| conversion(&file),
+        );
+        return Err(Error::input(text, "holds no Parquet file").hint(hint));
     }
     found.into_iter().map(absolute).collect()
 }
@@ -190,6 +194,10 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
     let bytes = metadata.as_ref().map_or(0, std::fs::Metadata::len);
     let modified = metadata.and_then(|data| data.modified().ok()).and_then(since_1970);
     let footer = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| {
+        if let Some(format) = text_format(&found.path) {
+            return Fault::new(&shown, format!("is {format}, expected Parquet"))
+                .hint(conversion(&found.path));
+        }
         Fault::new(&shown, format!("is not a whole Parquet file ({bytes} bytes): {error}"))
             .hint("it may have been cut short, or is still being written")
     })?;
@@ -210,6 +218,22 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
         partition: hive_partition(&found.path, &found.root),
         path: found.path.clone(),
     })
+}
+
+/// Which common text format a file has, by its name.
+fn text_format(path: &Path) -> Option<&'static str> {
+    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+    match ending.as_str() {
+        "csv" | "tsv" => Some("a CSV file"),
+        "json" | "jsonl" | "ndjson" => Some("a JSON file"),
+        _ => None,
+    }
+}
+
+/// The command that makes Parquet of a text file.
+fn conversion(path: &Path) -> String {
+    let to = path.with_extension("parquet");
+    format!("convert it: duckdb -c \"COPY (FROM '{}') TO '{}'\"", path.display(), to.display())
 }
 
 /// A name that two columns have: which of them is meant, nobody can say.

@@ -137,7 +137,8 @@ impl Limit {
         let whole = map.get("type").is_some_and(|kind| kind.to_string().contains("integer"));
         let number = |value: f64| {
             let exact = || Number::from(value as i64);
-            if whole { Some(exact()) } else { Number::from_f64(value) }.map_or(Value::Null, Value::Number)
+            if whole { Some(exact()) } else { Number::from_f64(value) }
+                .map_or(Value::Null, Value::Number)
         };
         map.remove("minimum");
         match self.low {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_CLASSES, MatrixSpec, Method,
-    MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
-    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
-    RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
-    TrainLimits, TrainRows, TrainSpec, predictor,
+    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_CLASSES, MatrixSpec, Method, MmdSpace,
+    OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset,
+    Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob,
+    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
+    TrainSpec, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
@@ -181,6 +181,13 @@ impl<'a> Resolver<'a> {
 
     fn target(&mut self, spec: TargetSpec, task: TaskSpec) -> Option<Target> {
         let half = spec.tolerance;
+        let exact = spec.value.is_some() && half == 0.0 && task == TaskSpec::Regression;
+        self.require(
+            !exact,
+            "target.value",
+            "has no `tolerance`: a model with continuous values meets a single one only by chance; \
+             expected a `tolerance` above 0, or a `range`",
+        );
         let classes = [
             spec.class.map(|class| Target::Class(class.to_string())),
             spec.flip.then_some(Target::Flip),

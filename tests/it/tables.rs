@@ -13,7 +13,7 @@ use overturn::job::{Bytes, Device, RuntimeJob};
 use overturn::runtime::Runtime;
 
 use crate::util::{
-    Bench, Run, credit, overturn, program, python, read_table, run_python, with_column,
+    Bench, Run, credit, overturn, program, project, python, read_table, run_python, with_column,
 };
 
 /// Key → class and first score of a score table.
@@ -434,4 +434,27 @@ fn whole_numbers_beyond_64_bits_are_inferred_as_floats() {
     let inferred = overturn(&["schema", "infer", &table]).ok().stdout;
     assert!(inferred.contains("range = [0, 1.8446744073709552e19] # observed"), "{inferred}");
     FeatureSchema::parse(&inferred, Path::new("inferred.toml")).expect("a good schema");
+}
+
+#[test]
+fn text_files_are_refused_with_the_command_that_converts_them() {
+    let bench = Bench::new();
+    bench.write("t/a.csv", "application_id,income\n1,2\n");
+    bench.write("rows.jsonl", "{\"application_id\": 1}\n");
+    let csv = bench.text("t/a.csv");
+    let convert = format!("duckdb -c \"COPY (FROM '{csv}') TO '{}'\"", bench.text("t/a.parquet"));
+    bench.score("t/a.csv", "").fails(1, &["a.csv: is a CSV file, expected Parquet", &convert]);
+    bench.score("t", "").fails(1, &["t: holds no Parquet file", &convert]);
+    bench.score("rows.jsonl", "").fails(1, &["rows.jsonl: is a JSON file, expected Parquet"]);
+}
+
+#[test]
+fn a_value_without_tolerance_is_refused_for_a_regression() {
+    let bench = Bench::new();
+    bench.parquet("t.parquet", &credit(10));
+    let model = project().join("jobs/demo/logistic.onnx");
+    let model = format!("kind = \"onnx\"\ntask = \"regression\"\nmodel = \"{}\"", model.display());
+    let job = bench.job("t.parquet", "", Some(&model));
+    bench.append("job.toml", "[target]\nvalue = 5.0\n");
+    overturn(&["validate", &job]).fails(1, &["`target.value` has no `tolerance`", "or a `range`"]);
 }

@@ -1,6 +1,7 @@
 //! The ONNX Runtime library: where it is, loading it once, its version, and sessions made with it.
 //! Nothing else may touch `ort` before [`environment`] has succeeded: its own loading panics.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -87,13 +88,43 @@ fn load(path: &Path) -> Result<Environment> {
     Ok(environment)
 }
 
-/// Sends what the library says to our log; by itself it would write to standard error.
+/// Sends what the library says to our log; by itself it would write to standard error. A model can make it
+/// warn once for each batch: of such lines the first is shown, then every tenth, hundredth, thousandth …
 fn logger() -> LoggerFunction {
-    Arc::new(|level, _, _, place, message| match level {
+    let repeats = Repeats::default();
+    Arc::new(move |level, _, _, place, message| match level {
         LogLevel::Verbose | LogLevel::Info => tracing::debug!(place, "onnxruntime: {message}"),
-        LogLevel::Warning => tracing::warn!(place, "onnxruntime: {message}"),
-        LogLevel::Error | LogLevel::Fatal => tracing::error!(place, "onnxruntime: {message}"),
+        LogLevel::Warning => {
+            if let Some(note) = repeats.note(place) {
+                tracing::warn!(place, "onnxruntime: {message}{note}");
+            }
+        }
+        LogLevel::Error | LogLevel::Fatal => {
+            if let Some(note) = repeats.note(place) {
+                tracing::error!(place, "onnxruntime: {message}{note}");
+            }
+        }
     })
+}
+
+/// How often the library has spoken, by the line of its source that speaks.
+#[derive(Default)]
+struct Repeats(Mutex<HashMap<String, u64>>);
+
+impl Repeats {
+    /// Counts a message; gives what to add to it, or nothing if it is not to be shown.
+    fn note(&self, place: &str) -> Option<String> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(place.to_string()).or_default();
+        *count += 1;
+        match *count {
+            1 => Some(String::new()),
+            count if count.ilog10() > 0 && count == 10u64.pow(count.ilog10()) => {
+                Some(format!(" ({count} messages like this so far)"))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Makes a session. `folder` is where the model keeps weights that are not in the file itself.
@@ -132,6 +163,17 @@ mod tests {
         let error = load(Path::new("/dev/null")).expect_err("no library");
         assert!(error.to_string().contains("cannot be used, expected ONNX Runtime"), "{error}");
         assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn repeated_messages_are_counted_instead_of_shown() {
+        let repeats = Repeats::default();
+        let notes: Vec<String> = (0..837).filter_map(|_| repeats.note("a.cc:1")).collect();
+        assert_eq!(
+            notes,
+            ["", " (10 messages like this so far)", " (100 messages like this so far)"]
+        );
+        assert_eq!(repeats.note("b.cc:1").as_deref(), Some(""), "another place has its own count");
     }
 
     #[test]
