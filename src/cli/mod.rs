@@ -11,6 +11,7 @@ mod sql;
 mod synth;
 mod train;
 mod validate;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,6 +89,7 @@ enum Command {
     #[command(subcommand)]
     Schema(schema::Schema),
     Synth(synth::Synth),
+    Verify(verify::Verify),
 }
 
 /// A job file and what this run changes about it.
@@ -147,6 +149,7 @@ pub fn main() -> ExitCode {
         Command::Sql(command) => command.run(&printer, &arguments.global),
         Command::Schema(command) => command.run(&printer, &arguments.global),
         Command::Synth(command) => command.run(&printer, &arguments.global),
+        Command::Verify(command) => command.run(&printer, &arguments.global),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

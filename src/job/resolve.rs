@@ -43,6 +43,7 @@ impl<'a> Resolver<'a> {
         let output = self.output(spec.output);
         let runtime = self.runtime(&spec.runtime);
         Some(Job {
+            file: std::path::absolute(self.place.file()).unwrap_or_default(),
             input,
             predictor: predictor?,
             target: target.flatten(),
@@ -403,9 +404,12 @@ impl<'a> Resolver<'a> {
 
     fn output(&mut self, spec: OutputSpec) -> OutputJob {
         self.require(spec.row_group_rows > 0, "output.row_group_rows", "is 0, expected at least 1");
+        let problem = format!("is {}, expected at most {MOST_KEPT}", spec.keep);
+        self.require(spec.keep <= MOST_KEPT, "output.keep", &problem);
         OutputJob {
             dir: self.path(&spec.dir),
             overwrite: spec.overwrite,
+            keep: spec.keep,
             row_group_rows: spec.row_group_rows,
             partition_by: spec.partition_by,
             metrics: spec.metrics.map(|path| self.path(&path)),
@@ -499,6 +503,9 @@ const MOST_QUERIES: u32 = 10_000;
 
 /// More training rows beside one row than its answers could use.
 const MOST_NEIGHBOURS: usize = 1000;
+
+/// More replaced runs than anybody still reads; each takes as much space as a run.
+const MOST_KEPT: usize = 100;
 
 /// Below this the engine cannot hold a few batches of a wide table.
 const SMALLEST_MEMORY: Bytes = Bytes(64 << 20);

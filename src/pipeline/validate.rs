@@ -10,6 +10,8 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::partitions::{check_class_folders, check_key_folders};
+use super::places::check_places;
 use super::run::{check_output_names, neighbours};
 use super::{CheckSummary, Inputs, Observer, Scope};
 use crate::engine::ScanPlan;
@@ -57,8 +59,10 @@ pub struct ParitySummary {
 /// The first kind of fault found, with all of that kind.
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    check_places(job, &inputs)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
+    check_class_folders(job, predictor.task())?;
     if job.target.is_some() {
         check_output_names(job, &inputs)?;
     }
@@ -67,6 +71,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     }
     let result = runtime.block_on(async {
         let check = inputs.check(&job.input, Scope::explained(&job.input), observer).await?;
+        check_key_folders(job, &inputs).await?;
         try_out(job, &inputs, predictor.as_ref()).await?;
         let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;
         let (classes, probabilities) = match predictor.task() {
