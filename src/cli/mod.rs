@@ -11,6 +11,7 @@ mod sql;
 mod synth;
 mod train;
 mod validate;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,6 +89,7 @@ enum Command {
     #[command(subcommand)]
     Schema(schema::Schema),
     Synth(synth::Synth),
+    Verify(verify::Verify),
 }
 
 impl Command {
@@ -101,7 +103,7 @@ impl Command {
                 "the report itself succeeded: it is published, only its summary could not be printed"
             }
             Command::Synth(_) => "the table is written: only the summary could not be printed",
-            Command::Validate(_) | Command::Sql(_) | Command::Schema(_) => {
+            Command::Validate(_) | Command::Verify(_) | Command::Sql(_) | Command::Schema(_) => {
                 "nothing was changed; write to a file on a disk with room"
             }
         }
@@ -170,6 +172,7 @@ pub fn main() -> ExitCode {
         Command::Sql(command) => command.run(&printer, &arguments.global),
         Command::Schema(command) => command.run(&printer, &arguments.global),
         Command::Synth(command) => command.run(&printer, &arguments.global),
+        Command::Verify(command) => command.run(&printer, &arguments.global),
     };
     match result.and_then(|()| printer.finish(done)) {
         Ok(()) => ExitCode::SUCCESS,

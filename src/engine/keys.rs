@@ -4,7 +4,9 @@
 //! columns where that would exceed the memory limit. Hashes that occur twice are candidates, and a query
 //! over just those rows decides, so a collision of hashes cannot accuse an innocent key.
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::StreamExt;
@@ -153,4 +155,58 @@ fn key_text(batch: &RecordBatch, row: usize) -> Result<String> {
     let texts = texts.collect::<Result<Vec<_>, _>>();
     let texts = texts.map_err(|error| Error::internal("keys", "have no text").source(error))?;
     Ok(texts.join(", "))
+}
+
+/// A row of some columns, as text; no text is a null.
+pub type Texts = Vec<Option<String>>;
+
+/// The different rows of some columns, in scope, as text. One more than `most` at the most: that is enough to know
+/// that there are too many.
+pub async fn distinct_values(
+    engine: &Engine,
+    table: &Table,
+    (columns, predicate): (&[String], Option<(&str, &str)>),
+    most: usize,
+) -> Result<Vec<Texts>> {
+    let plan = ScanPlan { table, predicate, columns, scores: None };
+    let mut tasks = JoinSet::new();
+    for stream in engine.scan(plan).await?.streams()? {
+        tasks.spawn(distinct_in(stream, most));
+    }
+    let mut total: HashMap<u64, Texts> = HashMap::new();
+    while let Some(part) = tasks.join_next().await {
+        total.extend(part.map_err(|error| Error::internal("keys", error.to_string()))??);
+    }
+    let mut values: Vec<Texts> = total.into_values().collect();
+    values.sort_unstable();
+    values.truncate(most + 1);
+    Ok(values)
+}
+
+async fn distinct_in(mut stream: BatchStream, most: usize) -> Result<HashMap<u64, Texts>> {
+    let mut found: HashMap<u64, Texts> = HashMap::new();
+    while found.len() <= most
+        && let Some(batch) = stream.next().await
+    {
+        let batch = batch?;
+        for (row, hash) in hash_rows(&batch)?.into_iter().enumerate() {
+            if found.len() <= most && !found.contains_key(&hash) {
+                found.insert(hash, texts(&batch, row)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A row as the texts that folders are named after.
+fn texts(batch: &RecordBatch, row: usize) -> Result<Texts> {
+    let text = |(index, column): (usize, &arrow::array::ArrayRef)| {
+        let text = cast(&column.slice(row, 1), &DataType::Utf8).map_err(|error| {
+            let name = batch.schema().field(index).name().clone();
+            let problem = format!("names `{name}`, whose values have no text");
+            Error::spec("output.partition_by", problem).source(error)
+        })?;
+        Ok(text.is_valid(0).then(|| text.as_string::<i32>().value(0).to_string()))
+    };
+    batch.columns().iter().enumerate().map(text).collect()
 }

@@ -18,7 +18,7 @@ pub use decisions::gather_decisions;
 pub use explain::UnitStream;
 pub use files::{SourceFile, SourceFiles, since_1970};
 pub use infer::{InferOptions, Inferred, infer};
-pub use keys::{KeyFaults, check_keys};
+pub use keys::{KeyFaults, Texts, check_keys, distinct_values};
 pub use sample::{SamplePlan, gather_sample};
 pub use scan::{BatchStream, Scan, ScanPlan};
 pub use session::{Engine, EngineOptions};

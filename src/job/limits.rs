@@ -104,6 +104,7 @@ pub const LIMITS: &[Limit] = &[
     limit("report.gates.min_validity", 0.0, 1.0, SHARE),
     above("report.gates.max_mmd_ratio", 0.0, 1e12, "it is a ratio"),
     limit("report.gates.max_reject_share", 0.0, 1.0, SHARE),
+    limit("output.keep", 0.0, 100.0, "each takes as much space as a run"),
     limit("output.row_group_rows", 1.0, 16_777_216.0, "a row group is written from memory"),
     limit("runtime.threads", 0.0, MOST_THREADS as f64, "no machine has more cores"),
     limit("runtime.seed", 0.0, i64::MAX as f64, "TOML has no larger whole number"),

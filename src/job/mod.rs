@@ -14,7 +14,7 @@ mod runtime;
 mod target;
 mod train;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,9 @@ pub struct JobSpec {
 /// A job, complete and valid.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Job {
+    /// Where it was read from. No part of what it says.
+    #[serde(skip)]
+    pub file: PathBuf,
     /// Tables in.
     pub input: InputJob,
     /// The model.

@@ -15,6 +15,9 @@ pub struct OutputSpec {
     /// Replace what an earlier run published there. By default it is left alone and the job refused.
     #[serde(default)]
     pub overwrite: bool,
+    /// Replaced runs that stay beside the folder under hidden names, for those who still read them: 0 to 100.
+    #[serde(default = "keep")]
+    pub keep: usize,
     /// Rows per Parquet row group.
     #[serde(default = "row_group_rows")]
     pub row_group_rows: usize,
@@ -24,6 +27,10 @@ pub struct OutputSpec {
     pub partition_by: Vec<String>,
     /// A file for Prometheus's textfile collector, replaced after every run.
     pub metrics: Option<PathBuf>,
+}
+
+fn keep() -> usize {
+    1
 }
 
 fn row_group_rows() -> usize {
@@ -37,6 +44,8 @@ pub struct OutputJob {
     pub dir: PathBuf,
     /// Whether an earlier run's results are replaced.
     pub overwrite: bool,
+    /// Replaced runs that stay.
+    pub keep: usize,
     /// Rows per row group.
     pub row_group_rows: usize,
     /// Columns that become folders.

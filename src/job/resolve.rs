@@ -43,6 +43,7 @@ impl<'a> Resolver<'a> {
         let output = self.output(spec.output);
         let runtime = self.runtime(&spec.runtime);
         Some(Job {
+            file: std::path::absolute(self.place.file()).unwrap_or_default(),
             input,
             predictor: predictor?,
             target: target.flatten(),
@@ -342,6 +343,7 @@ impl<'a> Resolver<'a> {
         OutputJob {
             dir: self.path(&spec.dir),
             overwrite: spec.overwrite,
+            keep: spec.keep,
             row_group_rows: spec.row_group_rows,
             partition_by: spec.partition_by,
             metrics: spec.metrics.map(|path| self.path(&path)),

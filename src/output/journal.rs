@@ -1,15 +1,24 @@
 //! What is finished of a run that is not: a line of JSON for each finished piece, synced before the next
 //! begins. The first line says what the run is. A line that a kill cut short is no line.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::place::{open_regular, read_bounded};
 use super::writer::cannot_write;
 use crate::error::{Error, Result};
+
+/// Bytes of a journal, at most; counts by a thousand segments are a megabyte for each finished piece.
+const MOST_BYTES: u64 = 4 << 30;
+/// Bytes of its first line, at most: it lists the files that the run reads.
+const MOST_HEADER_BYTES: u64 = 256 << 20;
 
 /// A journal that is being written.
 #[derive(Debug)]
@@ -30,12 +39,14 @@ pub struct Found<H, E> {
 }
 
 impl Journal {
-    /// Begins a journal.
+    /// Begins a journal, in the place of one that is there.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn create<H: Serialize>(path: &Path, header: &H) -> Result<Journal> {
-        let file = File::create(path).map_err(|error| cannot_write(path, error))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).custom_flags(OFlag::O_NOFOLLOW.bits());
+        let file = options.open(path).map_err(|error| cannot_write(path, error))?;
         let mut journal = Journal { path: path.to_path_buf(), file };
         journal.append(header)?;
         Ok(journal)
@@ -43,9 +54,10 @@ impl Journal {
 
     /// What the run is that a journal is about; none if there is no journal.
     pub fn header<H: DeserializeOwned>(path: &Path) -> Option<H> {
-        let content = fs::read(path).ok()?;
-        let end = content.iter().position(|byte| *byte == b'\n')?;
-        serde_json::from_slice(&content[..end]).ok()
+        let file = open_regular(path).ok()?;
+        let mut line = Vec::new();
+        BufReader::new(file.take(MOST_HEADER_BYTES)).read_until(b'\n', &mut line).ok()?;
+        serde_json::from_slice(line.strip_suffix(b"\n")?).ok()
     }
 
     /// Opens the journal that a run left; none if there is none that can be gone on with.
@@ -55,32 +67,21 @@ impl Journal {
     pub fn open<H: DeserializeOwned, E: DeserializeOwned>(
         path: &Path,
     ) -> Result<Option<Found<H, E>>> {
-        let content = match fs::read(path) {
+        let content = match read_bounded(path, MOST_BYTES) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 let shown = path.display().to_string();
                 return Err(Error::output(shown, format!("cannot be read: {error}"))
-                    .hint("check the permissions of the folder of `output.dir`"));
+                    .hint("check the permissions of the folder of `output.dir`, or run without `--resume`"));
             }
         };
-        let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut lines =
-            content[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let Some(header) = lines.next().and_then(|line| serde_json::from_slice(line).ok()) else {
+        let Some(JournalContents { header, entries, whole }) = parse_journal(&content) else {
             return Ok(None);
         };
-        let mut entries = Vec::new();
-        let mut end =
-            content[..whole].iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        for line in lines {
-            // What follows a broken line was written after something went wrong.
-            let Ok(entry) = serde_json::from_slice(line) else { break };
-            entries.push(entry);
-            end += line.len() + 1;
-        }
-        let file = OpenOptions::new().append(true).open(path);
-        let file = file.and_then(|file| file.set_len(end as u64).map(|()| file));
+        let mut options = OpenOptions::new();
+        let file = options.append(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path);
+        let file = file.and_then(|file| file.set_len(whole as u64).map(|()| file));
         let file = file.map_err(|error| cannot_write(path, error))?;
         Ok(Some(Found { header, entries, journal: Journal { path: path.to_path_buf(), file } }))
     }
@@ -98,8 +99,39 @@ impl Journal {
     }
 }
 
+/// What the bytes of a journal say.
+#[derive(Debug)]
+pub struct JournalContents<H, E> {
+    /// What the run is.
+    pub header: H,
+    /// What is finished.
+    pub entries: Vec<E>,
+    /// Bytes up to the end of the last line that could be read.
+    pub whole: usize,
+}
+
+/// Reads the lines of a journal up to the first that is broken: what follows was written after something went
+/// wrong. None if the first line is.
+pub fn parse_journal<H: DeserializeOwned, E: DeserializeOwned>(
+    content: &[u8],
+) -> Option<JournalContents<H, E>> {
+    let mut lines =
+        content.split_inclusive(|byte| *byte == b'\n').map_while(|line| line.strip_suffix(b"\n"));
+    let first = lines.next()?;
+    let header = serde_json::from_slice(first).ok()?;
+    let (mut entries, mut whole) = (Vec::new(), first.len() + 1);
+    for line in lines {
+        let Ok(entry) = serde_json::from_slice(line) else { break };
+        entries.push(entry);
+        whole += line.len() + 1;
+    }
+    Some(JournalContents { header, entries, whole })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn found(path: &Path) -> Option<Found<String, u32>> {

@@ -9,15 +9,14 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{cast, take_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 
-use super::tables::part_name;
+use super::folders::folder_name;
+use super::tables::{further_part_name, part_name};
 use super::writer::{StagedFile, TableWriter, WriterOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Kind, Result};
 
-/// Folders that one unit may write to: more are a mistake, and as many files are open at once.
-const MOST_FOLDERS: usize = 256;
-
-/// What hive calls a null.
-const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
+/// Files that one unit has open at once. Where its rows go to more folders, all are finished and further ones
+/// begun, so that a folder may have several.
+const OPEN_FILES: usize = 256;
 
 /// Writes one unit's part of a table.
 #[derive(Debug)]
@@ -32,6 +31,9 @@ pub struct PartWriter {
     rest: Vec<usize>,
     options: WriterOptions,
     files: BTreeMap<String, TableWriter>,
+    finished: Vec<StagedFile>,
+    /// Times that all files were finished and further ones begun.
+    rounds: usize,
 }
 
 impl PartWriter {
@@ -65,6 +67,8 @@ impl PartWriter {
             rest,
             options: options.clone(),
             files: BTreeMap::new(),
+            finished: Vec::new(),
+            rounds: 0,
         })
     }
 
@@ -92,16 +96,24 @@ impl PartWriter {
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn close(self) -> Result<Vec<StagedFile>> {
-        self.files.into_values().map(TableWriter::close).collect()
+    pub fn close(mut self) -> Result<Vec<StagedFile>> {
+        self.finish()?;
+        self.finished.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(self.finished)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        for writer in std::mem::take(&mut self.files).into_values() {
+            self.finished.push(writer.close()?);
+        }
+        Ok(())
     }
 
     fn file(&mut self, folder: String) -> Result<&mut TableWriter> {
         if !self.files.contains_key(&folder) {
-            if self.files.len() == MOST_FOLDERS {
-                let problem = format!("gives more than {MOST_FOLDERS} folders");
-                return Err(Error::spec("output.partition_by", problem)
-                    .hint("name columns with few values, such as `target` or `status`"));
+            if self.files.len() == OPEN_FILES {
+                self.finish()?;
+                self.rounds += 1;
             }
             let writer = self.create(&folder)?;
             self.files.insert(folder.clone(), writer);
@@ -118,7 +130,10 @@ impl PartWriter {
                 Error::output(path.display().to_string(), "cannot be created").source(error)
             })?;
         }
-        let name = part_name(&table, self.part);
+        let name = match self.rounds {
+            0 => part_name(&table, self.part),
+            round => further_part_name(&table, self.part, round),
+        };
         let fields: Vec<_> =
             self.rest.iter().map(|place| Arc::clone(&self.schema.fields()[*place])).collect();
         let schema = if self.by.is_empty() {
@@ -142,80 +157,56 @@ impl PartWriter {
         let columns: Vec<(String, ArrayRef)> = self.by.iter().map(texts).collect::<Result<_>>()?;
         let mut folders: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for row in 0..batch.num_rows() {
-            let folder: String = columns
-                .iter()
-                .map(|(name, column)| format!("/{}={}", escaped(name), value(column, row)))
-                .collect();
+            let mut folder = String::new();
+            for (name, column) in &columns {
+                let texts = column.as_string::<i32>();
+                let value = texts.is_valid(row).then(|| texts.value(row));
+                folder.push('/');
+                folder.push_str(&folder_name(name, value).or_else(refused)?);
+            }
             folders.entry(folder).or_default().push(row as u32);
         }
         Ok(folders)
     }
 }
 
-fn value(column: &ArrayRef, row: usize) -> String {
-    let texts = column.as_string::<i32>();
-    match texts.is_valid(row) {
-        true if !texts.value(row).is_empty() => escaped(texts.value(row)),
-        _ => NULL_FOLDER.to_string(),
-    }
-}
-
-/// What the `name=value` folders of a path stand for; no value is a null.
-pub fn folder_values(path: &str) -> Vec<(String, Option<String>)> {
-    let pair = |folder: &str| {
-        let (name, value) = folder.split_once('=')?;
-        let value = (value != NULL_FOLDER).then(|| unescaped(value));
-        Some((unescaped(name), value))
-    };
-    path.split('/').filter_map(pair).collect()
-}
-
-/// A folder's name without escapes.
-fn unescaped(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while index < bytes.len() {
-        let code =
-            text.get(index + 1..index + 3).and_then(|code| u8::from_str_radix(code, 16).ok());
-        match (bytes[index], code) {
-            (b'%', Some(code)) => {
-                decoded.push(code);
-                index += 3;
-            }
-            (byte, _) => {
-                decoded.push(byte);
-                index += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
-}
-
-/// What a folder name cannot hold, as `%XX`.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~+ ".contains(&byte);
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if plain(byte) {
-            escaped.push(byte as char);
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
+/// Such values are looked for before anything long starts; none should come here.
+fn refused(fault: Fault) -> Result<String> {
+    Error::from_faults(Kind::Input, vec![fault])?;
+    Ok(String::new())
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Int64Array, StringArray};
+    use arrow::datatypes::Field;
+
     use super::*;
 
     #[test]
-    fn folder_names_give_back_what_they_were_made_of() {
-        for text in ["approved", "São Paulo", "a/b=c%", "2026-11-16", "50 %"] {
-            let path = format!("t/{}={}/part-00000.parquet", escaped("k=y"), escaped(text));
-            assert_eq!(folder_values(&path), [("k=y".to_string(), Some(text.to_string()))]);
-        }
-        assert_eq!(folder_values(&format!("t/k={NULL_FOLDER}/x")), [("k".to_string(), None)]);
+    fn more_folders_than_files_may_be_open() {
+        let home = tempfile::tempdir().expect("a folder");
+        fs::create_dir(home.path().join("t")).expect("made");
+        let fields =
+            vec![Field::new("k", DataType::Utf8, true), Field::new("v", DataType::Int64, true)];
+        let schema = Arc::new(Schema::new(fields));
+        let options = WriterOptions { row_group_rows: 10, metadata: Vec::new() };
+        let by = ["k".to_string()];
+        let folder = home.path().to_path_buf();
+        let mut writer =
+            PartWriter::new(folder, ("t", 7), &schema, &by, &options).expect("a writer");
+        let keys: Vec<String> = (0..600).map(|row| (row % 300).to_string()).collect();
+        let columns: Vec<ArrayRef> =
+            vec![Arc::new(StringArray::from(keys)), Arc::new(Int64Array::from_iter_values(0..600))];
+        let batch = RecordBatch::try_new(schema, columns).expect("fits");
+        writer.write(&batch.slice(0, 300)).expect("written");
+        writer.write(&batch.slice(300, 300)).expect("written");
+        let files = writer.close().expect("closed");
+        assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 600);
+        assert!(files.iter().all(|file| crate::output::is_part(&file.name, 7)), "{files:?}");
+        let names: std::collections::BTreeSet<&str> =
+            files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names.len(), files.len());
+        assert!(files.iter().all(|file| home.path().join(&file.name).exists()));
     }
 }

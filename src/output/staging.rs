@@ -1,31 +1,44 @@
 //! A folder that becomes visible as a whole, or not at all.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg, RenameFlags, renameat2};
+use nix::fcntl::{RenameFlags, renameat2};
 
+use super::leftover::{Leftover, STAGING, beside, is_there, refuse_foreign, remove};
+use super::lock::{LOCK, Lock};
+use super::manifest::Manifest;
+use super::place::{is_real_folder, resolved};
 use super::tables::SUCCESS_FILE;
 use super::writer::cannot_write;
 use crate::error::{Error, Result};
 
 /// What stands beside a published folder, under its hidden name and these.
-const LOCK: &str = "lock";
-const STAGING: &str = "staging";
 const JOURNAL: &str = "journal";
 const CHECKPOINT: &str = "checkpoint";
+
+/// Whether an earlier run may be replaced, and how many replaced ones stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replace {
+    /// Whether results may be replaced at all.
+    pub allowed: bool,
+    /// Replaced runs that stay beside the new one.
+    pub keep: usize,
+}
 
 /// A folder under construction beside its final place. Dropped without [`Staging::publish`], it vanishes.
 #[derive(Debug)]
 pub struct Staging {
+    /// The place as the job names it.
+    asked: PathBuf,
+    /// The same without symbolic links.
     target: PathBuf,
     folder: PathBuf,
-    overwrite: bool,
+    replace: Replace,
     published: bool,
     kept: bool,
-    lock_file: PathBuf,
-    _lock: Flock<File>,
+    lock: Lock,
 }
 
 impl Staging {
@@ -34,47 +47,44 @@ impl Staging {
     /// # Errors
     /// When the place cannot be written, holds results that may not be replaced, or is claimed by
     /// another run.
-    pub fn begin(target: &Path, overwrite: bool) -> Result<Staging> {
-        Staging::open(target, overwrite, Leftovers::Cleared)
+    pub fn begin(target: &Path, replace: Replace) -> Result<Staging> {
+        Staging::open(target, replace, Leftovers::Cleared)
     }
 
     /// The same, but keeps what an earlier run left in the folder, to be gone on with.
     ///
     /// # Errors
     /// As for [`Staging::begin`].
-    pub fn resume(target: &Path, overwrite: bool) -> Result<Staging> {
-        Staging::open(target, overwrite, Leftovers::Kept)
+    pub fn resume(target: &Path, replace: Replace) -> Result<Staging> {
+        Staging::open(target, replace, Leftovers::Kept)
     }
 
-    fn open(target: &Path, overwrite: bool, leftovers: Leftovers) -> Result<Staging> {
-        let shown = target.display().to_string();
-        if target.file_name().and_then(|name| name.to_str()).is_none() {
-            let problem = format!("is `{shown}`, expected the path of a folder to make");
-            return Err(Error::spec("output.dir", problem));
-        }
-        let parent = match target.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        check_output(target, overwrite)?;
-        let cannot = |what: &str, error: std::io::Error| {
+    fn open(asked: &Path, replace: Replace, leftovers: Leftovers) -> Result<Staging> {
+        let shown = asked.display().to_string();
+        let target = target_of(asked)?;
+        check_output(asked, replace.allowed)?;
+        let cannot = |what: &str, error: io::Error| {
             Error::output(&shown, format!("{what} cannot be created: {error}")).hint(
                 "check the folder's permissions and the free space, or choose another `output.dir`",
             )
         };
+        let parent = target.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent).map_err(|error| cannot("its folder", error))?;
-        let lock_file = beside(target, LOCK);
-        let lock = claim(&lock_file, &shown)?;
-        let folder = beside(target, STAGING);
+        let mut lock = Lock::claim(&target, &shown)?;
+        let folder = beside(&target, STAGING);
+        lock.finish_replacement(&target, replace.keep);
+        for (what, kind) in BESIDE {
+            refuse_foreign(&beside(&target, what), kind)?;
+        }
         // Left by a run that was killed: nobody else can hold it while we hold the lock.
-        if folder.exists() && leftovers == Leftovers::Cleared {
-            fs::remove_dir_all(&folder).map_err(|error| cannot("a fresh staging folder", error))?;
+        if leftovers == Leftovers::Cleared {
+            remove(&folder, Leftover::Run)?;
         }
         // What is gone on with must survive a run that is refused.
         let kept = folder.exists();
         fs::create_dir_all(&folder).map_err(|error| cannot("a staging folder", error))?;
-        let target = target.to_path_buf();
-        Ok(Staging { target, folder, overwrite, published: false, kept, lock_file, _lock: lock })
+        let asked = asked.to_path_buf();
+        Ok(Staging { asked, target, folder, replace, published: false, kept, lock })
     }
 
     /// From now on the folder stays when the run fails, so that another can go on from there.
@@ -119,7 +129,24 @@ impl Staging {
 
     /// Where a run keeps its journal. Not part of what is published.
     pub fn journal(&self) -> PathBuf {
-        journal_of(&self.target)
+        beside(&self.target, JOURNAL)
+    }
+
+    /// Empties the folder under construction and that of the journal, and makes both.
+    ///
+    /// # Errors
+    /// When one cannot be removed or made.
+    pub fn start_over(&self) -> Result<()> {
+        let journal = self.journal();
+        for (folder, kind) in
+            [(journal.as_path(), Leftover::Journal), (self.folder(), Leftover::Run)]
+        {
+            remove(folder, kind)?;
+            fs::create_dir_all(folder).map_err(|error| {
+                Error::output(folder.display().to_string(), format!("cannot be created: {error}"))
+            })?;
+        }
+        Ok(())
     }
 
     /// Writes a small file into the folder, synced.
@@ -137,11 +164,12 @@ impl Staging {
         sync_folders(&self.folder).map_err(|error| {
             Error::output(self.folder.display().to_string(), "cannot be synced").source(error)
         })?;
-        check_output(&self.target, self.overwrite)?;
-        let moved = if self.target.exists() {
-            self.exchange()
-        } else {
-            fs::rename(&self.folder, &self.target)
+        self.refuse_moved()?;
+        check_output(&self.target, self.replace.allowed)?;
+        let moved = match is_empty(&self.target) {
+            // A folder takes the place of an empty one in one step.
+            None | Some(true) => fs::rename(&self.folder, &self.target),
+            Some(false) => self.exchange(),
         };
         moved.map_err(|error| {
             Error::output(self.target.display().to_string(), "cannot be published").source(error)
@@ -151,7 +179,7 @@ impl Staging {
         if let Some(parent) = self.target.parent().and_then(|parent| File::open(parent).ok()) {
             let _ = parent.sync_all();
         }
-        Ok(self.target.clone())
+        Ok(self.asked.clone())
     }
 
     /// Moves the folder to a name that readers skip, in the place of what stood there: a run that is
@@ -159,31 +187,56 @@ impl Staging {
     pub fn set_aside(mut self) -> Result<PathBuf> {
         let name = self.target.file_name().unwrap_or_default().to_string_lossy();
         let place = self.target.with_file_name(format!("_{name}.failed"));
-        let cannot = |error: std::io::Error| {
-            Error::output(place.display().to_string(), "cannot be written").source(error)
-        };
-        if place.exists() {
-            fs::remove_dir_all(&place).map_err(cannot)?;
+        // What is finished stays, for a second attempt once the place is free.
+        self.kept = true;
+        self.refuse_moved()?;
+        refuse_foreign(&place, Leftover::Run)?;
+        if is_there(&place) && is_empty(&place) == Some(false) {
+            Manifest::read(&place).map_err(|error| {
+                let shown = place.display().to_string();
+                Error::output(shown, "is not a run that missed its gates, and is not replaced")
+                    .hint("move it away and run again with `--resume`")
+                    .source(error)
+            })?;
         }
-        fs::rename(&self.folder, &place).map_err(cannot)?;
+        remove(&place, Leftover::Run)?;
+        fs::rename(&self.folder, &place).map_err(|error| {
+            Error::output(place.display().to_string(), "cannot be written").source(error)
+        })?;
         self.published = true;
         self.clear_beside();
         Ok(place)
     }
 
-    /// Removes what the run could have gone on from, while nobody else can have begun anew.
-    fn clear_beside(&self) {
-        for folder in [self.journal(), self.checkpoint()] {
-            let _ = fs::remove_dir_all(folder);
+    /// A link on the way to the folder may lead elsewhere by now, where nothing was claimed or checked.
+    fn refuse_moved(&self) -> Result<()> {
+        if resolved(&self.asked).is_ok_and(|now| now == self.target) {
+            return Ok(());
         }
+        let problem =
+            format!("no longer leads to `{}`, as it did when the run began", self.target.display());
+        Err(Error::output(self.asked.display().to_string(), problem)
+            .hint("a symbolic link was changed meanwhile; run again when it stays as it is"))
     }
 
-    /// Swaps old and new in one step, then removes the old.
-    fn exchange(&self) -> std::io::Result<()> {
+    /// Removes the journal of a run that can be begun anew at no cost.
+    pub fn clear_journal(&self) {
+        let _ = remove(&self.journal(), Leftover::Journal);
+    }
+
+    /// Removes what the run could have gone on from, while nobody else can have begun anew.
+    fn clear_beside(&self) {
+        self.clear_journal();
+        let _ = remove(&self.checkpoint(), Leftover::Checkpoint);
+    }
+
+    /// Swaps old and new in one step, then gives the old its hidden name. What a kill leaves between the two
+    /// steps is told by a note in the lock file, and finished by the next run.
+    fn exchange(&mut self) -> io::Result<()> {
+        self.lock.note(&self.folder)?;
         let here = nix::fcntl::AT_FDCWD;
         renameat2(here, &self.folder, here, &self.target, RenameFlags::RENAME_EXCHANGE)?;
-        // What is left of the old is hidden, and cleared by the next run at the latest.
-        let _ = fs::remove_dir_all(&self.folder);
+        self.lock.finish_replacement(&self.target, self.replace.keep);
         Ok(())
     }
 }
@@ -195,28 +248,60 @@ impl Drop for Staging {
         while !self.published
             && !self.kept
             && tries < 3
-            && fs::remove_dir_all(&self.folder).is_err()
+            && remove(&self.folder, Leftover::Run).is_err()
         {
             tries += 1;
         }
-        let _ = fs::remove_file(&self.lock_file);
+        self.lock.release();
     }
 }
 
+/// The folders beside a published one, and what each may hold.
+const BESIDE: [(&str, Leftover); 3] =
+    [(STAGING, Leftover::Run), (JOURNAL, Leftover::Journal), (CHECKPOINT, Leftover::Checkpoint)];
+
+/// Whether a folder has nothing in it; none if there is no folder.
+fn is_empty(folder: &Path) -> Option<bool> {
+    fs::read_dir(folder).ok().map(|mut entries| entries.next().is_none())
+}
+
 /// Removes what a run that has published left beside its folder, unless another run is at work there.
-pub fn tidy(target: &Path) {
-    let lock_file = beside(target, LOCK);
-    if let Ok(_lock) = claim(&lock_file, "") {
-        for what in [STAGING, JOURNAL, CHECKPOINT] {
-            let _ = fs::remove_dir_all(beside(target, what));
+pub fn tidy(target: &Path, keep: usize) {
+    let Ok(target) = target_of(target) else { return };
+    let left = BESIDE.map(|(what, _)| what).into_iter().chain([LOCK]);
+    if !left.into_iter().any(|what| is_there(&beside(&target, what))) {
+        return;
+    }
+    if let Ok(mut lock) = Lock::claim(&target, "") {
+        lock.finish_replacement(&target, keep);
+        for (what, kind) in BESIDE {
+            if let Err(error) = remove(&beside(&target, what), kind) {
+                tracing::warn!("{error}");
+            }
         }
-        let _ = fs::remove_file(&lock_file);
+        lock.release();
     }
 }
 
 /// Where the journal of a run is that publishes into a folder.
 pub fn journal_of(target: &Path) -> PathBuf {
-    beside(target, JOURNAL)
+    let target = resolved(target).unwrap_or_else(|_| target.to_path_buf());
+    beside(&target, JOURNAL)
+}
+
+/// The place that a job's folder really is.
+fn target_of(asked: &Path) -> Result<PathBuf> {
+    let shown = asked.display().to_string();
+    let target = resolved(asked)
+        .map_err(|error| Error::output(&shown, format!("cannot be resolved: {error}")))?;
+    if target.file_name().and_then(|name| name.to_str()).is_none() {
+        let problem = format!("is `{shown}`, expected the path of a folder to make");
+        return Err(Error::spec("output.dir", problem));
+    }
+    if fs::symlink_metadata(asked).is_ok_and(|found| found.is_symlink()) {
+        tracing::info!("{shown} is a symbolic link: the folder is {}", target.display());
+    }
+    Ok(target)
 }
 
 /// Writes a file and waits until it is on the disk.
@@ -228,11 +313,11 @@ pub fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
     written.map_err(|error| cannot_write(path, error))
 }
 
-fn sweep(root: &Path, folder: &Path, keep: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
+fn sweep(root: &Path, folder: &Path, keep: &dyn Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        if path.is_dir() {
+        if is_real_folder(&path) {
             sweep(root, &path, keep)?;
             // One that still has files stays.
             let _ = fs::remove_dir(&path);
@@ -244,10 +329,10 @@ fn sweep(root: &Path, folder: &Path, keep: &dyn Fn(&str) -> bool) -> std::io::Re
 }
 
 /// Sees to it that the names of all files below a folder are on the disk.
-fn sync_folders(folder: &Path) -> std::io::Result<()> {
+fn sync_folders(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.is_dir() {
+        if is_real_folder(&path) {
             sync_folders(&path)?;
         }
     }
@@ -261,53 +346,55 @@ enum Leftovers {
     Kept,
 }
 
-/// A hidden folder beside a run's own.
-fn beside(target: &Path, what: &str) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{name}.{what}"))
-}
-
-/// Only an earlier run's results, and only if the job says so, are ever replaced.
+/// Only an earlier run's results, whole and with nothing else beside them, and only if the job says so, are
+/// ever replaced. `_SUCCESS` alone says nothing: other programs write it too.
 ///
 /// # Errors
 /// When there is something that may not be replaced.
-pub fn check_output(target: &Path, overwrite: bool) -> Result<()> {
-    let shown = target.display().to_string();
-    let Ok(mut entries) = fs::read_dir(target) else {
-        return if target.exists() {
-            Err(Error::spec(shown, "exists and is not a folder that can be read"))
-        } else {
-            Ok(())
-        };
-    };
-    let published = target.join(SUCCESS_FILE).exists();
-    match (entries.next().is_none(), published, overwrite) {
-        (true, _, _) | (_, true, true) => Ok(()),
-        (_, true, false) => Err(Error::spec(shown, "already holds the results of a run")
-            .hint("set `output.overwrite = true` to replace them, or choose another `output.dir`")),
-        (_, false, _) => Err(Error::spec(shown, "holds files that are not the results of a run")
-            .hint("choose another `output.dir`; nothing but results is ever replaced")),
+pub fn check_output(asked: &Path, overwrite: bool) -> Result<()> {
+    let Some(manifest) = check_foreign(asked)? else { return Ok(()) };
+    let shown = asked.display().to_string();
+    if !overwrite {
+        return Err(Error::spec(shown, "already holds the results of a run").hint(
+            "set `output.overwrite = true` to replace them, or choose another `output.dir`",
+        ));
+    }
+    match manifest.first_difference(&target_of(asked)?) {
+        None => Ok(()),
+        Some(difference) => Err(Error::spec(
+            shown,
+            format!("is not what its manifest says, and is not replaced: it {difference}"),
+        )
+        .hint("`overturn verify` lists all differences; move the folder away, or choose another")),
     }
 }
 
-/// Takes the lock, and sees to it that it is on the file that stands there now: a run that ends removes
-/// its lock file, perhaps between our opening and locking it.
-fn claim(lock_file: &Path, shown: &str) -> Result<Flock<File>> {
-    loop {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(lock_file);
-        let file = file.map_err(|error| {
-            Error::output(shown, format!("cannot be written: {error}")).hint(
-                "check the folder's permissions and the free space, or choose another `output.dir`",
-            )
-        })?;
-        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
-            Error::output(shown, "is being written by another run")
-                .hint("wait for it to end, or choose another `output.dir`")
-        })?;
-        let held = lock.metadata().map(|file| file.ino()).ok();
-        if held.is_some() && held == fs::metadata(lock_file).map(|file| file.ino()).ok() {
-            return Ok(lock);
+/// Refuses a folder that holds anything but a run's results. Gives the manifest of those, if there are any.
+///
+/// # Errors
+/// When it holds something else, or is no folder.
+pub fn check_foreign(asked: &Path) -> Result<Option<Manifest>> {
+    let (shown, target) = (asked.display().to_string(), target_of(asked)?);
+    let empty = match is_empty(&target) {
+        Some(empty) => empty,
+        None if is_there(&target) => {
+            return Err(Error::spec(shown, "exists and is not a folder that can be read"));
         }
+        None => return Ok(None),
+    };
+    if empty {
+        return Ok(None);
+    }
+    let foreign = |reason: String| {
+        let problem = format!("holds files that are not the results of a run: {reason}");
+        Error::spec(&shown, problem)
+            .hint("choose another `output.dir`; nothing but results of overturn is ever replaced")
+    };
+    let manifest = Manifest::read(&target).map_err(|error| foreign(error.to_string()))?;
+    if target.join(SUCCESS_FILE).is_file() {
+        Ok(Some(manifest))
+    } else {
+        Err(foreign(format!("there is no `{SUCCESS_FILE}`")))
     }
 }
 
@@ -323,18 +410,46 @@ mod tests {
         names
     }
 
+    const ONCE: Replace = Replace { allowed: false, keep: 1 };
+    const AGAIN: Replace = Replace { allowed: true, keep: 1 };
+
+    /// A manifest of a run of this name that lists these files, each as long as its name.
+    fn manifest(run: &str, files: &[&str]) -> String {
+        let entry = |path: &&str| serde_json::json!({ "path": path, "rows": 0, "bytes": path.len(), "sha256": "" });
+        let facts = serde_json::json!({ "run_id": run, "fingerprint": run, "inputs": [], "model": "",
+            "schema": "", "generator": "", "seed": 0, "device": "" });
+        serde_json::json!({ "command": "score", "versions": {}, "run": facts, "job": {}, "summary": {},
+            "tables": files.iter().map(entry).collect::<Vec<_>>() })
+        .to_string()
+    }
+
+    /// A run with one file, ready to be published.
+    fn staged(target: &Path, run: &str, replace: Replace) -> Staging {
+        let staging = Staging::begin(target, replace).expect("begun");
+        staging.tables(&["scores"]).expect("made");
+        staging.write(&format!("scores/{run}"), &"x".repeat(7 + run.len())).expect("written");
+        staging
+            .write("manifest.json", &manifest(run, &[&format!("scores/{run}")]))
+            .expect("written");
+        staging
+    }
+
+    fn publish(target: &Path, run: &str, replace: Replace) {
+        staged(target, run, replace).publish().expect("published");
+    }
+
     #[test]
     fn a_folder_appears_whole_or_not_at_all() {
         let home = tempfile::tempdir().expect("a folder");
         let target = home.path().join("run");
-        let staging = Staging::begin(&target, false).expect("begun");
+        let staging = Staging::begin(&target, ONCE).expect("begun");
         staging.tables(&["scores"]).expect("made");
         staging.write("scores/a", "1").expect("written");
         assert!(!target.exists());
         drop(staging);
         assert!(names(home.path()).is_empty(), "nothing is left of an abandoned run");
 
-        let staging = Staging::begin(&target, false).expect("begun");
+        let staging = Staging::begin(&target, ONCE).expect("begun");
         staging.tables(&["scores"]).expect("made");
         staging.publish().expect("published");
         assert_eq!(names(home.path()), ["run"]);
@@ -342,32 +457,132 @@ mod tests {
     }
 
     #[test]
-    fn results_are_replaced_only_when_asked() {
+    fn results_are_replaced_only_when_asked_and_stay_for_a_while() {
         let home = tempfile::tempdir().expect("a folder");
         let target = home.path().join("run");
-        Staging::begin(&target, false).and_then(Staging::publish).expect("published");
-        let error = Staging::begin(&target, false).expect_err("already there");
+        publish(&target, "aa", ONCE);
+        let error = Staging::begin(&target, ONCE).expect_err("already there");
         assert!(error.to_string().contains("already holds the results"), "{error}");
-        let staging = Staging::begin(&target, true).expect("may be replaced");
-        staging.write("new", "").expect("written");
-        staging.publish().expect("published");
-        assert_eq!(names(&target), ["_SUCCESS", "new"]);
+        publish(&target, "bb", AGAIN);
+        assert_eq!(names(&target.join("scores")), ["bb"]);
+        assert_eq!(names(home.path()), [".run.previous-00001-aa", "run"]);
+        assert_eq!(names(&home.path().join(".run.previous-00001-aa/scores")), ["aa"]);
+        publish(&target, "cc", AGAIN);
+        assert_eq!(names(home.path()), [".run.previous-00002-bb", "run"]);
+        publish(&target, "dd", Replace { allowed: true, keep: 3 });
+        assert_eq!(names(home.path()).len(), 3);
+        publish(&target, "ee", Replace { allowed: true, keep: 0 });
         assert_eq!(names(home.path()), ["run"]);
+    }
 
-        let foreign = home.path().join("thesis");
-        fs::create_dir(&foreign)
-            .and_then(|()| fs::write(foreign.join("chapter"), ""))
-            .expect("made");
-        let error = Staging::begin(&foreign, true).expect_err("not ours");
-        assert!(error.to_string().contains("not the results of a run"), "{error}");
+    #[test]
+    fn what_is_not_a_whole_run_of_ours_is_never_replaced() {
+        let home = tempfile::tempdir().expect("a folder");
+        let target = home.path().join("run");
+        let refused = |said: &str| {
+            let error = Staging::begin(&target, AGAIN).expect_err(said).to_string();
+            assert!(error.contains(said), "{said:?} not in {error}");
+        };
+        fs::create_dir(&target).expect("made");
+        fs::write(target.join("_SUCCESS"), "").expect("written");
+        fs::write(target.join("part-00000.parquet"), "PAR1").expect("written");
+        refused("not the results of a run");
+        fs::write(target.join("manifest.json"), "{\"command\": \"run\"}").expect("written");
+        refused("not a manifest of overturn");
+        fs::remove_dir_all(&target).expect("removed");
+        publish(&target, "aa", ONCE);
+        fs::write(target.join("scores/notes.txt"), "mine").expect("written");
+        refused("holds `scores/notes.txt`");
+        fs::remove_file(target.join("scores/notes.txt")).expect("removed");
+        fs::write(target.join("scores/aa"), "short").expect("written");
+        refused("has `scores/aa` with 5 bytes, expected 9");
+        fs::remove_file(target.join("scores/aa")).expect("removed");
+        refused("lacks `scores/aa`");
+    }
+
+    /// A kill right after old and new were exchanged, and one right before.
+    #[test]
+    fn a_replacement_that_was_cut_short_is_finished_by_the_next_run() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (target, hidden) = (home.path().join("run"), home.path().join(".run.staging"));
+        let exchange = || {
+            let here = nix::fcntl::AT_FDCWD;
+            renameat2(here, &hidden, here, &target, RenameFlags::RENAME_EXCHANGE).expect("done");
+        };
+        for noted in [true, false] {
+            publish(&target, "aa", AGAIN);
+            let mut staging = staged(&target, "bb", AGAIN);
+            staging.write("_SUCCESS", "").expect("written");
+            if noted {
+                staging.lock.note(&hidden).expect("noted");
+            }
+            let note = fs::read(home.path().join(".run.lock")).expect("there");
+            staging.keep();
+            exchange();
+            drop(staging);
+            fs::write(home.path().join(".run.lock"), &note).expect("as the kill left it");
+            assert_eq!(names(&hidden.join("scores")), ["aa"]);
+            tidy(&target, 1);
+            assert_eq!(names(&target.join("scores")), ["bb"]);
+            let left = names(home.path());
+            assert!(left.len() == 2 && left[0].ends_with("-aa"), "noted {noted}: {left:?}");
+            fs::remove_dir_all(home.path().join(&left[0])).expect("removed");
+            fs::remove_dir_all(&target).expect("removed");
+        }
+        // Killed before the exchange: what is hidden was never published, and is begun anew.
+        publish(&target, "aa", ONCE);
+        let mut staging = staged(&target, "bb", AGAIN);
+        staging.write("_SUCCESS", "").expect("written");
+        staging.lock.note(&hidden).expect("noted");
+        let note = fs::read(home.path().join(".run.lock")).expect("there");
+        staging.keep();
+        drop(staging);
+        fs::write(home.path().join(".run.lock"), &note).expect("as the kill left it");
+        publish(&target, "cc", AGAIN);
+        assert_eq!(names(home.path()), [".run.previous-00001-aa", "run"]);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (link, real) = (home.path().join("link"), home.path().join("real"));
+        std::os::unix::fs::symlink("real", &link).expect("made");
+        // It dangles at first.
+        publish(&link, "aa", ONCE);
+        publish(&link, "bb", AGAIN);
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(names(&real.join("scores")), ["bb"]);
+        assert_eq!(names(home.path()), [".real.previous-00001-aa", "link", "real"]);
+        let staging = staged(&link, "cc", AGAIN);
+        fs::create_dir(home.path().join("elsewhere")).expect("made");
+        fs::remove_file(&link).expect("removed");
+        std::os::unix::fs::symlink("elsewhere", &link).expect("made");
+        let error = staging.publish().expect_err("swapped").to_string();
+        assert!(error.contains("no longer leads to"), "{error}");
+        assert_eq!(names(&real.join("scores")), ["bb"]);
+        assert!(names(&home.path().join("elsewhere")).is_empty());
+    }
+
+    #[test]
+    fn a_failed_run_takes_the_place_of_nothing_but_a_failed_run() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (target, place) = (home.path().join("run"), home.path().join("_run.failed"));
+        staged(&target, "aa", ONCE).set_aside().expect("set aside");
+        staged(&target, "bb", ONCE).set_aside().expect("set aside");
+        assert_eq!(names(&place.join("scores")), ["bb"]);
+        fs::remove_dir_all(&place).expect("removed");
+        fs::create_dir(&place).and_then(|()| fs::write(place.join("thesis"), "1")).expect("made");
+        let error = staged(&target, "cc", ONCE).set_aside().expect_err("foreign").to_string();
+        assert!(error.contains("holds `thesis`"), "{error}");
+        assert!(place.join("thesis").exists() && home.path().join(".run.staging/scores").exists());
     }
 
     #[test]
     fn two_runs_cannot_write_one_place() {
         let home = tempfile::tempdir().expect("a folder");
         let target = home.path().join("run");
-        let _first = Staging::begin(&target, false).expect("begun");
-        let error = Staging::begin(&target, false).expect_err("claimed");
+        let _first = Staging::begin(&target, ONCE).expect("begun");
+        let error = Staging::begin(&target, ONCE).expect_err("claimed");
         assert!(error.to_string().contains("another run"), "{error}");
     }
 
@@ -375,8 +590,10 @@ mod tests {
     fn what_a_killed_run_left_is_cleared() {
         let home = tempfile::tempdir().expect("a folder");
         let left = home.path().join(".run.staging");
-        fs::create_dir(&left).and_then(|()| fs::write(left.join("half"), "")).expect("made");
-        let staging = Staging::begin(&home.path().join("run"), false).expect("begun");
+        fs::create_dir_all(left.join("scores"))
+            .and_then(|()| fs::write(left.join("scores/half"), ""))
+            .expect("made");
+        let staging = Staging::begin(&home.path().join("run"), ONCE).expect("begun");
         assert!(names(&left).is_empty());
         drop(staging);
     }

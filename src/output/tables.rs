@@ -32,14 +32,29 @@ pub fn report_name(report: &str) -> String {
     format!("{REPORTS}/{report}.parquet")
 }
 
+/// What names of files beside the journal begin with.
+pub(super) const KEPT: &str = "kept-";
+
 /// Name of what a unit of work keeps beside the journal.
 pub fn kept_name(unit: usize) -> String {
-    format!("kept-{unit:05}.parquet")
+    format!("{KEPT}{unit:05}.parquet")
 }
 
 /// Path of a table's part, by the partition that wrote it.
 pub fn part_name(table: &str, partition: usize) -> String {
     format!("{table}/part-{partition:05}.parquet")
+}
+
+/// Path of a further file of a part, where its rows go to more folders than files can be open at once.
+pub(super) fn further_part_name(table: &str, partition: usize, round: usize) -> String {
+    format!("{table}/part-{partition:05}-{round}.parquet")
+}
+
+/// Whether a path is of a table's part.
+pub fn is_part(path: &str, partition: usize) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let rest = name.strip_prefix(&format!("part-{partition:05}"));
+    rest.is_some_and(|rest| rest == ".parquet" || rest.starts_with('-'))
 }
 
 /// The score table of a classifier: key columns, `class`, and `score_<class>` for each class if the model

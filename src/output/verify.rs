@@ -56,16 +56,44 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// Size and SHA-256 of a file, as hexadecimal digits.
 pub fn sha256_of(path: &Path) -> io::Result<(u64, String)> {
-    let mut file = File::open(path)?;
+    sha256_while(path, &|| Ok(())).unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// The same of a file that may be long: it is asked between reads whether to go on.
+///
+/// # Errors
+/// What `go_on` says; within, what reading comes to.
+pub fn sha256_while(
+    path: &Path,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<io::Result<(u64, String)>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error)),
+    };
+    sha256_read(&mut file, go_on)
+}
+
+/// The same of a file that is open.
+///
+/// # Errors
+/// As for [`sha256_while`].
+pub fn sha256_read(
+    file: &mut File,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<io::Result<(u64, String)>> {
     let (mut hash, mut bytes, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK]);
     loop {
-        let read = file.read(&mut chunk)?;
-        if read == 0 {
-            let digest = hash.finalize();
-            return Ok((bytes, hex(&digest)));
+        go_on()?;
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(Ok((bytes, hex(&hash.finalize())))),
+            Ok(read) => {
+                hash.update(&chunk[..read]);
+                bytes += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Ok(Err(error)),
         }
-        hash.update(&chunk[..read]);
-        bytes += read as u64;
     }
 }
 

@@ -39,15 +39,6 @@ pub struct StagedFile {
     pub sha256: String,
 }
 
-impl StagedFile {
-    /// Whether the name, which may come from a journal or a manifest, is of a file in the run's folder.
-    pub fn is_inside(&self) -> bool {
-        let path = std::path::Path::new(&self.name);
-        let plain = |part| matches!(part, std::path::Component::Normal(_));
-        !self.name.is_empty() && path.components().all(plain)
-    }
-}
-
 /// Writes one file.
 #[derive(Debug)]
 pub struct TableWriter {

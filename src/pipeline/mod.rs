@@ -3,12 +3,16 @@
 mod inputs;
 mod memory;
 mod model;
+mod partitions;
+mod places;
 mod run;
 mod score;
 mod sql;
 mod train;
 mod validate;
+mod verify;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,19 +22,23 @@ use serde_json::{Value, json};
 use crate::engine::datafusion_version;
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{Manifest, RunFacts, StagedFile};
+use crate::output::{
+    FileEntry, FoundFile, GENERATOR, Manifest, Replace, RunFacts, StagedFile, list, sha256_of,
+};
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, check_repeatable};
 pub use run::{
-    DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, report, run,
+    DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, journal_pieces,
+    report, run,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};
 pub use train::{TrainSummary, train};
 pub use validate::{ParitySummary, ValidateSummary, validate};
+pub use verify::{Difference, Verified, difference_error, verify};
 
 /// Hears how far a stage has come. The command line shows it; tests and batch runs do not care.
 pub trait Progress: Send + Sync {
@@ -71,33 +79,47 @@ pub fn versions() -> Result<Value> {
     }))
 }
 
-/// What a run was and what it wrote, as JSON.
+/// What a run was and what it wrote into a folder, as JSON.
 fn manifest(
     command: &str,
-    job: &Job,
-    files: Vec<StagedFile>,
-    summary: &impl Serialize,
-) -> Result<String> {
-    manifest_of(command, None, (job, summary), files)
-}
-
-/// The same, with what a run that can be resumed worked on.
-fn manifest_of(
-    command: &str,
-    run: Option<RunFacts>,
+    run: RunFacts,
     (job, summary): (&Job, &impl Serialize),
-    files: Vec<StagedFile>,
+    (files, folder): (Vec<StagedFile>, &Path),
 ) -> Result<String> {
     let broken = |error| Error::internal("manifest", "has no JSON").source(error);
     let manifest = Manifest {
         command: command.to_string(),
         versions: versions()?,
-        run,
+        run: Some(run),
         job: serde_json::to_value(job).map_err(broken)?,
         summary: serde_json::to_value(summary).map_err(broken)?,
         tables: files.into_iter().map(Into::into).collect(),
+        generator: generator_files(folder)?,
     };
     serde_json::to_string_pretty(&manifest).map_err(broken)
+}
+
+/// The generator's files in a run's folder, if there are any.
+fn generator_files(folder: &Path) -> Result<Vec<FileEntry>> {
+    let generator = folder.join(GENERATOR);
+    if !generator.is_dir() {
+        return Ok(Vec::new());
+    }
+    let unreadable = |error: std::io::Error| {
+        let shown = generator.display().to_string();
+        Error::output(shown, format!("cannot be read back: {error}"))
+    };
+    let files = list(&generator).map_err(unreadable)?.into_iter();
+    let entry = |(name, _): (String, FoundFile)| {
+        let (bytes, sha256) = sha256_of(&generator.join(&name)).map_err(unreadable)?;
+        Ok(FileEntry { path: format!("{GENERATOR}/{name}"), bytes, sha256 })
+    };
+    files.map(entry).collect()
+}
+
+/// How a job's earlier results may be replaced.
+fn replace(job: &Job) -> Replace {
+    Replace { allowed: job.output.overwrite, keep: job.output.keep }
 }
 
 /// Seconds since a moment.

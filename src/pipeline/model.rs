@@ -14,7 +14,7 @@ use super::{Inputs, Scope};
 use crate::error::{Error, Result};
 use crate::feature::{Admission, key_hashes};
 use crate::job::{Job, PredictorJob, PredictorKind, RepeatableSpec};
-use crate::output::hex;
+use crate::output::{RunFacts, hex};
 use crate::predictor::{self, Difference, Predictor, Repeated, ask_again};
 
 /// Rows that a model is asked about again …
@@ -41,6 +41,11 @@ impl ModelFacts {
         })?;
         let model = predictor::fingerprint(&job.predictor)?;
         Ok(ModelFacts { model, schema: hex(&Sha256::digest(&schema)) })
+    }
+
+    /// What a run has noted of them.
+    pub(super) fn of(facts: &RunFacts) -> ModelFacts {
+        ModelFacts { model: facts.model.clone(), schema: facts.schema.clone() }
     }
 
     /// Refuses files that are no longer what they were.

@@ -10,9 +10,11 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::{JoinSet, block_in_place};
 
+use super::places::check_places;
+use super::run::{gather_facts, refuse_changed};
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, manifest, seconds_since,
-    versions,
+    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, manifest, replace,
+    seconds_since, versions,
 };
 use crate::engine::BatchStream;
 use crate::error::{Error, Result};
@@ -73,15 +75,19 @@ struct Tally {
 /// # Errors
 /// Whatever stops it; nothing is published then.
 pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreSummary> {
-    let model = ModelFacts::read(job)?;
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    check_places(job, &inputs)?;
+    let (facts, stamps) = gather_facts(job, "score", &inputs, runtime)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
-    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
+    let staging = Staging::begin(&job.output.dir, replace(job))?;
     let stages = Stages { job, inputs: &inputs, staging: &staging, observer };
     let result = runtime.block_on(stages.run(Arc::clone(&predictor)));
     match result {
-        Ok((manifest, summary)) => {
+        Ok((files, summary)) => {
+            let (inputs, model) = (facts.inputs.clone(), ModelFacts::of(&facts));
+            let manifest = manifest("score", facts, (job, &summary), (files, staging.folder()))?;
             staging.write(MANIFEST_FILE, &manifest)?;
+            refuse_changed(&inputs, &stamps)?;
             model.refuse_changed(job)?;
             staging.publish()?;
             Ok(summary)
@@ -103,8 +109,8 @@ struct Stages<'a> {
 }
 
 impl Stages<'_> {
-    /// Everything up to publishing: gives the manifest and the summary.
-    async fn run(&self, predictor: Arc<dyn Predictor>) -> Result<(String, ScoreSummary)> {
+    /// Everything up to publishing: gives the files and the summary.
+    async fn run(&self, predictor: Arc<dyn Predictor>) -> Result<(Vec<StagedFile>, ScoreSummary)> {
         let began = Instant::now();
         let check = self
             .inputs
@@ -125,7 +131,7 @@ impl Stages<'_> {
         summary.score_seconds = seconds_since(began);
         summary.rows_per_second = summary.rows_scored as f64 / summary.score_seconds.max(1e-9);
         summary.output = self.job.output.dir.display().to_string();
-        Ok((manifest("score", self.job, tally.files, &summary)?, summary))
+        Ok((tally.files, summary))
     }
 
     fn share(&self, predictor: Arc<dyn Predictor>) -> Result<Shared> {

@@ -10,6 +10,8 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::partitions::{check_class_folders, check_key_folders};
+use super::places::check_places;
 use super::run::{check_output_names, neighbours};
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory};
 use crate::engine::ScanPlan;
@@ -59,10 +61,12 @@ pub struct ParitySummary {
 /// The first kind of fault found, with all of that kind.
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    check_places(job, &inputs)?;
     // What is found out about the model's files here would stop a run.
     ModelFacts::read(job)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     check_target(job, &inputs, predictor.task())?;
+    check_class_folders(job, predictor.task())?;
     if job.target.is_some() {
         check_output_names(job, &inputs)?;
     }
@@ -75,6 +79,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         enough?;
         let scope = Scope::explained(&job.input);
         let mut check = inputs.check(&job.input, scope, observer).await?;
+        check_key_folders(job, &inputs).await?;
         try_out(job, &inputs, predictor.as_ref()).await?;
         check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
         let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;

@@ -13,7 +13,6 @@ use arrow::datatypes::{FieldRef, Int32Type, SchemaRef};
 use futures::StreamExt;
 use hashbrown::HashMap;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use serde_json::Value;
 use tokio::task::block_in_place;
 
 use super::super::{Inputs, Observer, Scope, versions};
@@ -22,7 +21,7 @@ use super::generator::GeneratorRecord;
 use super::kept::write_kept;
 use super::summary::{RunSummary, examples};
 use super::work::{Done, Schemas, Tallies, UnitRecord};
-use super::{Part, Stages, clear, facts, unfinished};
+use super::{Part, Stages, facts, unfinished};
 use crate::engine::{ScanPlan, Unit, check_keys};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Kept, Recorder, StageSeconds, check_fit, target_names};
@@ -31,9 +30,9 @@ use crate::job::{Job, Target};
 use crate::metrics::{Observed, Status, Tally, distances};
 use crate::nn::{Artefact, load};
 use crate::output::{
-    COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, REJECTS, REPORTS, RunFacts, SUCCESS_FILE,
-    StagedFile, Staging, TRAINING_REPORT, counterfactual_schema, folder_values, kept_name,
-    part_name,
+    COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
+    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, counterfactual_schema, folder_values,
+    is_part, kept_name,
 };
 use crate::predictor::Task;
 use crate::runtime::Runtime;
@@ -43,7 +42,7 @@ struct Published {
     /// What has made its tables.
     command: Part,
     facts: RunFacts,
-    manifest: Value,
+    manifest: Manifest,
     files: Vec<StagedFile>,
 }
 
@@ -63,7 +62,9 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     published.refuse_others(&stages)?;
     stages.part = Part::Report;
     stages.facts = published.facts_of(&stages)?;
-    let staging = Staging::begin(&job.output.dir, true)?;
+    let replace = Replace { allowed: true, keep: job.output.keep };
+    let staging = Staging::begin(&job.output.dir, replace)?;
+    staging.start_over()?;
     link(&job.output.dir, staging.folder())?;
     staging.tables(&[REPORTS])?;
     let artefact = load(&staging.folder().join(GENERATOR), runtime.device)?;
@@ -71,10 +72,6 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let shown = job.output.dir.join(GENERATOR).display().to_string();
     check_fit(&artefact.description, &stages.inputs.schema, &task, &shown)?;
     let journal = staging.journal();
-    clear(&journal);
-    fs::create_dir_all(&journal).map_err(|error| {
-        Error::output(journal.display().to_string(), format!("cannot be created: {error}"))
-    })?;
     let again = Again {
         stages: &stages,
         published: &published,
@@ -87,9 +84,9 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
         folder: staging.folder().to_path_buf(),
         journal: journal.clone(),
     };
-    let done = runtime.block_on(again.units()).inspect_err(|_| clear(&journal))?;
+    let done = runtime.block_on(again.units()).inspect_err(|_| staging.clear_journal())?;
     let generator = published.generator();
-    let before = serde_json::from_value(published.manifest["summary"].clone()).ok();
+    let before = serde_json::from_value(published.manifest.summary.clone()).ok();
     stages.finish(staging, Finished { done, generator, artefact, began, before })
 }
 
@@ -102,23 +99,12 @@ impl Published {
         if !folder.join(SUCCESS_FILE).exists() {
             return Err(none("is not the folder of a published run"));
         }
-        let manifest = fs::read(folder.join(MANIFEST_FILE)).unwrap_or_default();
-        let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
-        let facts = serde_json::from_value(manifest["run"].clone())
-            .map_err(|_| none("holds no counterfactuals, expected a run's"))?;
-        let files = manifest["tables"].as_array().into_iter().flatten().map(|file| StagedFile {
-            name: file["path"].as_str().unwrap_or_default().to_string(),
-            rows: file["rows"].as_u64().unwrap_or(0),
-            bytes: file["bytes"].as_u64().unwrap_or(0),
-            sha256: file["sha256"].as_str().unwrap_or_default().to_string(),
-        });
-        let files: Vec<StagedFile> = files.collect();
-        if !files.iter().all(StagedFile::is_inside) {
-            return Err(none("has a manifest that names files outside it"));
-        }
+        let manifest = Manifest::read(folder)?;
         let command = [Part::Run, Part::Explain];
-        let command = command.into_iter().find(|part| manifest["command"] == part.name());
-        let command = command.ok_or_else(|| none("was not made by `run` or `explain`"))?;
+        let command = command.into_iter().find(|part| manifest.command == part.name());
+        let command = command.ok_or_else(|| none("holds no counterfactuals, expected a run's"))?;
+        let facts = manifest.run.clone().ok_or_else(|| none("does not say what it worked on"))?;
+        let files = manifest.tables.iter().cloned().map(StagedFile::from).collect();
         Ok(Published { command, facts, files, manifest })
     }
 
@@ -131,7 +117,7 @@ impl Published {
             .map(|what| format!("the {what}"))
             .collect();
         let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
-        let made_by = facts::settings(self.manifest["job"].clone());
+        let made_by = facts::settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
         let changed =
             |section: &&String| *section != "report" && job[*section] != made_by[*section];
@@ -147,7 +133,7 @@ impl Published {
     /// The same run, but one that a run of this job, with its `[report]`, would not do again.
     fn facts_of(&self, stages: &Stages<'_>) -> Result<RunFacts> {
         let mut facts = self.facts.clone();
-        if self.manifest["versions"] == versions()? {
+        if self.manifest.versions == versions()? {
             facts.fingerprint = stages.facts.fingerprint.clone();
         }
         Ok(facts)
@@ -157,7 +143,7 @@ impl Published {
     fn generator(&self) -> GeneratorRecord {
         let training = format!("{REPORTS}/{TRAINING_REPORT}");
         GeneratorRecord {
-            summary: serde_json::from_value(self.manifest["summary"]["training"].clone())
+            summary: serde_json::from_value(self.manifest.summary["training"].clone())
                 .unwrap_or_default(),
             files: self.files.iter().filter(|file| file.name == training).cloned().collect(),
         }
@@ -165,10 +151,9 @@ impl Published {
 
     /// The files of a unit, whatever folders they are in.
     fn of_unit(&self, unit: usize) -> Vec<StagedFile> {
-        let name = part_name("", unit);
         let tables = |file: &&StagedFile| {
             let table = file.name.starts_with(COUNTERFACTUALS) || file.name.starts_with(REJECTS);
-            table && file.name.ends_with(&name)
+            table && is_part(&file.name, unit)
         };
         self.files.iter().filter(tables).cloned().collect()
     }

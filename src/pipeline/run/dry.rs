@@ -6,6 +6,7 @@ use std::time::Instant;
 use futures::StreamExt;
 use serde::Serialize;
 
+use super::super::partitions::check_key_folders;
 use super::super::{Observer, Scope, seconds_since};
 use super::work::rows_of;
 use super::{Part, Stages, neighbours};
@@ -54,6 +55,7 @@ pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) ->
         check_keys(&inputs.engine, &inputs.features, &job.input.key, plan.predicate).await
     })?;
     inputs.refuse_keys(&job.input, scope, &keys)?;
+    runtime.block_on(check_key_folders(job, inputs))?;
     let units = inputs.engine.units(&inputs.features, job.explain.unit_rows);
     let trains = job.explain.generator.is_none();
     let explaining_seconds = stages.probe(keys.rows)?;

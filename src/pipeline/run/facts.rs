@@ -1,42 +1,67 @@
 //! What a run works on, and the fingerprint that tells whether another works on the same.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
 
+use rayon::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::{Inputs, ModelFacts, versions};
-use super::Part;
-use crate::engine::{Table, since_1970};
+use super::super::{Inputs, ModelFacts, seconds_since, versions};
+use crate::engine::{SourceFile, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::nn::WEIGHTS_FILE;
-use crate::output::{InputFile, RunFacts, hex, sha256_of};
+use crate::output::{InputFile, RunFacts, hex, sha256_of, sha256_while};
 use crate::runtime::Runtime;
 
 /// Digits of a run's name.
 const ID_DIGITS: usize = 16;
 
-/// What a run works on.
-pub(super) fn gather(
+/// A file as it was when its content was hashed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::pipeline) struct Stamp {
+    bytes: u64,
+    modified: u64,
+    /// When its content or anything else about it was changed: nobody can set this one.
+    changed: (i64, i64),
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Stamp> {
+        let found = fs::metadata(path).ok()?;
+        Some(Stamp {
+            bytes: found.len(),
+            modified: found.modified().ok().and_then(since_1970).unwrap_or(0),
+            changed: (found.ctime(), found.ctime_nsec()),
+            inode: found.ino(),
+        })
+    }
+}
+
+/// What a run works on, and its files' stamps in the order of the inputs.
+pub(in crate::pipeline) fn gather(
     job: &Job,
-    part: Part,
+    command: &str,
     inputs: &Inputs,
     runtime: &Runtime,
-) -> Result<RunFacts> {
+) -> Result<(RunFacts, Vec<Stamp>)> {
     let ModelFacts { model, schema } = ModelFacts::read(job)?;
+    let explains = command == "run" || command == "explain";
     let generator = match &job.explain.generator {
-        None => String::new(),
-        Some(folder) => {
+        Some(folder) if explains => {
             sha256_of(&folder.join(WEIGHTS_FILE)).map(|(_, hash)| hash).map_err(|error| {
                 let shown = folder.join(WEIGHTS_FILE).display().to_string();
                 Error::input(shown, format!("cannot be read: {error}"))
                     .hint("a generator is the folder `generator` of a published run")
             })?
         }
+        _ => String::new(),
     };
-    let mut files = input_files(&inputs.features);
-    files.extend(inputs.scores.iter().flat_map(input_files));
+    let (files, stamps) = input_files(inputs, runtime)?;
     let mut facts = RunFacts {
         run_id: String::new(),
         fingerprint: String::new(),
@@ -48,11 +73,11 @@ pub(super) fn gather(
         device: runtime.device_name(),
     };
     let as_json = serde_json::to_value(job).unwrap_or_default();
-    let settings = json!({ "part": part.name(), "job": settings(as_json), "facts": &facts,
+    let settings = json!({ "part": command, "job": settings(as_json), "facts": &facts,
         "versions": versions()? });
     facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
     facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
-    Ok(facts)
+    Ok((facts, stamps))
 }
 
 /// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.
@@ -64,6 +89,7 @@ pub(super) fn settings(mut job: Value) -> Value {
         "/input/max_reject_share",
         "/predictor/repeatable",
         "/output/overwrite",
+        "/output/keep",
         "/output/metrics",
         "/report/gates",
     ] {
@@ -74,29 +100,50 @@ pub(super) fn settings(mut job: Value) -> Value {
     job
 }
 
-fn input_files(table: &Table) -> Vec<InputFile> {
-    let file = |file: &crate::engine::SourceFile| InputFile {
-        path: file.path.display().to_string(),
-        bytes: file.bytes,
-        modified: file.modified,
-        rows: file.rows,
-    };
-    table.source_files().iter().map(file).collect()
+/// The files of all tables, with the hashes of their contents: all files at once, each in one stream.
+fn input_files(inputs: &Inputs, runtime: &Runtime) -> Result<(Vec<InputFile>, Vec<Stamp>)> {
+    let began = Instant::now();
+    let tables = [Some(&inputs.features), inputs.scores.as_ref()];
+    let files: Vec<&SourceFile> =
+        tables.into_iter().flatten().flat_map(|table| table.source_files()).collect();
+    let hashed: Vec<(InputFile, Stamp)> =
+        files.into_par_iter().map(|file| input_file(file, runtime)).collect::<Result<_>>()?;
+    let bytes: u64 = hashed.iter().map(|(file, _)| file.bytes).sum();
+    tracing::info!(bytes, seconds = seconds_since(began), "hashed the contents of the tables");
+    Ok(hashed.into_iter().unzip())
 }
 
-/// Refuses tables that were rewritten while they were read.
-pub(super) fn refuse_changed(files: &[InputFile]) -> Result<()> {
-    let changed = |file: &&InputFile| {
-        let found = fs::metadata(&file.path).ok();
-        let modified = |found: &fs::Metadata| found.modified().ok().and_then(since_1970);
-        found.map(|found| (found.len(), modified(&found).unwrap_or(0)))
-            != Some((file.bytes, file.modified))
-    };
-    match files.iter().find(changed) {
-        None => Ok(()),
-        Some(file) => Err(Error::input(&file.path, "was changed while the run was reading it")
-            .hint("run again, without `--resume`, when nobody writes to the table")),
-    }
+fn input_file(file: &SourceFile, runtime: &Runtime) -> Result<(InputFile, Stamp)> {
+    let shown = file.path.display().to_string();
+    let stamp = Stamp::of(&file.path);
+    let (bytes, sha256) = sha256_while(&file.path, &|| runtime.check_signals())?
+        .map_err(|error| Error::input(&shown, format!("cannot be read: {error}")))?;
+    // What was opened is what is hashed.
+    let same = |stamp: &Stamp| (stamp.bytes, stamp.modified) == (file.bytes, file.modified);
+    let stamp = stamp.filter(same).filter(|_| bytes == file.bytes);
+    let stamp = stamp.ok_or_else(|| changed(&shown))?;
+    let (modified, rows) = (file.modified, file.rows);
+    Ok((InputFile { path: shown, bytes, modified, rows, sha256 }, stamp))
+}
+
+fn changed(shown: &str) -> Error {
+    Error::input(shown, "was changed while the run was reading it")
+        .hint("run again, without `--resume`, when nobody writes to the table")
+}
+
+/// Refuses tables that were rewritten while they were read. Where only a file's metadata was touched, or the times
+/// were set back, the content is hashed again.
+pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp]) -> Result<()> {
+    files.par_iter().zip(stamps).try_for_each(|(file, stamp)| {
+        let path = Path::new(&file.path);
+        let now = Stamp::of(path).ok_or_else(|| changed(&file.path))?;
+        if now == *stamp {
+            return Ok(());
+        }
+        let same_times = (now.bytes, now.modified) == (stamp.bytes, stamp.modified);
+        let same = same_times && sha256_of(path).is_ok_and(|(_, sha256)| sha256 == file.sha256);
+        if same { Ok(()) } else { Err(changed(&file.path)) }
+    })
 }
 
 /// In what two runs differ, in words.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
-use super::super::{ModelFacts, TrainSummary, manifest_of, seconds_since};
+use super::super::{ModelFacts, TrainSummary, manifest, seconds_since};
 use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
 use super::work::Done;
@@ -291,23 +291,25 @@ impl Stages<'_> {
         let mut facts = self.facts.clone();
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
-        let manifest = manifest_of(self.command.name(), Some(facts), (self.job, &summary), files)?;
+        let written = (files, staging.folder());
+        let manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
         staging.write(MANIFEST_FILE, &manifest)?;
         self.runtime.check_signals()?;
-        facts::refuse_changed(&self.facts.inputs)?;
-        let (model, schema) = (self.facts.model.clone(), self.facts.schema.clone());
-        ModelFacts { model, schema }.refuse_changed(self.job)?;
+        facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
+        ModelFacts::of(&self.facts).refuse_changed(self.job)?;
         let place = if passes { staging.publish()? } else { staging.set_aside()? };
         summary.output = place.display().to_string();
-        self.write_metrics(&summary)?;
+        self.write_metrics(&mut summary);
         Ok(summary)
     }
 
-    /// Replaces the file for Prometheus, if the job names one.
-    pub(super) fn write_metrics(&self, summary: &RunSummary) -> Result<()> {
-        match &self.job.output.metrics {
-            Some(path) => prometheus::write(path, summary),
-            None => Ok(()),
+    /// Replaces the file for Prometheus, if the job names one. The run is over by now: a failure is a remark.
+    pub(super) fn write_metrics(&self, summary: &mut RunSummary) {
+        let Some(path) = &self.job.output.metrics else { return };
+        if let Err(error) = prometheus::write(path, summary) {
+            let text = format!("the metrics were not written: {}: {error}", path.display());
+            tracing::warn!("{text}");
+            summary.remarks.push(text);
         }
     }
 }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::super::TrainSummary;
 use super::super::train::{fit_generator, save_generator};
-use super::{Entry, Progressed, Stages};
+use super::{Entry, Progressed, Stages, refuse_changed};
 use crate::error::{Error, Result};
 use crate::nn::{Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load};
-use crate::output::{GENERATOR, StagedFile, Staging, write_synced};
+use crate::output::{GENERATOR, StagedFile, Staging, is_inside, write_synced};
 
 /// A finished generator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -29,8 +29,8 @@ impl GeneratorRecord {
     pub(super) fn is_there(&self, staging: &Staging) -> bool {
         let generator = FILES.map(|name| staging.folder().join(GENERATOR).join(name));
         let tables = self.files.iter().map(|file| staging.folder().join(&file.name));
-        let inside = self.files.iter().all(StagedFile::is_inside);
-        inside && generator.into_iter().chain(tables).all(|path| path.is_file())
+        self.files.iter().all(|file| is_inside(&file.name))
+            && generator.into_iter().chain(tables).all(|path| path.is_file())
     }
 }
 
@@ -61,7 +61,9 @@ impl Stages<'_> {
 
     fn train(&self, staging: &Staging, resume: bool) -> Result<GeneratorRecord> {
         let (job, checkpoint) = (self.job, staging.checkpoint());
-        let trained = fit_generator(job, &checkpoint, resume, (self.runtime, self.observer))?;
+        let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps);
+        let resumed = (resume, &unchanged as &dyn Fn() -> Result<()>);
+        let trained = fit_generator(job, &checkpoint, resumed, (self.runtime, self.observer))?;
         let files = save_generator(staging, &trained, &self.writer_options()?)?;
         trained.checkpoints.clear();
         Ok(GeneratorRecord { summary: Some(trained.summary), files })

@@ -14,15 +14,16 @@ mod summary;
 mod work;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::partitions::{check_class_folders, check_key_folders};
+use super::places::check_places;
 use super::validate::{check_generator, check_target, hold_against};
-use super::{Inputs, Observer, Scope, check_repeatable, seconds_since, versions};
+use super::{Inputs, Observer, Scope, check_repeatable, replace, seconds_since, versions};
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
@@ -30,8 +31,8 @@ use crate::job::{ExplainJob, Job, MmdSpace, Target, TaskSpec};
 use crate::nearest::Points;
 use crate::nn::{Artefact, Description, load_neighbours};
 use crate::output::{
-    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, MANIFEST_FILE, REJECTS, REPORTS,
-    RunFacts, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of,
+    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, REPORTS, RunFacts,
+    SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of, parse_journal,
     refuse_folders, refuse_taken, rejects_schema, tidy,
 };
 use crate::predictor::{self, Predictor};
@@ -40,6 +41,8 @@ use crate::runtime::Runtime;
 pub use again::report;
 use columns::ScanColumns;
 pub use dry::{DryRun, dry_run};
+use facts::Stamp;
+pub(super) use facts::{gather as gather_facts, refuse_changed};
 use finish::Finished;
 pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
@@ -86,6 +89,8 @@ struct Stages<'a> {
     inputs: Arc<Inputs>,
     columns: ScanColumns,
     facts: RunFacts,
+    /// The input files as they were when they were hashed.
+    stamps: Vec<Stamp>,
     runtime: &'a Runtime,
     observer: &'a Observer,
 }
@@ -118,14 +123,14 @@ pub fn run(
     if let Some(mut summary) = stages.published(resume) {
         // The job's gates and metrics may be others than before.
         summary.gates = stages.gates(&summary);
-        stages.write_metrics(&summary)?;
+        stages.write_metrics(&mut summary);
         return Ok(summary);
     }
     let keyed = stages.check_keys()?;
     // What is gone on with was checked when it began.
     let remarks = if resume { Vec::new() } else { stages.check_early()? };
     let open = if resume { Staging::resume } else { Staging::begin };
-    let mut staging = open(&job.output.dir, job.output.overwrite)?;
+    let mut staging = open(&job.output.dir, replace(job))?;
     let mut progressed = stages.journal(&staging, resume)?;
     let artefact = stages.generator(&mut staging, &mut progressed, resume)?;
     let generator = progressed.generator.take().unwrap_or_default();
@@ -153,9 +158,11 @@ impl<'a> Stages<'a> {
         let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
         let columns = ScanColumns::new(job, &inputs)?;
         check_output_names(job, &inputs)?;
-        let facts = facts::gather(job, part, &inputs, runtime)?;
+        check_places(job, &inputs)?;
+        let (facts, stamps) = gather_facts(job, part.name(), &inputs, runtime)?;
         let inputs = Arc::new(inputs);
-        Ok(Stages { job, part, command: part, target, inputs, columns, facts, runtime, observer })
+        let command = part;
+        Ok(Stages { job, part, command, target, inputs, columns, facts, stamps, runtime, observer })
     }
 
     /// The summary of a run that has published the very same. One that is to be replaced is looked at only
@@ -166,14 +173,17 @@ impl<'a> Stages<'a> {
         if replace || !folder.join(SUCCESS_FILE).exists() {
             return None;
         }
-        let manifest = fs::read(folder.join(MANIFEST_FILE)).ok()?;
-        let manifest: serde_json::Value = serde_json::from_slice(&manifest).ok()?;
-        if manifest["run"]["fingerprint"].as_str() != Some(&self.facts.fingerprint) {
+        let manifest = Manifest::read(folder).ok()?;
+        if manifest.run.as_ref()?.fingerprint != self.facts.fingerprint {
             return None;
         }
-        let summary: RunSummary = serde_json::from_value(manifest["summary"].clone()).ok()?;
+        if let Some(difference) = manifest.first_difference(folder) {
+            tracing::warn!("{} was published before, but {difference}", folder.display());
+            return None;
+        }
+        let summary: RunSummary = serde_json::from_value(manifest.summary).ok()?;
         if unfinished(folder).is_none_or(|other| other.fingerprint == self.facts.fingerprint) {
-            tidy(folder);
+            tidy(folder, self.job.output.keep);
         }
         Some(summary.repeated())
     }
@@ -187,6 +197,7 @@ impl<'a> Stages<'a> {
         let checked = check_keys(&inputs.engine, &inputs.features, key, predicate);
         let keys = self.runtime.block_on(checked)?;
         inputs.refuse_keys(&self.job.input, scope, &keys)?;
+        self.runtime.block_on(check_key_folders(self.job, inputs))?;
         Ok(Keyed { rows: keys.rows, seconds: seconds_since(began) })
     }
 
@@ -201,7 +212,8 @@ impl<'a> Stages<'a> {
             let scope = Scope::explained(&job.input);
             self.runtime.block_on(check_repeatable(job, inputs, scope, &predictor))
         };
-        let checked = check_target(job, inputs, task).and_then(|()| match &job.explain.generator {
+        let checked = check_target(job, inputs, task).and_then(|()| check_class_folders(job, task));
+        let checked = checked.and_then(|()| match &job.explain.generator {
             Some(folder) => check_generator(folder, job, (inputs, task), self.runtime),
             // Where there is nothing to train, they are looked at soon enough.
             None => {
@@ -236,12 +248,7 @@ impl<'a> Stages<'a> {
             self.refuse_other(&found.header)?;
             return self.progressed(found, staging);
         }
-        clear(&folder);
-        clear(staging.folder());
-        let made = fs::create_dir_all(&folder).and_then(|()| fs::create_dir_all(staging.folder()));
-        made.map_err(|error| {
-            Error::output(folder.display().to_string(), format!("cannot be created: {error}"))
-        })?;
+        staging.start_over()?;
         let journal = Journal::create(&path, &self.facts)?;
         Ok(Progressed { journal, generator: None, units: Vec::new() })
     }
@@ -432,7 +439,8 @@ fn unfinished(folder: &Path) -> Option<RunFacts> {
     Journal::header(&journal_of(folder).join(JOURNAL_FILE))
 }
 
-/// Removes what is there, if it is.
-fn clear(folder: &Path) {
-    let _ = fs::remove_dir_all(folder);
+/// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
+/// come to.
+pub fn journal_pieces(content: &[u8]) -> Option<usize> {
+    parse_journal::<RunFacts, Entry>(content).map(|found| found.entries.len())
 }

@@ -1,23 +1,30 @@
 //! The run's figures for Prometheus's textfile collector, replaced in one step.
 
-use std::fmt::Write;
-use std::fs::{self, File};
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use super::summary::RunSummary;
-use crate::error::{Error, Result};
+use crate::output::resolved;
 
-/// Writes the figures of a run.
-pub(super) fn write(path: &Path, summary: &RunSummary) -> Result<()> {
+/// Writes the figures of a run. A symbolic link stays and what it leads to is replaced; anything but a regular
+/// file is left alone.
+pub(super) fn write(path: &Path, summary: &RunSummary) -> io::Result<()> {
+    let path = resolved(path)?;
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other("it is no regular file and is not replaced"));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.new"));
-    let written = fs::write(&beside, text(summary))
-        .and_then(|()| File::open(&beside)?.sync_all())
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        Error::output(path.display().to_string(), format!("cannot be written: {error}"))
-            .hint("check `output.metrics`; the run itself is published")
-    })
+    let _ = fs::remove_file(&beside);
+    // Never a file that is there already, or that a link leads to.
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    let written = file
+        .write_all(text(summary).as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&beside, &path));
+    written.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
 fn text(summary: &RunSummary) -> String {

@@ -23,7 +23,8 @@ use crate::explain::{Explainer, Keep, Kept, Ledger, Stage, StageSeconds};
 use crate::job::InputJob;
 use crate::metrics::Tally;
 use crate::output::{
-    COUNTERFACTUALS, Journal, PartWriter, REJECTS, StagedFile, Staging, WriterOptions, kept_name,
+    COUNTERFACTUALS, Journal, PartWriter, REJECTS, StagedFile, Staging, WriterOptions, is_inside,
+    kept_name,
 };
 
 /// A finished unit.
@@ -47,8 +48,9 @@ impl UnitRecord {
     /// Whether all of its files are there, in their full size.
     pub(super) fn is_there(&self, staging: &Staging) -> bool {
         let whole = |folder: &std::path::Path, file: &StagedFile| {
-            let found = std::fs::metadata(folder.join(&file.name));
-            file.is_inside() && found.is_ok_and(|data| data.is_file() && data.len() == file.bytes)
+            let found = std::fs::symlink_metadata(folder.join(&file.name));
+            let whole = |data: std::fs::Metadata| data.is_file() && data.len() == file.bytes;
+            is_inside(&file.name) && found.is_ok_and(whole)
         };
         let journal = staging.journal();
         self.files.iter().all(|file| whole(staging.folder(), file))

@@ -14,9 +14,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::places::check_places;
+use super::run::{gather_facts, refuse_changed};
 use super::validate::check_target;
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory, seconds_since,
+    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory, replace,
+    seconds_since,
 };
 use crate::constrain::Constraints;
 use crate::encode::Encoder;
@@ -85,11 +88,16 @@ pub fn train(
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<TrainSummary> {
-    let staging = Staging::begin(&job.output.dir, job.output.overwrite)?;
-    let model = ModelFacts::read(job)?;
-    let trained = fit_generator(job, &staging.checkpoint(), resume, (runtime, observer))?;
-    model.refuse_changed(job)?;
-    publish::publish(job, staging, &trained)?;
+    let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
+    check_places(job, &inputs)?;
+    let staging = Staging::begin(&job.output.dir, replace(job))?;
+    let (facts, stamps) = gather_facts(job, "train", &inputs, runtime)?;
+    drop(inputs);
+    let unchanged = || refuse_changed(&facts.inputs, &stamps);
+    let resumed = (resume, &unchanged as &dyn Fn() -> Result<()>);
+    let trained = fit_generator(job, &staging.checkpoint(), resumed, (runtime, observer))?;
+    ModelFacts::of(&facts).refuse_changed(job)?;
+    publish::publish(job, staging, &trained, facts)?;
     trained.checkpoints.clear();
     Ok(trained.summary)
 }
@@ -105,11 +113,11 @@ pub(super) struct Trained {
     pub(super) checkpoints: Checkpoints,
 }
 
-/// Trains the generator of a job, with checkpoints in a folder.
+/// Trains the generator of a job, with checkpoints in a folder. `loaded_well` is asked once the rows are in memory.
 pub(super) fn fit_generator(
     job: &Job,
     checkpoint: &Path,
-    resume: bool,
+    (resume, loaded_well): (bool, &dyn Fn() -> Result<()>),
     (runtime, observer): (&Runtime, &Observer),
 ) -> Result<Trained> {
     let began = Instant::now();
@@ -129,6 +137,7 @@ pub(super) fn fit_generator(
         Ok(loaded)
     });
     let loaded = result.inspect_err(|_| predictor.stop())?;
+    loaded_well().inspect_err(|_| predictor.stop())?;
     let from = warm::start(job, &inputs, &loaded, runtime)?;
     let stats = from.as_ref().map_or(&loaded.check.stats, |from| &from.description.stats).clone();
     let fixed = Fixed::new(&inputs, &stats, predictor::fingerprint(&job.predictor)?);

@@ -8,18 +8,29 @@ use super::super::{manifest, versions};
 use super::Trained;
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::nn::save;
+use crate::nn::{WEIGHTS_FILE, save};
 use crate::output::{
-    GENERATOR, MANIFEST_FILE, REPORTS, StagedFile, Staging, TRAINING_REPORT, TableWriter,
-    WriterOptions, training_schema,
+    GENERATOR, MANIFEST_FILE, REPORTS, RunFacts, StagedFile, Staging, TRAINING_REPORT, TableWriter,
+    WriterOptions, sha256_of, training_schema,
 };
 use crate::train::Point;
 
-pub(super) fn publish(job: &Job, staging: Staging, trained: &Trained) -> Result<()> {
+pub(super) fn publish(
+    job: &Job,
+    staging: Staging,
+    trained: &Trained,
+    mut facts: RunFacts,
+) -> Result<()> {
     let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
     let options = WriterOptions { row_group_rows: job.output.row_group_rows, metadata };
     let files = save_generator(&staging, trained, &options)?;
-    staging.write(MANIFEST_FILE, &manifest("train", job, files, &trained.summary)?)?;
+    let weights = staging.folder().join(GENERATOR).join(WEIGHTS_FILE);
+    facts.generator = sha256_of(&weights).map(|(_, hash)| hash).map_err(|error| {
+        Error::output(weights.display().to_string(), format!("cannot be read back: {error}"))
+    })?;
+    let written = (files, staging.folder());
+    let manifest = manifest("train", facts, (job, &trained.summary), written)?;
+    staging.write(MANIFEST_FILE, &manifest)?;
     staging.publish()?;
     Ok(())
 }

@@ -1,0 +1,63 @@
+//! Whether the columns of `output.partition_by` can become folders without losing a value, as far as that can be
+//! known before anything long starts.
+
+use super::{Inputs, Scope};
+use crate::engine::distinct_values;
+use crate::error::{Error, Fault, Kind, Result};
+use crate::job::Job;
+use crate::output::{MOST_FOLDERS, folder_name};
+use crate::predictor::Task;
+
+/// Columns whose values are the model's classes.
+const CLASS_COLUMNS: [&str; 3] = ["target", "original_class", "cf_class"];
+/// Values listed in one error.
+const FAULTS_SHOWN: usize = 10;
+
+/// Refuses key columns with too many values, or with one that no folder can be named after.
+///
+/// # Errors
+/// Names column and value.
+pub(super) async fn check_key_folders(job: &Job, inputs: &Inputs) -> Result<()> {
+    let by = job.output.partition_by.iter();
+    let columns: Vec<String> = by.filter(|name| job.input.key.contains(name)).cloned().collect();
+    if columns.is_empty() || job.target.is_none() {
+        return Ok(());
+    }
+    let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
+    let table = &inputs.features;
+    let found = distinct_values(&inputs.engine, table, (&columns, predicate), MOST_FOLDERS).await?;
+    if found.len() > MOST_FOLDERS {
+        let problem = format!(
+            "names `{}`, which gives more than {MOST_FOLDERS} folders",
+            columns.join("`, `")
+        );
+        return Err(Error::spec("output.partition_by", problem)
+            .hint("name columns with few values, such as `target` or `status`"));
+    }
+    let mut faults = Vec::new();
+    for values in &found {
+        let named = columns.iter().zip(values);
+        faults.extend(named.filter_map(|(name, value)| folder_name(name, value.as_deref()).err()));
+    }
+    refuse(faults)
+}
+
+/// Refuses classes that no folder can be named after.
+///
+/// # Errors
+/// Names column and class.
+pub(super) fn check_class_folders(job: &Job, task: &Task) -> Result<()> {
+    let Task::Classification { classes, .. } = task else { return Ok(()) };
+    let by = job.output.partition_by.iter().filter(|name| CLASS_COLUMNS.contains(&name.as_str()));
+    let faults = by.flat_map(|name| {
+        classes.iter().filter_map(move |class| folder_name(name, Some(class)).err())
+    });
+    refuse(faults.collect())
+}
+
+fn refuse(mut faults: Vec<Fault>) -> Result<()> {
+    faults.sort_by(|left, right| left.problem.cmp(&right.problem));
+    faults.dedup();
+    faults.truncate(FAULTS_SHOWN);
+    Error::from_faults(Kind::Input, faults)
+}

@@ -1,0 +1,181 @@
+//! Whether what a job writes stays apart from what it reads. Paths are compared without symbolic links, before
+//! anything long starts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Inputs;
+use crate::error::{Error, Fault, Kind, Result};
+use crate::job::{Job, PredictorKind};
+use crate::output::{check_foreign, resolved};
+
+/// Something that the job reads.
+struct Source {
+    /// The key that names it.
+    key: &'static str,
+    /// Where it is, without links.
+    path: PathBuf,
+    /// Whether all below it is the job's too.
+    folder: bool,
+}
+
+/// Refuses an output folder that is, holds or lies in something that the job reads, one that holds anything but
+/// results of a run, and a file for metrics that would take the place of something.
+///
+/// # Errors
+/// All that is wrong.
+pub(super) fn check_places(job: &Job, inputs: &Inputs) -> Result<()> {
+    let sources = sources(job, inputs)?;
+    let output = place(&job.output.dir)?;
+    let mut faults: Vec<Fault> = sources.iter().filter_map(|of| overlap(&output, of)).collect();
+    faults.extend(globs(job).filter_map(|(key, glob)| glob_overlap(&output, key, glob)));
+    if let Some(path) = &job.output.metrics {
+        faults.extend(metrics_fault(path, &output, &sources)?);
+    }
+    // A table of a thousand files in one folder is one mistake.
+    faults.dedup_by(|left, right| left.problem == right.problem);
+    faults.truncate(FAULTS_SHOWN);
+    Error::from_faults(Kind::Spec, faults)?;
+    check_foreign(&job.output.dir).map(|_| ())
+}
+
+/// Faults listed in one error.
+const FAULTS_SHOWN: usize = 10;
+
+fn place(path: &Path) -> Result<PathBuf> {
+    resolved(path).map_err(|error| {
+        Error::spec(path.display().to_string(), format!("cannot be resolved: {error}"))
+    })
+}
+
+/// Everything that the job reads.
+fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<Source>> {
+    let mut found: Vec<(&'static str, PathBuf)> = tables(job)
+        .filter(|(_, table)| Path::new(table).exists())
+        .map(|(key, table)| (key, PathBuf::from(table)))
+        .collect();
+    let opened = [
+        ("input.features", Some(&inputs.features)),
+        ("input.scores.table", inputs.scores.as_ref()),
+    ];
+    for (key, table) in opened {
+        let files = table.into_iter().flat_map(|table| table.source_files());
+        found.extend(files.map(|file| (key, file.path.clone())));
+    }
+    found.push(("input.schema", job.input.schema.clone()));
+    found.push(("the job file", job.file.clone()));
+    found.extend(job.explain.generator.iter().map(|path| ("explain.generator", path.clone())));
+    found.extend(job.train.from.iter().map(|path| ("train.from", path.clone())));
+    match &job.predictor.kind {
+        PredictorKind::Onnx(model) => found.push(("predictor.model", model.model.clone())),
+        PredictorKind::Subprocess(program) => {
+            let words = program.command.iter().map(|word| program.folder.join(word));
+            let files = words.filter(|path| path.is_file());
+            found.extend(files.map(|path| ("predictor.command", path)));
+        }
+    }
+    let source = |(key, path): (&'static str, PathBuf)| -> Result<Source> {
+        let path = place(&path)?;
+        Ok(Source { key, folder: path.is_dir(), path })
+    };
+    found.into_iter().map(source).collect()
+}
+
+/// Paths, folders and globs of the tables, with the keys that name them.
+fn tables(job: &Job) -> impl Iterator<Item = (&'static str, &String)> {
+    let features = job.input.features.iter().map(|table| ("input.features", table));
+    let scores = job.input.scores.iter().flat_map(|scores| &scores.table);
+    features.chain(scores.map(|table| ("input.scores.table", table)))
+}
+
+fn globs(job: &Job) -> impl Iterator<Item = (&'static str, &String)> {
+    tables(job).filter(|(_, table)| !Path::new(table).exists())
+}
+
+fn overlap(output: &Path, source: &Source) -> Option<Fault> {
+    let Source { key, path, folder } = source;
+    let how = match (output == path, path.starts_with(output), output.starts_with(path)) {
+        (true, _, _) => "is the same as",
+        (_, true, _) => "holds",
+        (_, _, true) if *folder => "lies in",
+        _ => return None,
+    };
+    Some(apart("output.dir", output, &format!("{how} `{}` ({key})", path.display())))
+}
+
+fn apart(subject: &str, path: &Path, how: &str) -> Fault {
+    let problem = format!(
+        "is `{}`, which {how}, expected a place apart from what the job reads",
+        path.display()
+    );
+    Fault::new(subject, problem).hint(format!("choose another `{subject}`"))
+}
+
+/// A glob must not find what is published: in its fixed folder only such names are free as it does not match.
+fn glob_overlap(output: &Path, key: &'static str, glob: &str) -> Option<Fault> {
+    let is_pattern = |part: &str| part.contains(['*', '?', '[']);
+    let parts: Vec<&str> = glob.split('/').collect();
+    let fixed = parts.iter().position(|part| is_pattern(part))?;
+    let folder = resolved(Path::new(&format!("{}/", parts[..fixed].join("/")))).ok()?;
+    let fault = |how: &str| Some(apart("output.dir", output, &format!("{how} `{glob}` ({key})")));
+    if folder.starts_with(output) {
+        return fault("holds");
+    }
+    let below = output.strip_prefix(&folder).ok()?;
+    for (part, name) in parts[fixed..].iter().zip(below.iter()) {
+        if part.contains("**") {
+            break;
+        }
+        let pattern = glob::Pattern::new(part).ok()?;
+        if !pattern.matches(&name.to_string_lossy()) {
+            return None;
+        }
+    }
+    fault("is found by")
+}
+
+fn metrics_fault(path: &Path, output: &Path, sources: &[Source]) -> Result<Option<Fault>> {
+    let file = place(path)?;
+    if let Some(source) =
+        sources.iter().find(|of| file == of.path || (of.folder && file.starts_with(&of.path)))
+    {
+        let how = format!("is or lies in `{}` ({})", source.path.display(), source.key);
+        return Ok(Some(apart("output.metrics", &file, &how)));
+    }
+    if file.starts_with(output) {
+        let how = "lies in `output.dir`, where only a run's own files stand";
+        return Ok(Some(apart("output.metrics", &file, how)));
+    }
+    let other = fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file());
+    Ok(other.then(|| {
+        let problem =
+            format!("is `{}`, which is no regular file and is not replaced", file.display());
+        Fault::new("output.metrics", problem).hint("name a file, or leave the key out")
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_and_what_they_could_find() {
+        let found = |output: &str, glob: &str| {
+            glob_overlap(Path::new(output), "input.features", glob).is_some()
+        };
+        for (output, glob, expected) in [
+            ("/nowhere/out", "/nowhere/*.parquet", false),
+            ("/nowhere/out.parquet", "/nowhere/*.parquet", true),
+            ("/nowhere/out", "/nowhere/*/x.parquet", true),
+            ("/nowhere/out", "/nowhere/**/x.parquet", true),
+            ("/nowhere/out", "/nowhere/in*/x.parquet", false),
+            ("/nowhere/in/out", "/nowhere/in/*.parquet", false),
+            ("/nowhere/in/2026/out", "/nowhere/in/20*", true),
+            ("/nowhere", "/nowhere/*.parquet", true),
+            ("/nowhere/in", "/nowhere/in/day=*/x.parquet", true),
+            ("/elsewhere", "/nowhere/*.parquet", false),
+        ] {
+            assert_eq!(found(output, glob), expected, "{output} {glob}");
+        }
+    }
+}
