@@ -8,6 +8,7 @@ use super::Inputs;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::job::{Job, PredictorKind};
 use crate::output::{check_foreign, resolved};
+use crate::predictor::model_files;
 
 /// Something that the job reads.
 struct Source {
@@ -66,14 +67,11 @@ fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<Source>> {
     found.push(("the job file", job.file.clone()));
     found.extend(job.explain.generator.iter().map(|path| ("explain.generator", path.clone())));
     found.extend(job.train.from.iter().map(|path| ("train.from", path.clone())));
-    match &job.predictor.kind {
-        PredictorKind::Onnx(model) => found.push(("predictor.model", model.model.clone())),
-        PredictorKind::Subprocess(program) => {
-            let words = program.command.iter().map(|word| program.folder.join(word));
-            let files = words.filter(|path| path.is_file());
-            found.extend(files.map(|path| ("predictor.command", path)));
-        }
-    }
+    let key = match &job.predictor.kind {
+        PredictorKind::Onnx(_) => "predictor.model",
+        PredictorKind::Subprocess(_) => "predictor.command",
+    };
+    found.extend(model_files(&job.predictor).into_iter().map(|path| (key, path)));
     let source = |(key, path): (&'static str, PathBuf)| -> Result<Source> {
         let path = place(&path)?;
         Ok(Source { key, folder: path.is_dir(), path })

@@ -36,6 +36,22 @@ pub fn fingerprint(job: &PredictorJob) -> Result<String> {
     }
 }
 
+/// The files and folders that the model of a job is made of, as far as they can be found.
+pub fn model_files(job: &PredictorJob) -> Vec<PathBuf> {
+    match &job.kind {
+        PredictorKind::Onnx(onnx) => {
+            // One that cannot be read is told when the model is opened.
+            let external = read_delivered(&onnx.model).map(|delivered| delivered.files);
+            let external = external.into_iter().flatten().map(|(_, path)| path);
+            [onnx.model.clone()].into_iter().chain(external).collect()
+        }
+        PredictorKind::Subprocess(program) => {
+            let parts = program.command.iter().map(|word| Part::of(word, program));
+            parts.filter_map(|part| part.path).collect()
+        }
+    }
+}
+
 /// The hash of a single file is that which other tools give.
 fn onnx(model: &Path) -> Result<String> {
     let delivered = read_delivered(model)?;
@@ -56,28 +72,44 @@ fn onnx(model: &Path) -> Result<String> {
 fn command(program: &SubprocessJob) -> Result<String> {
     let mut hash = Sha256::new_with_prefix(b"command\0");
     for word in &program.command {
-        // `--model=weights.bin` names a file too.
-        let (flag, value) = match word.split_once('=') {
-            Some((flag, value)) if flag.starts_with('-') => (flag, value),
-            _ => ("", word.as_str()),
+        let Part { flag, name, path } = Part::of(word, program);
+        let Some(path) = path else {
+            add(&mut hash, "word", word.as_bytes());
+            continue;
         };
-        let path = program.folder.join(value);
-        let name = Path::new(value).file_name().unwrap_or_default().as_encoded_bytes();
-        match fs::metadata(&path) {
-            Ok(found) if !value.is_empty() && found.is_file() => {
-                add(&mut hash, "flag", flag.as_bytes());
-                add(&mut hash, "file", name);
-                hash.update(content(&path).map_err(|error| cannot_read(&path, &error))?);
-            }
-            Ok(found) if !value.is_empty() && found.is_dir() && may_be_model(&path, program) => {
-                add(&mut hash, "flag", flag.as_bytes());
-                add(&mut hash, "folder", name);
-                hash.update(folder(&path)?);
-            }
-            _ => add(&mut hash, "word", word.as_bytes()),
+        add(&mut hash, "flag", flag.as_bytes());
+        if path.is_dir() {
+            add(&mut hash, "folder", name);
+            hash.update(folder(&path)?);
+        } else {
+            add(&mut hash, "file", name);
+            hash.update(content(&path).map_err(|error| cannot_read(&path, &error))?);
         }
     }
     Ok(hex(&hash.finalize()))
+}
+
+/// A word of a command, and what it names.
+struct Part<'a> {
+    flag: &'a str,
+    name: &'a [u8],
+    /// The file or folder, if it names one.
+    path: Option<PathBuf>,
+}
+
+impl<'a> Part<'a> {
+    fn of(word: &'a str, program: &SubprocessJob) -> Part<'a> {
+        // `--model=weights.bin` names a file too.
+        let (flag, value) = match word.split_once('=') {
+            Some((flag, value)) if flag.starts_with('-') => (flag, value),
+            _ => ("", word),
+        };
+        let name = Path::new(value).file_name().unwrap_or_default().as_encoded_bytes();
+        let path = program.folder.join(value);
+        let named = fs::metadata(&path)
+            .is_ok_and(|found| found.is_file() || (found.is_dir() && may_be_model(&path, program)));
+        Part { flag, name, path: Some(path).filter(|_| named && !value.is_empty()) }
+    }
 }
 
 /// Not the folder that the program is started in, nor one above it: results may be written there.

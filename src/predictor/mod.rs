@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::feature::FeatureSchema;
 use crate::job::{PredictorJob, PredictorKind};
 
-pub use fingerprint::fingerprint;
+pub use fingerprint::{fingerprint, model_files};
 pub use onnx::{OnnxFile, inspect_onnx, runtime_version as onnxruntime_version};
 pub use repeat::{Difference, Repeated, ask_again};
 
