@@ -69,12 +69,14 @@ mod tests {
         std::fs::write(&file, "12345").expect("written");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
         assert_eq!(read_regular(&file, 5).expect("small enough"), b"12345");
-        let said = |path: &Path, most| {
-            read_regular(path, most).expect_err("must be refused").to_string()
-        };
+        let said =
+            |path: &Path, most| read_regular(path, most).expect_err("must be refused").to_string();
         assert_eq!(said(&file, 4), "has 5 bytes, expected at most 4");
         assert_eq!(said(&pipe, 4), "is a pipe, a socket or a device, expected a file");
-        assert_eq!(said(Path::new("/dev/zero"), 4), "is a pipe, a socket or a device, expected a file");
+        assert_eq!(
+            said(Path::new("/dev/zero"), 4),
+            "is a pipe, a socket or a device, expected a file"
+        );
         assert_eq!(said(folder.path(), 4), "is a folder, expected a file");
     }
 

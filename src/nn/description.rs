@@ -133,9 +133,7 @@ impl Description {
         }
         let description: Description = serde_json::from_value(value)
             .map_err(|error| wrong(format!("is not a generator: {error}")))?;
-        description
-            .check()
-            .map_err(|problem| wrong(format!("is not a generator: {problem}")))?;
+        description.check().map_err(|problem| wrong(format!("is not a generator: {problem}")))?;
         Ok(description)
     }
 
@@ -259,7 +257,8 @@ impl Description {
 
 /// Whether the numbers of a feature are some that its schema could have had.
 fn sound(numeric: &Numeric) -> bool {
-    let range = numeric.range.is_none_or(|(low, high)| low.is_finite() && high.is_finite() && low <= high);
+    let range =
+        numeric.range.is_none_or(|(low, high)| low.is_finite() && high.is_finite() && low <= high);
     let step = numeric.step.is_none_or(|step| step.is_finite() && step > 0.0);
     let tolerance = numeric.tolerance.is_none_or(|tolerance| tolerance >= 0.0);
     let limit = numeric.limit.is_none_or(|limit| limit.down >= 0.0 && limit.up >= 0.0);

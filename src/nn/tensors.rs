@@ -190,12 +190,18 @@ mod tests {
     fn sizes_are_checked_before_they_are_believed() {
         for (bytes, said) in [
             (vec![], "is shorter than 8 bytes"),
-            (u64::MAX.to_le_bytes().to_vec(), "says that its list of tensors has 18446744073709551615"),
+            (
+                u64::MAX.to_le_bytes().to_vec(),
+                "says that its list of tensors has 18446744073709551615",
+            ),
             (file("[[[[", b""), "has no list of tensors"),
             (file(&"[".repeat(100_000), b""), "has no list of tensors"),
             (file("{\"a\":{}}", b""), "has no usable type of the tensor `a`"),
             (
-                file(r#"{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}"#, b""),
+                file(
+                    r#"{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}"#,
+                    b"",
+                ),
                 "offsets that do not fit the shape",
             ),
             (
@@ -207,7 +213,10 @@ mod tests {
                 "no usable shape",
             ),
             (
-                file(r#"{"a":{"dtype":"U8","shape":[0,9223372036854775808],"data_offsets":[0,0]}}"#, b""),
+                file(
+                    r#"{"a":{"dtype":"U8","shape":[0,9223372036854775808],"data_offsets":[0,0]}}"#,
+                    b"",
+                ),
                 "no usable shape",
             ),
         ] {

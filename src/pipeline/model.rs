@@ -138,10 +138,7 @@ fn hint(difference: &Difference) -> String {
 }
 
 /// Keys and features of some rows that can be used: those with the least hashes among the first.
-async fn few_rows(
-    inputs: &Inputs,
-    scope: Scope<'_>,
-) -> Result<Option<(RecordBatch, RecordBatch)>> {
+async fn few_rows(inputs: &Inputs, scope: Scope<'_>) -> Result<Option<(RecordBatch, RecordBatch)>> {
     let lost = |error| Error::internal("repetition", "a column is lost").source(error);
     let mut stream = inputs.engine.scan(inputs.plan(scope)).await?.stream()?;
     let admission = Admission::new(&inputs.schema);
@@ -176,7 +173,7 @@ async fn few_rows(
 }
 
 /// A row's key, such as `application_id = 17`.
-fn named_key(keys: &RecordBatch, row: usize) -> Result<String> {
+pub(super) fn named_key(keys: &RecordBatch, row: usize) -> Result<String> {
     let options = FormatOptions::new().with_null("null");
     let schema = keys.schema();
     let column = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| {
@@ -185,6 +182,7 @@ fn named_key(keys: &RecordBatch, row: usize) -> Result<String> {
             .map_err(|error| Error::internal("key", "cannot be shown").source(error))?;
         Ok(format!("{} = {}", field.name(), shown.value(row)))
     };
-    let parts: Result<Vec<String>> = schema.fields().iter().zip(keys.columns()).map(column).collect();
+    let parts: Result<Vec<String>> =
+        schema.fields().iter().zip(keys.columns()).map(column).collect();
     Ok(parts?.join(", "))
 }

@@ -103,7 +103,11 @@ fn ways(count: usize) -> Vec<Way> {
     if count > 1 {
         let batches = small(1).take(ALONE).collect();
         ways.extend([
-            Way { batches: vec![reversed], how: "in the opposite order".to_string(), by_chance: false },
+            Way {
+                batches: vec![reversed],
+                how: "in the opposite order".to_string(),
+                by_chance: false,
+            },
             Way { batches, how: "alone".to_string(), by_chance: false },
         ]);
     }
@@ -172,7 +176,8 @@ impl Pair<'_> {
     }
 
     fn describe(&self, (row, second): (usize, usize), way: &Way) -> Difference {
-        let (first, mut second) = (self.decision(self.first, row), self.decision(self.second, second));
+        let (first, mut second) =
+            (self.decision(self.first, row), self.decision(self.second, second));
         if first == second {
             second.push_str(" (other digits)");
         }
@@ -274,7 +279,8 @@ mod tests {
         };
         let numbers = Float64Array::from_iter_values((0..rows).map(|row| row as f64 / 100.0));
         let schema = Schema::new(vec![Field::new("x", DataType::Float64, true)]);
-        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers)]).expect("a batch");
+        let batch =
+            RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers)]).expect("a batch");
         ask_again(&Model { task, rule, asked: AtomicUsize::new(0) }, &batch).expect("answers")
     }
 
@@ -282,7 +288,10 @@ mod tests {
     fn honest_models_pass_whatever_the_number_of_rows() {
         let same: Rule = |numbers, _| numbers.to_vec();
         let rounding: Rule = |numbers, asked| {
-            numbers.iter().map(|x| if *x == 0.5 { 0.5 + 1e-9 * (asked % 2) as f64 } else { *x }).collect()
+            numbers
+                .iter()
+                .map(|x| if *x == 0.5 { 0.5 + 1e-9 * (asked % 2) as f64 } else { *x })
+                .collect()
         };
         for rows in [0, 1, 2, 7, 8, 64] {
             for rule in [same, rounding] {
@@ -311,8 +320,9 @@ mod tests {
         let difference = asked(64, true, order).decision.expect("differs");
         assert_eq!(difference.how, "in the opposite order");
         // Decisions stay the same, scores do not.
-        let noisy: Rule =
-            |numbers, asked| numbers.iter().map(|x| x.floor() + 0.01 * (asked % 2) as f64).collect();
+        let noisy: Rule = |numbers, asked| {
+            numbers.iter().map(|x| x.floor() + 0.01 * (asked % 2) as f64).collect()
+        };
         let found = asked(64, false, noisy);
         assert!(found.decision.is_none() && found.scores_differ(), "{found:?}");
     }

@@ -66,7 +66,7 @@ pub(in crate::predictor) fn read(model: &Path) -> Result<Delivered> {
     let bytes = read_regular(model, LARGEST).map_err(|error| {
         let problem = match error.kind() {
             std::io::ErrorKind::InvalidInput => error.to_string(),
-            _ => format!("cannot be read: {error}"),
+            _ => "cannot be read".to_string(),
         };
         Error::predictor(&shown, problem).source(error)
     })?;
@@ -321,7 +321,8 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("sub/dir")).expect("a folder");
         std::fs::write(folder.path().join("sub/w.bin"), "1").expect("written");
         std::fs::write(folder.path().join("outside.bin"), "1").expect("written");
-        std::os::unix::fs::symlink("../outside.bin", folder.path().join("sub/link")).expect("a link");
+        std::os::unix::fs::symlink("../outside.bin", folder.path().join("sub/link"))
+            .expect("a link");
         let refused = |location: &str| {
             let locations = Locations::from([(location.to_string(), "w".to_string())]);
             files(&model, &locations).map(drop).map_err(|error| error.to_string())

@@ -34,8 +34,8 @@ use inputs::{Inputs, Named};
 use outputs::{Model, Outputs};
 use pool::{Lease, Pool, Scorer};
 
-pub use external::{OnnxFile, inspect_onnx};
 pub(super) use external::read as read_delivered;
+pub use external::{OnnxFile, inspect_onnx};
 pub use runtime::runtime_version;
 
 /// Rows that one session scores at a time. A larger batch is cut, so that sessions can share it.

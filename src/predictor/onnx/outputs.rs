@@ -334,7 +334,8 @@ impl<'a> Classifier<'a> {
 
     fn check_count(&self, told: Option<&[String]>) -> Result<()> {
         if told.is_some_and(|told| told.len() > MOST_CLASSES) {
-            let problem = format!("has more than {MOST_CLASSES} classes, which is the most there may be");
+            let problem =
+                format!("has more than {MOST_CLASSES} classes, which is the most there may be");
             return Err(Error::predictor(self.name(), problem)
                 .hint("if it is a regression, set `predictor.task = \"regression\"`"));
         }

@@ -125,8 +125,10 @@ fn classes(job: &PredictorJob, schema: &Schema) -> Result<Vec<String>, Failure> 
         ));
     };
     let literals: Vec<Literal> = serde_json::from_str(text).map_err(|_| {
-        let problem =
-            format!("its metadata `{CLASSES_KEY}` is `{:.80}`, expected a JSON list of labels", text);
+        let problem = format!(
+            "its metadata `{CLASSES_KEY}` is `{:.80}`, expected a JSON list of labels",
+            text
+        );
         Failure::refused(problem)
     })?;
     if literals.len() > MOST_CLASSES {
