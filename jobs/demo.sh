@@ -34,7 +34,7 @@ say "Learning, explaining, reporting, publishing"
 "$overturn" run "${job[@]}"
 
 say "The first three rejected applicants who can be helped, in SQL"
-"$overturn" sql --generator "$out/explained/generator" --table a="$out/applications" "
+"$overturn" sql --generator "$out/explained/generator" --job "${job[@]}" --table a="$out/applications" "
   SELECT application_id, loan_amount, change['feature'] AS change, change['from'] AS \"from\", change['to'] AS \"to\"
   FROM (
     SELECT application_id, loan_amount, unnest(x['changes']) AS change

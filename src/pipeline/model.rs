@@ -178,7 +178,7 @@ async fn few_rows(inputs: &Inputs, scope: Scope<'_>) -> Result<Option<(RecordBat
 }
 
 /// A row's key, such as `application_id = 17`.
-fn named_key(keys: &RecordBatch, row: usize) -> Result<String> {
+pub(super) fn named_key(keys: &RecordBatch, row: usize) -> Result<String> {
     let options = FormatOptions::new().with_null("null");
     let schema = keys.schema();
     let column = |(field, column): (&arrow::datatypes::FieldRef, &arrow::array::ArrayRef)| {

@@ -14,6 +14,7 @@ mod fitted;
 mod jobs;
 mod layers;
 mod learn;
+mod models;
 mod outputs;
 mod paper;
 mod real_data;

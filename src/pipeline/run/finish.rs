@@ -156,7 +156,7 @@ impl Stages<'_> {
         }
     }
 
-    fn is_regression(&self) -> bool {
+    pub(super) fn is_regression(&self) -> bool {
         self.job.predictor.task == crate::job::TaskSpec::Regression
     }
 

@@ -10,6 +10,7 @@ mod finish;
 mod generator;
 mod kept;
 mod prometheus;
+mod spot;
 mod summary;
 mod work;
 
@@ -324,7 +325,12 @@ impl<'a> Stages<'a> {
             staging.tables(&[REPORTS])?;
         }
         let work = self.work(staging, progressed, (artefact, keyed), Arc::clone(&predictor));
-        runtime.block_on(work).inspect_err(|_| predictor.stop())
+        let done = runtime.block_on(work).and_then(|mut done| {
+            let found = self.spot_check(staging.folder(), &done, predictor.as_ref())?;
+            done.remarks.extend(found);
+            Ok(done)
+        });
+        done.inspect_err(|_| predictor.stop())
     }
 
     /// Everything that the engine has a part in.

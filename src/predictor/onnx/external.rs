@@ -66,7 +66,7 @@ pub(in crate::predictor) fn read(model: &Path) -> Result<Delivered> {
     let bytes = read_regular(model, LARGEST).map_err(|error| {
         let problem = match error.kind() {
             std::io::ErrorKind::InvalidInput => error.to_string(),
-            _ => format!("cannot be read: {error}"),
+            _ => "cannot be read".to_string(),
         };
         Error::predictor(&shown, problem).source(error)
     })?;
