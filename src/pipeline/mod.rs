@@ -24,6 +24,8 @@ pub use inputs::{CheckSummary, Inputs, Scope};
 pub use run::{
     DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, report, run,
 };
+#[doc(hidden)]
+pub use run::{read_journal, read_manifest};
 pub use score::{ScoreSummary, score};
 pub use sql::{Query, sql};
 pub use train::{TrainSummary, train};

@@ -17,7 +17,11 @@ use crate::error::Result;
 use crate::feature::FeatureSchema;
 use crate::job::{PredictorJob, PredictorKind};
 
+#[doc(hidden)]
+pub use onnx::read_graph;
 pub use onnx::runtime_version as onnxruntime_version;
+#[doc(hidden)]
+pub use subprocess::read_answers;
 
 /// The label of a row for which the model gave no answer.
 pub const NO_CLASS: u32 = u32::MAX;

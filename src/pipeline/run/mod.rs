@@ -7,6 +7,7 @@ mod columns;
 mod dry;
 mod facts;
 mod finish;
+mod fuzzing;
 mod generator;
 mod kept;
 mod prometheus;
@@ -42,6 +43,8 @@ use columns::ScanColumns;
 pub use dry::{DryRun, dry_run};
 use finish::Finished;
 pub use finish::gate_error;
+#[doc(hidden)]
+pub use fuzzing::{read_journal, read_manifest};
 use generator::{GeneratorRecord, is_of_generator};
 pub use summary::{Example, RunSummary, Seconds, TargetSummary};
 use work::{Done, Shop, UnitRecord};
