@@ -156,7 +156,7 @@ fn fuzz(task: &Task, seeds: &Path, out: &Path) -> Value {
         }
         let left =
             Task { inputs: task.inputs - done, seed: task.seed + 1000 * deaths, ..task.clone() };
-        let work = tempfile::tempdir_in(out).expect("a folder");
+        let work = scratch();
         let status =
             start(&Task { seconds, ..left }, seeds, work.path(), out).wait().expect("ended");
         let result = fs::read(work.path().join("result.json")).unwrap_or_default();
@@ -167,7 +167,9 @@ fn fuzz(task: &Task, seeds: &Path, out: &Path) -> Value {
         deaths += 1;
         let kept = out.join("found").join(format!("{}-death-{deaths}", task.target));
         let _ = fs::copy(work.path().join("current"), &kept);
-        push_failure(&mut total, &format!("{status}, see {}", kept.display()));
+        let log = fs::read_to_string(work.path().join("log")).unwrap_or_default();
+        let said: Vec<&str> = log.lines().filter(|line| !line.is_empty()).take(3).collect();
+        push_failure(&mut total, &format!("{status}: {}, see {}", said.join(" "), kept.display()));
     }
     if total["grown_mib"].as_u64() > Some(GROWTH_MIB) {
         let grown = format!("memory grew by {} MiB", total["grown_mib"]);
@@ -204,7 +206,8 @@ fn start(task: &Task, seeds: &Path, work: &Path, out: &Path) -> Child {
     command.env("OVERTURN_FUZZ_SECONDS", task.seconds.to_string());
     command.env("OVERTURN_FUZZ_SEED", task.seed.to_string());
     command.env("OVERTURN_FUZZ_WORK", work).env("OVERTURN_FUZZ_OUT", out).env("RUST_LOG", "off");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let log = fs::File::create(work.join("log")).expect("a file");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().expect("started")
 }
 

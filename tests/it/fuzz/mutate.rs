@@ -7,7 +7,7 @@ use std::path::Path;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Longest input. A size that only a flood would reach; limits on depth and size are met well before it.
+/// Longest input, unless the corpus has longer ones: enough to meet limits on depth and size.
 const LONGEST: usize = 64 << 10;
 
 /// Numbers at which code goes wrong, as text.
@@ -69,12 +69,14 @@ pub struct Mutator {
     corpus: Vec<Vec<u8>>,
     tokens: Vec<Vec<u8>>,
     form: Form,
+    longest: usize,
 }
 
 impl Mutator {
     pub fn new(seed: u64, form: Form, corpus: Vec<Vec<u8>>, tokens: Vec<Vec<u8>>) -> Mutator {
         assert!(!corpus.is_empty(), "a target needs a corpus");
-        Mutator { random: ChaCha8Rng::seed_from_u64(seed), corpus, tokens, form }
+        let longest = corpus.iter().map(|entry| entry.len() + 4096).max().unwrap_or(0).max(LONGEST);
+        Mutator { random: ChaCha8Rng::seed_from_u64(seed), corpus, tokens, form, longest }
     }
 
     /// The entries as they are.
@@ -93,7 +95,7 @@ impl Mutator {
         };
         for _ in 0..changes {
             self.change(&mut bytes);
-            bytes.truncate(LONGEST);
+            bytes.truncate(self.longest);
         }
         bytes
     }

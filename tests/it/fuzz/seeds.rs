@@ -9,9 +9,9 @@ use crate::util::{overturn, program, project};
 
 /// Networks that are learnt in a second, small enough for thousands of copies to be read in one.
 const SMALL: &str = "[target]\nclass = \"approved\"\n\
-    [autoencoder]\nsteps = 300\nbatch = 64\nhidden = [8]\nlatent = 6\nmin_quality = 0.0\n\
-    [train]\nmax_steps = 200\nbatch = 64\nhidden = 8\nvalidation_rows = 100\n\
-    [explain]\nunit_rows = 100\n[report.mmd]\nspace = \"none\"\n";
+    [autoencoder]\nsteps = 300\nbatch = 64\nhidden = [16]\nlatent = 8\nmin_quality = 0.0\n\
+    [train]\nmax_steps = 300\nbatch = 64\nhidden = 16\nvalidation_rows = 100\nvalidate_every = 100\n\
+    [explain]\nunit_rows = 100\n[report.mmd]\nspace = \"none\"\nencoders = 1\n";
 
 /// Makes `job.toml`, `table.parquet`, `generator/`, `manifest` and `journal` in a folder below `out`.
 pub fn make(out: &Path) -> PathBuf {
@@ -24,9 +24,10 @@ pub fn make(out: &Path) -> PathBuf {
     overturn(&["synth", &shown(&seeds.join("tiny")), "--rows", "40", "--files", "1"]).ok();
     let tiny = crate::util::files_below(&seeds.join("tiny"), "parquet");
     fs::copy(&tiny[0], seeds.join("table.parquet")).expect("copied");
-    overturn(&["synth", &shown(&home.join("table")), "--rows", "600", "--files", "1"]).ok();
+    overturn(&["synth", &shown(&home.join("table")), "--rows", "500", "--files", "1"]).ok();
     fs::write(seeds.join("job.toml"), job("table.parquet", "schema.toml", "")).expect("written");
     let schema = shown(&project().join("schemas/credit.toml"));
+    fs::copy(&schema, seeds.join("schema.toml")).expect("copied");
     fs::write(home.join("job.toml"), job("table", &schema, SMALL)).expect("written");
     let journal = run(&home);
     fs::write(seeds.join("journal"), journal).expect("written");

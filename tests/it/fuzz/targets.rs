@@ -125,6 +125,7 @@ fn answers(seeds: &Path) -> impl FnMut(&[u8]) -> Taken + use<> {
 fn asked_for(seeds: &Path, task: &str) -> PredictorJob {
     let scratch = scratch();
     let path = scratch.path().join("job.toml");
+    write(&scratch.path().join("schema.toml"), b"");
     let text = String::from_utf8(read(seeds, "job.toml")).expect("text");
     write(
         &path,
@@ -136,16 +137,27 @@ fn asked_for(seeds: &Path, task: &str) -> PredictorJob {
 /// A job, with those placeholders filled that it has.
 fn read_job(path: &Path) -> Result<Job, Error> {
     let text = String::from_utf8_lossy(&fs::read(path).expect("just written")).into_owned();
-    let named = ["data", "out"].into_iter().filter(|name| text.contains(&format!("${{{name}}}")));
+    let named =
+        ["data", "out", "cell"].into_iter().filter(|name| text.contains(&format!("${{{name}}}")));
     let given: Vec<String> = named.map(|name| format!("{name}=table.parquet")).collect();
     let filled = Placeholders::parse(&given).expect("well formed");
     Job::read(path, &filled, &Overrides::default())
 }
 
+/// Jobs name their schema and model relative to themselves.
 fn job() -> impl FnMut(&[u8]) -> Taken {
     let scratch = scratch();
+    let folder = scratch.path().join("jobs/demo");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::create_dir_all(scratch.path().join("schemas/paper")).expect("a folder");
+    for model in ["jobs/demo/forest.onnx", "jobs/demo/logistic.onnx", "schemas/credit.toml"] {
+        write(&scratch.path().join(model), b"");
+    }
+    for schema in ["adult", "bank", "breast_cancer", "covertype", "spambase", "wdbc", "wine"] {
+        write(&scratch.path().join(format!("schemas/paper/{schema}.toml")), b"");
+    }
     move |bytes| {
-        let path = scratch.path().join("job.toml");
+        let path = scratch.path().join("jobs/demo/job.toml");
         write(&path, bytes);
         taken(&read_job(&path))
     }
