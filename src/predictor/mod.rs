@@ -20,8 +20,12 @@ use crate::feature::FeatureSchema;
 use crate::job::{PredictorJob, PredictorKind};
 
 pub use fingerprint::{fingerprint, model_files};
+#[doc(hidden)]
+pub use onnx::read_graph;
 pub use onnx::{OnnxFile, inspect_onnx, runtime_version as onnxruntime_version};
 pub use repeat::{Difference, Repeated, ask_again};
+#[doc(hidden)]
+pub use subprocess::read_answers;
 
 /// The label of a row for which the model gave no answer.
 pub const NO_CLASS: u32 = u32::MAX;

@@ -11,6 +11,7 @@ mod demo;
 mod early;
 mod faults;
 mod fitted;
+mod fuzz;
 mod jobs;
 mod layers;
 mod learn;

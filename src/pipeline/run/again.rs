@@ -38,7 +38,7 @@ use crate::predictor::Task;
 use crate::runtime::Runtime;
 
 /// A published run.
-struct Published {
+pub(super) struct Published {
     /// What has made its tables.
     command: Part,
     facts: RunFacts,
@@ -86,12 +86,12 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     };
     let done = runtime.block_on(again.units()).inspect_err(|_| staging.clear_journal())?;
     let generator = published.generator();
-    let before = serde_json::from_value(published.manifest.summary.clone()).ok();
+    let before = published.summary();
     stages.finish(staging, Finished { done, generator, artefact, began, before })
 }
 
 impl Published {
-    fn read(folder: &Path) -> Result<Published> {
+    pub(super) fn read(folder: &Path) -> Result<Published> {
         let shown = folder.display().to_string();
         let none = |problem: &str| {
             Error::input(&shown, problem).hint("`overturn run` or `overturn explain` makes one")
@@ -106,6 +106,11 @@ impl Published {
         let facts = manifest.run.clone().ok_or_else(|| none("does not say what it worked on"))?;
         let files = manifest.tables.iter().cloned().map(StagedFile::from).collect();
         Ok(Published { command, facts, files, manifest })
+    }
+
+    /// What the run said at its end.
+    pub(super) fn summary(&self) -> Option<RunSummary> {
+        serde_json::from_value(self.manifest.summary.clone()).ok()
     }
 
     /// Rows can be told from the tables only if those are what they were, and made by the same job.

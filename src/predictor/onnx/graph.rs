@@ -177,6 +177,16 @@ impl<'a> Graph<'a> {
         false
     }
 
+    /// Walks back from every output; returns how many of them have labels. For fuzzing.
+    pub(super) fn walk_outputs(&self) -> usize {
+        let labelled = |output: &&&str| {
+            let labels = self.labels_behind(output);
+            self.gives_probabilities(output, labels.as_ref().map_or(2, Vec::len));
+            labels.is_some()
+        };
+        self.outputs.iter().filter(labelled).count()
+    }
+
     fn producer(&self, name: &str) -> Option<&Node<'a>> {
         self.producers.get(name).map(|index| &self.nodes[*index])
     }

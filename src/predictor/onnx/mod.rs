@@ -148,6 +148,19 @@ impl Predictor for OnnxPredictor {
     }
 }
 
+/// Reads bytes as an ONNX model and asks everything of its graph that opening a model asks; returns how many
+/// outputs have labels. For fuzzing: ONNX Runtime is not started.
+#[doc(hidden)]
+pub fn read_graph(bytes: &[u8]) -> Option<usize> {
+    let graph = Graph::read(bytes).ok()?;
+    graph.labels_anywhere();
+    let labelled = graph.walk_outputs();
+    match graph.without_zipmap(bytes).ok()? {
+        Some(copy) => Graph::read(&copy).ok().map(|graph| graph.walk_outputs()),
+        None => Some(labelled),
+    }
+}
+
 /// A batch in parts that several workers take from.
 struct Chunks<'b> {
     batch: &'b RecordBatch,

@@ -6,7 +6,7 @@
 //! (the handshake's batch of zero rows) before the bytes after it have come.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read};
+use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -207,17 +207,19 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, Inter
     }
 }
 
-/// What a non-blocking pipe holds right now, up to a length worth showing.
-pub(super) fn read_available(pipe: &mut impl Read, text: &mut Vec<u8>) {
+/// What a non-blocking pipe holds right now, up to a length worth showing. Returns whether more may come.
+pub(super) fn read_available(pipe: &mut impl Read, text: &mut Vec<u8>) -> bool {
     // Ends with `WouldBlock`; what was read until then is kept.
-    let _: io::Result<usize> = pipe.by_ref().take(4 * TEXT_SHOWN as u64).read_to_end(text);
+    pipe.by_ref().take(4 * TEXT_SHOWN as u64).read_to_end(text).is_err()
 }
 
 /// The text of which the beginning was read where a message was expected, quoted. A line is often
 /// written in pieces, so the rest is given a moment to come.
 pub(super) fn printed_text(pipe: &mut impl Read, mut text: Vec<u8>) -> String {
-    thread::sleep(TEXT_PATIENCE);
-    read_available(pipe, &mut text);
+    if read_available(pipe, &mut text) {
+        thread::sleep(TEXT_PATIENCE);
+        read_available(pipe, &mut text);
+    }
     excerpt(&text)
 }
 
@@ -232,6 +234,8 @@ fn excerpt(text: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use arrow::array::Int32Array;
     use arrow::ipc::writer::StreamWriter;
 

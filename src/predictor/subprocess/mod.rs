@@ -124,6 +124,19 @@ impl SubprocessPredictor {
     }
 }
 
+/// Reads bytes as a program's answers, from the handshake to the last score; returns how many batches could
+/// be used. For fuzzing: no process is started.
+#[doc(hidden)]
+pub fn read_answers(job: &PredictorJob, mut bytes: &[u8]) -> usize {
+    let (mut incoming, mut used) = (incoming::Incoming::default(), 0);
+    while let Ok(Some(batch)) = incoming.receive(&mut bytes) {
+        let contract = incoming.schema().map(|schema| answer::Contract::new(job, schema));
+        let Some(Ok(contract)) = contract else { break };
+        used += usize::from(contract.scores(&batch).is_ok());
+    }
+    used
+}
+
 impl Terms {
     fn new(
         job: &PredictorJob,

@@ -1,0 +1,1 @@
+income > 30000 AND region = 'north'

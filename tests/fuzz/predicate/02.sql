@@ -1,0 +1,1 @@
+applied_on < date '2025-10-01' AND (age BETWEEN 20 AND 60 OR NOT savings IS NULL)

@@ -1,0 +1,1 @@
+"region" IN ('north', 'south', 'east') AND lower(purpose) LIKE '%car%'

@@ -1,0 +1,1 @@
+regexp_like(region, '^(no|so).*h$') OR substr(purpose, 1, 3) = 'car'

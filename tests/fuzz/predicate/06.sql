@@ -1,0 +1,1 @@
+cast(loan_amount AS bigint) % 7 = 3 AND abs(income - debt) < power(10, 4)

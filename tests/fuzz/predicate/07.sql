@@ -1,0 +1,1 @@
+date_part('year', applied_on) = 2025 AND to_char(applied_on, '%Y') = '2025'

@@ -1,0 +1,1 @@
+loan_amount / (age - 18) > 100

@@ -1,0 +1,1 @@
+repeat('a', 3) = 'aaa' AND length(concat(region, purpose)) > 5

@@ -1,0 +1,1 @@
+application_id IN (1, 2, 3) OR round(income, 2) <> 0.0 OR income IS DISTINCT FROM debt

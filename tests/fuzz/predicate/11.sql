@@ -1,0 +1,1 @@
+[1, 2, 3][2] = 2 AND array_length(make_array(age, 1)) = 2

@@ -1,0 +1,1 @@
+CASE WHEN debt / income > 0.5 THEN false ELSE coalesce(savings, 0) >substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(substr(= 100 END
