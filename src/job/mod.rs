@@ -27,8 +27,9 @@ pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
 pub use predictor::{
-    InputsSpec, KindSpec, MatrixSpec, OnnxInputs, OnnxJob, PredictorJob, PredictorKind,
-    PredictorSpec, ProbabilitiesSpec, Standardise, SubprocessJob, TaskSpec,
+    InputsSpec, KindSpec, Limits, LimitsSpec, MatrixSpec, OnnxInputs, OnnxJob, PredictorJob,
+    PredictorKind, PredictorSpec, ProbabilitiesSpec, SandboxSpec, Standardise, SubprocessJob,
+    TaskSpec,
 };
 pub use report::{GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec};
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};

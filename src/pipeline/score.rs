@@ -78,6 +78,7 @@ pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreS
     match result {
         Ok((manifest, summary)) => {
             staging.write(MANIFEST_FILE, &manifest)?;
+            runtime.check_signals()?;
             staging.publish()?;
             Ok(summary)
         }

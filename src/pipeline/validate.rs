@@ -58,6 +58,7 @@ pub struct ParitySummary {
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
+    runtime.check_signals()?;
     check_target(job, &inputs, predictor.task())?;
     if job.target.is_some() {
         check_output_names(job, &inputs)?;

@@ -15,6 +15,7 @@ mod jobs;
 mod layers;
 mod learn;
 mod paper;
+mod processes;
 mod real_data;
 mod refine;
 mod resume;

@@ -20,6 +20,7 @@ pub(super) fn publish(job: &Job, staging: Staging, trained: &Trained) -> Result<
     let options = WriterOptions { row_group_rows: job.output.row_group_rows, metadata };
     let files = save_generator(&staging, trained, &options)?;
     staging.write(MANIFEST_FILE, &manifest("train", job, files, &trained.summary)?)?;
+    crate::stop::check()?;
     staging.publish()?;
     Ok(())
 }
