@@ -49,6 +49,7 @@
 //! | 2 | [`job`] | what is to be done? |
 //! | 2 | [`feature`] | what do columns mean, what was seen in them, which rows can be used? |
 //! | 1 | [`document`] | what does a TOML file say, and what is wrong with it? |
+//! | 1 | [`stop`] | was the program asked to stop? |
 //! | 0 | [`error`] | who must act? |
 //!
 //! # What always holds
@@ -82,6 +83,7 @@ pub mod predictor;
 pub mod report;
 pub mod runtime;
 pub mod score;
+pub mod stop;
 pub mod synth;
 pub mod target;
 pub mod train;

@@ -3,17 +3,26 @@
 //! which take turns and do not nest. Also the one place where signals are heard.
 
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::io;
+use std::sync::RwLock;
+use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal, raise};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
 use crate::job::{Device, RuntimeJob};
+use crate::stop;
+
+/// How long the program may take to end after a signal, before it is ended wherever it is. Ending there is
+/// as safe as being killed: what is published appears in one step.
+const SIGNAL_PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Threads beside those of the engine and of the loops: signals, training, its model, scorers' pipes.
+const FURTHER_THREADS: usize = 6;
 
 /// How long blocking work may take to notice that the program is ending.
 const SHUTDOWN: Duration = Duration::from_millis(200);
@@ -27,8 +36,6 @@ pub struct Runtime {
     pub device: tch::Device,
     seed: u64,
     tokio: Option<tokio::runtime::Runtime>,
-    /// Heard from the first [`Runtime::block_on`] on, also between two of them.
-    signals: Mutex<Option<Signals>>,
 }
 
 impl Runtime {
@@ -39,8 +46,8 @@ impl Runtime {
     pub fn start(job: &RuntimeJob) -> Result<Runtime> {
         let device = choose_device(job.device)?;
         let threads = if job.threads == 0 { available_threads() } else { job.threads };
-        // A second call finds the global pool built; its size was the same machine's.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        probe_threads(2 * threads + FURTHER_THREADS)?;
+        build_pool(threads)?;
         tch::set_num_threads(threads as i32);
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
@@ -49,14 +56,8 @@ impl Runtime {
             .on_thread_start(|| tch::set_num_threads(1))
             .enable_all()
             .build()
-            .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;
-        Ok(Runtime {
-            threads,
-            device,
-            seed: job.seed,
-            tokio: Some(tokio),
-            signals: Mutex::default(),
-        })
+            .map_err(no_threads)?;
+        Ok(Runtime { threads, device, seed: job.seed, tokio: Some(tokio) })
     }
 
     /// Runs a future to its end, or to a SIGINT or SIGTERM, whichever comes first. The one `block_on`.
@@ -68,21 +69,17 @@ impl Runtime {
             return Err(Error::internal("runtime", "used after its end"));
         };
         tokio.block_on(async {
-            let known = self.signals().take();
-            let mut signals = known.map_or_else(Signals::listen, Ok)?;
             let result = tokio::select! {
                 biased;
-                _ = signals.interrupt.recv() => Err(Error::interrupted(nix::libc::SIGINT)),
-                _ = signals.terminate.recv() => Err(Error::interrupted(nix::libc::SIGTERM)),
+                signal = stop::wait() => Err(Error::interrupted(signal)),
                 result = future => result,
             };
-            *self.signals() = Some(signals);
-            result
+            // A future that was busy when the signal came tells what the stop did to it.
+            match (result, stop::requested()) {
+                (Err(_), Some(signal)) => Err(Error::interrupted(signal)),
+                (result, _) => result,
+            }
         })
-    }
-
-    fn signals(&self) -> MutexGuard<'_, Option<Signals>> {
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a signal has come, for work outside of [`Runtime::block_on`] that takes long.
@@ -90,16 +87,7 @@ impl Runtime {
     /// # Errors
     /// [`Error::interrupted`] if one has.
     pub fn check_signals(&self) -> Result<()> {
-        let mut signals = self.signals();
-        let Some(Signals { interrupt, terminate }) = &mut *signals else { return Ok(()) };
-        let mut context = Context::from_waker(Waker::noop());
-        let kinds = [(interrupt, nix::libc::SIGINT), (terminate, nix::libc::SIGTERM)];
-        for (signal, number) in kinds {
-            if let Poll::Ready(Some(())) = signal.poll_recv(&mut context) {
-                return Err(Error::interrupted(number));
-            }
-        }
-        Ok(())
+        stop::check()
     }
 
     /// Gives torch the threads that training does best with. On a CPU that is one: at the method's batch
@@ -128,23 +116,70 @@ impl Runtime {
     }
 }
 
-/// The signals that end a run.
-#[derive(Debug)]
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+/// Hears SIGINT and SIGTERM from now on, on a thread of its own, as requests to [`stop`]. A program that
+/// has not ended soon after is handed to `overdue`, which must end it. Called once, before any other thread
+/// is started: threads inherit that these signals are not for them.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn hear_signals(overdue: fn(Error)) -> Result<()> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    let unheard = |error| Error::resources("signals", "cannot be heard").source(error);
+    signals.thread_block().map_err(|error| unheard(io::Error::from(error)))?;
+    let hear = move || {
+        let signal = loop {
+            if let Ok(signal) = signals.wait() {
+                break signal as i32;
+            }
+        };
+        stop::request(signal);
+        thread::sleep(SIGNAL_PATIENCE);
+        overdue(Error::interrupted(signal));
+    };
+    thread::Builder::new().name("signals".to_string()).spawn(hear).map_err(no_threads)?;
+    Ok(())
 }
 
-impl Signals {
-    fn listen() -> Result<Signals> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| Error::resources("signals", "cannot be heard").source(error))
-        };
-        Ok(Signals {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
+/// Ends the process by the signal that an exit code stands for, at once and without any tidying up.
+pub fn end_by(exit_code: u8) {
+    let Ok(signal) = Signal::try_from(i32::from(exit_code) - 128) else { return };
+    let mut heard = SigSet::empty();
+    heard.add(signal);
+    // Here alone nothing blocks it, and nothing handles it.
+    let _: nix::Result<()> = heard.thread_unblock().and_then(|()| raise(signal));
+}
+
+/// The error of a thread that could not be started.
+fn no_threads(error: io::Error) -> Error {
+    Error::resources("threads", "cannot be started").source(error).hint(
+        "lower `runtime.threads`, or raise the limits of the system (`ulimit -u`, `ulimit -v`, `pids.max`)",
+    )
+}
+
+/// Starts so many threads for a moment. Libraries panic or abort where one of theirs cannot be started;
+/// found here, it is an error.
+fn probe_threads(count: usize) -> Result<()> {
+    let gate = RwLock::new(());
+    thread::scope(|scope| {
+        // All wait here, so that they are there at the same time.
+        let closed = gate.write();
+        let wait = || drop(gate.read());
+        let start = |_| thread::Builder::new().spawn_scoped(scope, wait).map(|_| ());
+        let started = (0..count).try_for_each(start);
+        drop(closed);
+        started.map_err(no_threads)
+    })
+}
+
+/// The pool for loops outside the engine. A second call finds it built; its size was the same machine's.
+fn build_pool(threads: usize) -> Result<()> {
+    match rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
+        Err(error) if std::error::Error::source(&error).is_some() => {
+            Err(no_threads(io::Error::other(error)))
+        }
+        _ => Ok(()),
     }
 }
 

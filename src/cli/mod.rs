@@ -13,17 +13,24 @@ mod train;
 mod validate;
 mod verify;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::document::Overrides;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::job::{Job, MOST_THREADS, Placeholders};
-use crate::pipeline;
+use crate::{pipeline, predictor, runtime, stop};
 
 use print::Printer;
+
+/// How long the last message of an overdue program may take, and its libraries' tidying up.
+const LAST_WORDS: Duration = Duration::from_millis(150);
 
 /// What is the least that would have to change for the model to decide otherwise?
 ///
@@ -146,6 +153,10 @@ impl JobArguments {
 
 /// The program.
 pub fn main() -> ExitCode {
+    // Before anything else: this may be a scorer's guard, not a command.
+    if let Some(code) = predictor::guard_main() {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Help and version go to standard output with exit code 0; a wrong command line is the user's
@@ -161,26 +172,61 @@ pub fn main() -> ExitCode {
     };
     log::start(&arguments.global);
     let printer = Printer::new(&arguments.global);
-    let done = arguments.command.done();
-    let result = match arguments.command {
-        Command::Validate(command) => command.run(&printer, &arguments.global),
-        Command::Score(command) => command.run(&printer, &arguments.global),
-        Command::Train(command) => command.run(&printer, &arguments.global),
-        Command::Run(command) => command.run(&printer, &arguments.global),
-        Command::Explain(command) => command.run(&printer, &arguments.global),
-        Command::Report(command) => command.run(&printer, &arguments.global),
-        Command::Sql(command) => command.run(&printer, &arguments.global),
-        Command::Schema(command) => command.run(&printer, &arguments.global),
-        Command::Synth(command) => command.run(&printer, &arguments.global),
-        Command::Verify(command) => command.run(&printer, &arguments.global),
-    };
-    match result.and_then(|()| printer.finish(done)) {
+    match runtime::hear_signals(overdue).and_then(|()| execute(&arguments, &printer)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let error = as_interrupted(error);
             printer.error(&error);
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn execute(arguments: &Arguments, printer: &Printer) -> Result<()> {
+    predictor::supervise_scorers();
+    match &arguments.command {
+        Command::Validate(command) => command.run(printer, &arguments.global),
+        Command::Score(command) => command.run(printer, &arguments.global),
+        Command::Train(command) => command.run(printer, &arguments.global),
+        Command::Run(command) => command.run(printer, &arguments.global),
+        Command::Explain(command) => command.run(printer, &arguments.global),
+        Command::Report(command) => command.run(printer, &arguments.global),
+        Command::Sql(command) => command.run(printer, &arguments.global),
+        Command::Schema(command) => command.run(printer, &arguments.global),
+        Command::Synth(command) => command.run(printer, &arguments.global),
+        Command::Verify(command) => command.run(printer, &arguments.global),
+    }?;
+    printer.finish(arguments.command.done())
+}
+
+/// What a stop did to the work on its way is no news: the signal is.
+fn as_interrupted(error: Error) -> Error {
+    match (error.kind(), stop::requested()) {
+        (Kind::Interrupted(_), _) | (_, None) => error,
+        (_, Some(signal)) => Error::interrupted(signal),
+    }
+}
+
+/// Ends a program that a signal has not ended in time, without waiting for any thread.
+#[expect(clippy::exit, reason = "the main thread may never return")]
+fn overdue(error: Error) {
+    let code = error.exit_code();
+    let (said, heard) = mpsc::channel();
+    // Whoever holds standard error may hold it for ever.
+    let say = move || {
+        tracing::warn!("ended in the middle of its work: it did not stop in time");
+        let _ = writeln!(io::stderr(), "error: {error}");
+        let _ = said.send(());
+    };
+    if thread::Builder::new().spawn(say).is_ok() {
+        let _ = heard.recv_timeout(LAST_WORDS);
+    }
+    // Libraries tidy up on exit, while their threads are still at work: that may hang.
+    let _ = thread::Builder::new().spawn(move || {
+        thread::sleep(LAST_WORDS);
+        runtime::end_by(code);
+    });
+    std::process::exit(code.into());
 }
 
 /// Names the libraries too: results depend on them.

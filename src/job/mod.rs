@@ -31,9 +31,9 @@ pub use memory::{MemoryEstimate, Sizes, available_memory};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
 pub use predictor::{
-    InputsSpec, KindSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob, PredictorJob,
-    PredictorKind, PredictorSpec, ProbabilitiesSpec, RepeatableSpec, Standardise, SubprocessJob,
-    TaskSpec,
+    InputsSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob,
+    PredictorJob, PredictorKind, PredictorSpec, ProbabilitiesSpec, RepeatableSpec, SandboxSpec,
+    Standardise, SubprocessJob, TaskSpec,
 };
 pub use report::{GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec};
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};

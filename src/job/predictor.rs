@@ -59,7 +59,7 @@ pub struct PredictorSpec {
     /// `subprocess`: seconds a worker may take to start and shake hands.
     #[serde(default = "start_seconds")]
     pub start_seconds: f64,
-    /// `subprocess`: seconds a worker may take for one batch.
+    /// Seconds a worker may take for one batch; for `onnx`, the model for at most 2,048 rows.
     #[serde(default = "batch_seconds")]
     pub batch_seconds: f64,
     /// `subprocess`: how often a failing batch is tried again with a fresh worker before it is bisected.
@@ -68,6 +68,59 @@ pub struct PredictorSpec {
     /// `subprocess`: share of rows that may fail on their own before the model itself is held to be broken.
     #[serde(default = "max_failed_share")]
     pub max_failed_share: f64,
+    /// `subprocess`: environment variables that the program gets beside the usual ones: `NAME` as it is
+    /// here, `PREFIX*` all that begin so, `NAME=value` with this value.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// `subprocess`: whether the program is kept from the network.
+    #[serde(default)]
+    pub sandbox: SandboxSpec,
+    /// `subprocess`: what each process of the program may use at most.
+    #[serde(default)]
+    pub limits: LimitsSpec,
+}
+
+/// Whether scorer programs are kept from the network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxSpec {
+    /// Where the system allows it; a warning says where it does not.
+    #[default]
+    Auto,
+    /// No.
+    Off,
+    /// Yes; an error where the system does not allow it.
+    Require,
+}
+
+/// What each process of a scorer program may use at most.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::limits::limits)]
+pub struct LimitsSpec {
+    /// Address space, such as `"8GiB"`: at least 64MiB. No limit unless given: some runtimes reserve far
+    /// more than they use.
+    pub memory: Option<String>,
+    /// Open files. Unless given, what the system sets.
+    pub files: Option<u64>,
+    /// Processes and threads of the user that runs overturn, all programs taken together.
+    /// No limit unless given.
+    pub processes: Option<u64>,
+    /// Seconds of processor time. No limit unless given.
+    pub cpu_seconds: Option<u64>,
+}
+
+/// What each process of a scorer program may use at most, checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Open files.
+    pub files: Option<u64>,
+    /// Processes and threads of the user.
+    pub processes: Option<u64>,
+    /// Seconds of processor time.
+    pub cpu_seconds: Option<u64>,
 }
 
 pub(super) fn start_seconds() -> f64 {
@@ -205,6 +258,14 @@ pub struct OnnxJob {
     pub inputs: OnnxInputs,
     /// What a null text becomes.
     pub null_text: String,
+    /// Limit for one run of the model.
+    #[serde(default = "batch_limit")]
+    pub batch_limit: Duration,
+}
+
+/// The limit of models that were described before there was one.
+fn batch_limit() -> Duration {
+    Duration::from_secs_f64(batch_seconds())
 }
 
 /// How features become the inputs of an ONNX model.
@@ -243,4 +304,13 @@ pub struct SubprocessJob {
     pub retries: u32,
     /// Share of rows that may fail on their own.
     pub max_failed_share: f64,
+    /// Environment variables beside the usual ones: `NAME`, `PREFIX*` or `NAME=value`.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// Whether it is kept from the network.
+    #[serde(default)]
+    pub sandbox: SandboxSpec,
+    /// What each of its processes may use at most.
+    #[serde(default)]
+    pub limits: Limits,
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MOST_CLASSES, MatrixSpec, Method, MmdSpace,
-    OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset,
-    Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob,
-    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
-    TrainSpec, predictor,
+    InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec,
+    Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
+    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
+    RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec,
+    TrainJob, TrainLimits, TrainRows, TrainSpec, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
@@ -113,9 +113,14 @@ impl<'a> Resolver<'a> {
             ("null_text", !onnx && !spec.null_text.is_empty()),
             ("workers", onnx && spec.workers != 0),
             ("start_seconds", onnx && spec.start_seconds != predictor::start_seconds()),
-            ("batch_seconds", onnx && spec.batch_seconds != predictor::batch_seconds()),
             ("retries", onnx && spec.retries != predictor::retries()),
             ("max_failed_share", onnx && spec.max_failed_share != predictor::max_failed_share()),
+            ("environment", onnx && !spec.environment.is_empty()),
+            ("sandbox", onnx && spec.sandbox != SandboxSpec::default()),
+            ("limits.memory", onnx && spec.limits.memory.is_some()),
+            ("limits.files", onnx && spec.limits.files.is_some()),
+            ("limits.processes", onnx && spec.limits.processes.is_some()),
+            ("limits.cpu_seconds", onnx && spec.limits.cpu_seconds.is_some()),
         ];
         let kind = if onnx { "onnx" } else { "subprocess" };
         for (key, given) in foreign {
@@ -152,7 +157,8 @@ impl<'a> Resolver<'a> {
             }
         };
         let model = self.existing_file(model, "predictor.model");
-        Some(OnnxJob { model, inputs, null_text: spec.null_text.clone() })
+        let batch_limit = self.seconds(spec.batch_seconds, "predictor.batch_seconds")?;
+        Some(OnnxJob { model, inputs, null_text: spec.null_text.clone(), batch_limit })
     }
 
     fn subprocess(&mut self, spec: &PredictorSpec) -> Option<SubprocessJob> {
@@ -170,7 +176,40 @@ impl<'a> Resolver<'a> {
             batch_limit: self.seconds(spec.batch_seconds, "predictor.batch_seconds")?,
             retries: spec.retries,
             max_failed_share: spec.max_failed_share,
+            environment: self.environment(&spec.environment),
+            sandbox: spec.sandbox,
+            limits: self.limits(&spec.limits),
         })
+    }
+
+    /// Names, prefixes and settings of environment variables.
+    fn environment(&mut self, listed: &[String]) -> Vec<String> {
+        for entry in listed {
+            let (name, _) = entry.split_once('=').unwrap_or((entry, ""));
+            let name = if entry.contains('=') { name } else { name.trim_end_matches('*') };
+            let stars = entry.len() - name.len() <= 1 || entry.contains('=');
+            let usual = |c: char| !c.is_whitespace() && !matches!(c, '*' | '=' | '\0');
+            let good = name.chars().all(usual) && stars && !entry.contains('\0');
+            let good = good && (!name.is_empty() || entry == "*");
+            let problem = format!(
+                "holds {entry:?}, expected `NAME`, `PREFIX*` or `NAME=value`, without spaces in the name"
+            );
+            self.require(good, "predictor.environment", &problem);
+        }
+        listed.to_vec()
+    }
+
+    fn limits(&mut self, spec: &LimitsSpec) -> Limits {
+        let mut memory = None;
+        if let Some(text) = &spec.memory {
+            memory = Bytes::parse(text).filter(|memory| *memory >= SMALLEST_MEMORY);
+            let problem =
+                format!("is \"{text}\", expected a size of at least 64MiB, such as \"8GiB\"");
+            self.require(memory.is_some(), "predictor.limits.memory", &problem);
+        }
+        let memory = memory.map(|memory| memory.0);
+        let LimitsSpec { files, processes, cpu_seconds, .. } = *spec;
+        Limits { memory, files, processes, cpu_seconds }
     }
 
     /// An argument that names something beside the job file becomes its full path.

@@ -89,6 +89,7 @@ pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreS
             staging.write(MANIFEST_FILE, &manifest)?;
             refuse_changed(&inputs, &stamps)?;
             model.refuse_changed(job)?;
+            runtime.check_signals()?;
             staging.publish()?;
             Ok(summary)
         }

@@ -65,6 +65,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     // What is found out about the model's files here would stop a run.
     ModelFacts::read(job)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
+    runtime.check_signals()?;
     check_target(job, &inputs, predictor.task())?;
     check_class_folders(job, predictor.task())?;
     if job.target.is_some() {

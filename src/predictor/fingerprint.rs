@@ -209,6 +209,9 @@ mod tests {
             batch_limit: Duration::from_secs(1),
             retries: 0,
             max_failed_share: 0.0,
+            environment: Vec::new(),
+            sandbox: Default::default(),
+            limits: Default::default(),
         };
         super::command(&program).expect("readable")
     }

@@ -6,6 +6,7 @@
 //! at once; how many of them make progress is the adapter's own affair (its pool).
 
 mod fingerprint;
+mod guard;
 mod onnx;
 mod repeat;
 mod subprocess;
@@ -26,6 +27,18 @@ pub use onnx::{OnnxFile, inspect_onnx, runtime_version as onnxruntime_version};
 pub use repeat::{Difference, Repeated, ask_again};
 #[doc(hidden)]
 pub use subprocess::read_answers;
+
+/// Starts scorer programs under a guard from now on: confined, and ended with all their descendants even
+/// if this program is killed. Without it, as in programs that only use the library, they lead process
+/// groups of their own and are not confined. The program must call [`guard_main`] first thing.
+pub fn supervise_scorers() {
+    subprocess::supervise_scorers();
+}
+
+/// Does the guard's work, if that is what the command line asks for.
+pub fn guard_main() -> Option<std::process::ExitCode> {
+    guard::main()
+}
 
 /// The label of a row for which the model gave no answer.
 pub const NO_CLASS: u32 = u32::MAX;

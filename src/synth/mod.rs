@@ -22,6 +22,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::error::{Error, Fault, Kind, Result};
+use crate::stop;
 use file::{Files, Format};
 
 /// Rows of a row group: the unit that a thread works on and a reader fetches.
@@ -76,6 +77,7 @@ pub fn write(synth: &Synth, dir: &Path, on_rows: &(dyn Fn(u64) + Sync)) -> Resul
         if window.is_empty() {
             break;
         }
+        stop::check()?;
         let (appended, encoded) = rayon::join(
             || files.append(std::mem::take(&mut ready)),
             || {

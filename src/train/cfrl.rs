@@ -193,7 +193,8 @@ impl<'a> Learner<'a> {
             let (ask, questions) = sync_channel::<Question>(1);
             let (tell, answers) = sync_channel::<Result<Answer>>(1);
             // M runs on a thread of its own, while this one descends.
-            scope.spawn(move || {
+            let model = std::thread::Builder::new().name("training-model".to_string());
+            let ask_model = move || {
                 for asked in questions {
                     let judged = judge.judge(&asked.decoded, &asked.picked, &asked.conditions);
                     let answer = judged.map(|judged| Answer {
@@ -211,7 +212,10 @@ impl<'a> Learner<'a> {
                         break;
                     }
                 }
-            });
+            };
+            model
+                .spawn_scoped(scope, ask_model)
+                .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;
             let gone = || Error::internal("training", "the model's thread has ended");
             loop {
                 let random = &mut self.setup.streams.random(&format!("step {}", self.step));

@@ -18,6 +18,7 @@ mod learn;
 mod models;
 mod outputs;
 mod paper;
+mod processes;
 mod real_data;
 mod refine;
 mod resume;

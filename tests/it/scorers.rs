@@ -8,7 +8,7 @@ use arrow::datatypes::Int64Type;
 use crate::util::{Bench, Run, credit, overturn, python, read_table};
 
 /// A scorer whose answer to a batch is the text that is put in.
-fn scorer(answer: &str) -> String {
+pub fn scorer(answer: &str) -> String {
     format!(
         r#"
 import os, sys, time

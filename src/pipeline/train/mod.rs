@@ -42,7 +42,7 @@ pub(super) use publish::save_generator;
 const FEW_ROWS: usize = 50;
 
 /// How long a step may take to end after a signal …
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// … and how often it is looked whether it has.
 const GLANCE: Duration = Duration::from_millis(10);
 

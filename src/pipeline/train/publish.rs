@@ -31,6 +31,7 @@ pub(super) fn publish(
     let written = (files, staging.folder());
     let manifest = manifest("train", facts, (job, &trained.summary), written)?;
     staging.write(MANIFEST_FILE, &manifest)?;
+    crate::stop::check()?;
     staging.publish()?;
     Ok(())
 }

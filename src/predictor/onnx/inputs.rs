@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
-use ort::session::SessionOutputs;
+use ort::session::{RunOptions, SessionOutputs};
 use ort::value::Outlet;
 
 use super::columns::ColumnInputs;
@@ -77,16 +77,17 @@ impl Inputs {
         &self,
         scorer: &'s mut Scorer,
         batch: &RecordBatch,
+        options: &'s RunOptions,
     ) -> Result<(SessionOutputs<'s>, Vec<RowFailure>), Failed> {
         match self {
             Inputs::Matrix(matrix) => {
                 let input = (Cow::from(&matrix.name), matrix.tensor(batch)?);
-                Ok((scorer.session.run(vec![input])?, Vec::new()))
+                Ok((scorer.session.run_with_options(vec![input], options)?, Vec::new()))
             }
             Inputs::Columns(columns) => {
                 let mut prepared = columns.prepare(batch)?;
                 let tensors = columns.tensors(&mut prepared, &mut scorer.spread)?;
-                let outputs = scorer.session.run(tensors)?;
+                let outputs = scorer.session.run_with_options(tensors, options)?;
                 Ok((outputs, prepared.failures))
             }
         }

@@ -19,6 +19,7 @@ mod runtime;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,13 +27,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 
 use super::{Columns, NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Source};
 use crate::job::{OnnxJob, PredictorJob};
 
 use graph::Graph;
 use inputs::{Inputs, Named};
 use outputs::{Model, Outputs};
 use pool::{Lease, Pool, Scorer};
+use watch::Watch;
 
 pub(super) use external::read as read_delivered;
 pub use external::{OnnxFile, inspect_onnx};
@@ -55,6 +57,7 @@ pub(super) struct OnnxPredictor {
     inputs: Inputs,
     outputs: Outputs,
     pool: Pool,
+    watch: Watch,
 }
 
 impl OnnxPredictor {
@@ -84,7 +87,8 @@ impl OnnxPredictor {
             let outputs = Outputs::plan(Model { outputs: gives, graph: &graph }, job)?;
             (Inputs::plan(takes, model, columns)?, outputs)
         };
-        Ok(OnnxPredictor { name, inputs, outputs, pool })
+        let watch = Watch::start(model.batch_limit)?;
+        Ok(OnnxPredictor { name, inputs, outputs, pool, watch })
     }
 
     /// Scores the chunks that other workers have not taken yet; stops at the first that fails.
@@ -103,15 +107,28 @@ impl OnnxPredictor {
 
     fn score(&self, scorer: &mut Scorer, batch: &RecordBatch) -> Result<Scores> {
         let rows = batch.num_rows();
-        let (outputs, mut failures) = self.inputs.run(scorer, batch).map_err(|failed| {
+        let failed = |source: Source| {
             let problem = format!("failed to score a batch of {rows} rows");
-            Error::predictor(&self.name, problem).source(failed.into_source())
+            Error::predictor(&self.name, problem).source(source)
+        };
+        let run = self.watch.run().map_err(|error| failed(error.into()))?;
+        let scored = self.inputs.run(scorer, batch, &run.options);
+        let (outputs, mut failures) = scored.map_err(|error| {
+            if run.is_overdue() { self.overdue(rows) } else { failed(error.into_source()) }
         })?;
         let mut outcome = self.outputs.read(&outputs, rows, &mut failures)?;
         failures.sort_by_key(|failure| failure.row);
         failures.dedup_by_key(|failure| failure.row);
         blank(&mut outcome, &failures, rows);
         Ok(Scores { rows, outcome, failures })
+    }
+
+    fn overdue(&self, rows: usize) -> Error {
+        let seconds = self.watch.limit.as_secs_f64();
+        let problem = format!(
+            "gave no answer to a batch of {rows} rows within {seconds} s (`predictor.batch_seconds`)"
+        );
+        Error::predictor(&self.name, problem)
     }
 }
 
@@ -131,8 +148,12 @@ impl Predictor for OnnxPredictor {
         let mut done = std::thread::scope(|scope| {
             let own = sessions.next();
             let work = |session| self.work(session, &chunks);
-            let helpers: Vec<_> =
-                sessions.map(|session| scope.spawn(move || work(session))).collect();
+            let help = |session| {
+                let helper = std::thread::Builder::new();
+                // Without a thread for it, this one does the work: chunks are taken as they are done.
+                helper.spawn_scoped(scope, move || work(session)).ok()
+            };
+            let helpers: Vec<_> = sessions.filter_map(help).collect();
             let mut done = own.map_or_else(Vec::new, work);
             for helper in helpers {
                 done.extend(helper.join().unwrap_or_else(|_| vec![(0, Err(panicked(&self.name)))]));
@@ -145,6 +166,11 @@ impl Predictor for OnnxPredictor {
             all.append(scores?);
         }
         Ok(all)
+    }
+
+    /// Runs that are under way end at the next operator.
+    fn stop(&self) {
+        self.watch.stop();
     }
 }
 

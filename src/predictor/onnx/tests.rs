@@ -100,7 +100,12 @@ struct Case {
 
 fn case(folder: &Path, name: &str, inputs: OnnxInputs) -> Case {
     let path = folder.join(format!("{name}.onnx"));
-    let model = OnnxJob { model: path, inputs, null_text: String::new() };
+    let model = OnnxJob {
+        model: path,
+        inputs,
+        null_text: String::new(),
+        batch_limit: std::time::Duration::from_secs(60),
+    };
     let job = PredictorJob {
         task: TaskSpec::Classification,
         classes: Vec::new(),

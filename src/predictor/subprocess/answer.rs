@@ -28,9 +28,30 @@ pub(super) struct Contract {
     /// Position of `probabilities`, if they are used.
     probabilities: Option<usize>,
     codes: HashMap<String, u32>,
+    /// Columns of an answer, used or not.
+    columns: usize,
 }
 
+/// Most bytes of an answer whatever its rows: metadata, dictionaries, padding.
+const ANSWER_BYTES: usize = 32 << 20;
+
+/// Most bytes of one row in one column; far more than labels and numbers take.
+const CELL_BYTES: usize = 4 << 10;
+
+/// Classes shown in a message.
+const CLASSES_SHOWN: usize = 20;
+
+/// Letters of a text of the program shown in a message.
+const LETTERS_SHOWN: usize = 200;
+
 impl Contract {
+    /// Most bytes that the answer to so many rows may have: generous for any column, and for a list with
+    /// a number per class.
+    pub(super) fn most_bytes(&self, rows: usize) -> usize {
+        let row = self.columns * (CELL_BYTES + 16 * self.codes.len());
+        ANSWER_BYTES.saturating_add(rows.saturating_mul(row))
+    }
+
     /// Checks the schema of a copy's answers against the job.
     pub(super) fn new(job: &PredictorJob, schema: &Schema) -> Result<Contract, Failure> {
         check_version(schema)?;
@@ -39,7 +60,8 @@ impl Contract {
             TaskSpec::Regression => {
                 let answer = column(schema, "value", DataType::is_numeric, "a number")?;
                 let codes = HashMap::new();
-                Ok(Contract { task: Task::Regression, answer, probabilities: None, codes })
+                let (task, columns) = (Task::Regression, schema.fields().len());
+                Ok(Contract { task, answer, probabilities: None, codes, columns })
             }
         }
     }
@@ -50,7 +72,7 @@ impl Contract {
         let probabilities = probabilities_column(job, schema, classes.len())?;
         let codes = classes.iter().cloned().zip(0..).collect();
         let task = Task::Classification { classes, probabilities: probabilities.is_some() };
-        Ok(Contract { task, answer, probabilities, codes })
+        Ok(Contract { task, answer, probabilities, codes, columns: schema.fields().len() })
     }
 
     /// The scores of an answer. A row without a usable answer is a failure of that row.
@@ -125,16 +147,11 @@ fn classes(job: &PredictorJob, schema: &Schema) -> Result<Vec<String>, Failure> 
         ));
     };
     let literals: Vec<Literal> = serde_json::from_str(text).map_err(|_| {
-        let problem = format!(
-            "its metadata `{CLASSES_KEY}` is `{:.80}`, expected a JSON list of labels",
-            text
-        );
+        let text = shortened(text);
+        let problem =
+            format!("its metadata `{CLASSES_KEY}` is `{text}`, expected a JSON list of labels");
         Failure::refused(problem)
     })?;
-    if literals.len() > MOST_CLASSES {
-        let problem = format!("has {} classes, expected at most {MOST_CLASSES}", literals.len());
-        return Err(Failure::refused(problem));
-    }
     let classes: Vec<String> = literals.iter().map(Literal::to_string).collect();
     check_classes(job, &classes)?;
     Ok(classes)
@@ -146,18 +163,38 @@ fn check_classes(job: &PredictorJob, classes: &[String]) -> Result<(), Failure> 
         classes.sort_unstable();
         classes
     };
+    if classes.len() > MOST_CLASSES {
+        let problem = format!("names {} classes, expected at most {MOST_CLASSES}", classes.len());
+        return Err(Failure::refused(problem));
+    }
     let unique = sorted(classes);
     if unique.len() < 2 || unique.windows(2).any(|pair| pair[0] == pair[1]) {
-        let found = classes.join(", ");
+        let found = listed(classes);
         let problem = format!("its classes are `{found}`, expected at least two, each once");
         return Err(Failure::refused(problem));
     }
     if job.classes.is_empty() || unique == sorted(&job.classes) {
         return Ok(());
     }
-    let (found, expected) = (classes.join(", "), job.classes.join(", "));
+    let (found, expected) = (listed(classes), listed(&job.classes));
     Err(Failure::refused(format!("its classes are `{found}`, expected `{expected}`"))
         .hint("`predictor.classes` may be left out: the program names its classes"))
+}
+
+/// Classes as a message names them: there may be many, and their names may be long.
+fn listed(classes: &[String]) -> String {
+    let shown: Vec<String> =
+        classes.iter().take(CLASSES_SHOWN).map(|text| shortened(text)).collect();
+    let rest = if classes.len() > CLASSES_SHOWN { ", …" } else { "" };
+    format!("{}{rest}", shown.join(", "))
+}
+
+/// The beginning of a text that the program has written.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LETTERS_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
 }
 
 fn probabilities_column(
@@ -271,13 +308,13 @@ impl Reading<'_> {
     fn unlabelled(&mut self, column: &ArrayRef, labels: &[u32]) -> Result<(), ArrowError> {
         let options = FormatOptions::new().with_null("null");
         let formatter = ArrayFormatter::try_new(column, &options)?;
-        let classes: Vec<&str> = match &self.contract.task {
-            Task::Classification { classes, .. } => classes.iter().map(String::as_str).collect(),
-            Task::Regression => Vec::new(),
+        let expected = match &self.contract.task {
+            Task::Classification { classes, .. } => listed(classes),
+            Task::Regression => String::new(),
         };
         for (row, _) in labels.iter().enumerate().filter(|&(_, &label)| label == NO_CLASS) {
             self.fail(row, || {
-                let (found, expected) = (formatter.value(row), classes.join(", "));
+                let found = shortened(&formatter.value(row).to_string());
                 format!("answered the label `{found}`, expected one of `{expected}`")
             });
         }
@@ -390,6 +427,9 @@ mod tests {
             batch_limit: std::time::Duration::ZERO,
             retries: 0,
             max_failed_share: 0.0,
+            environment: Vec::new(),
+            sandbox: Default::default(),
+            limits: Default::default(),
         };
         let (classes, kind) = (Vec::new(), PredictorKind::Subprocess(program));
         let repeatable = crate::job::RepeatableSpec::Off;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -29,11 +29,20 @@ const PREFIX: usize = 8;
 /// Far above the metadata of any answer, far below what printed text would be as a length.
 const LONGEST_METADATA: usize = 16 << 20;
 
+/// Dictionaries that a stream may hold, far above the labels of any classifier.
+const DICTIONARY_BYTES: usize = 256 << 20;
+
+/// Messages that may come before an answer: its schema and dictionaries.
+const MOST_MESSAGES: usize = 1000;
+
 /// Memory set aside for a body before it has come; more is taken as it arrives.
 const BODY_RESERVED: usize = 64 << 20;
 
 /// Printed text shown in the message.
 const TEXT_SHOWN: usize = 40;
+
+/// Printed text read at all.
+const TEXT_READ: usize = 1000;
 
 /// How long we wait for the rest of a printed text.
 const TEXT_PATIENCE: Duration = Duration::from_millis(50);
@@ -46,6 +55,10 @@ pub(super) struct Incoming {
     /// The part that is being received.
     part: Part,
     bytes: Vec<u8>,
+    /// What has been received since the last batch, the part that is announced included.
+    received: usize,
+    /// Messages since the last batch.
+    messages: usize,
 }
 
 #[derive(Default)]
@@ -69,7 +82,7 @@ pub(super) enum Interruption {
     /// The program ended its stream, though perhaps not itself.
     Ended,
     /// Something other than a message came.
-    Text(String),
+    Text(Vec<u8>),
     /// A message came that Arrow cannot read.
     Broken(String),
 }
@@ -85,6 +98,7 @@ impl Incoming {
     pub(super) fn receive(
         &mut self,
         pipe: &mut impl Read,
+        most_bytes: usize,
     ) -> Result<Option<RecordBatch>, Interruption> {
         loop {
             let complete = self.fill(pipe)?;
@@ -93,9 +107,39 @@ impl Incoming {
                 return Ok(None);
             }
             if let Some(batch) = self.advance()? {
+                (self.received, self.messages) = (0, 0);
                 return Ok(Some(batch));
             }
+            self.refuse_surfeit(most_bytes)?;
         }
+    }
+
+    /// Refuses what was announced, before it is received, if the answer becomes too large with it. A
+    /// program's word for a length is never reason enough to set memory aside.
+    fn refuse_surfeit(&mut self, most_bytes: usize) -> Result<(), Interruption> {
+        let announced = match &self.part {
+            Part::Prefix => {
+                self.messages += 1;
+                0
+            }
+            Part::Metadata { length } | Part::Body { length, .. } => *length,
+        };
+        self.received = self.received.saturating_add(announced);
+        let (received, held) = (self.received, self.dictionary_bytes());
+        let problem = if received > most_bytes {
+            format!("its answer is {received} bytes long, expected at most {most_bytes}")
+        } else if held > DICTIONARY_BYTES {
+            format!("its dictionaries hold {held} bytes, expected at most {DICTIONARY_BYTES}")
+        } else if self.messages > MOST_MESSAGES {
+            format!("{} messages came before an answer", self.messages)
+        } else {
+            return Ok(());
+        };
+        Err(Interruption::Broken(problem))
+    }
+
+    fn dictionary_bytes(&self) -> usize {
+        self.dictionaries.values().map(Array::get_array_memory_size).sum()
     }
 
     /// Whether the current part has come in full.
@@ -155,6 +199,7 @@ impl Incoming {
         }
         let schema = self.schema.as_ref().ok_or_else(|| broken("a batch before the schema"))?;
         if let Some(batch) = message.header_as_dictionary_batch() {
+            refuse_compressed(batch.data())?;
             read_dictionary(body, batch, schema, &mut self.dictionaries, &version)?;
             return Ok(None);
         }
@@ -164,6 +209,7 @@ impl Incoming {
                 if found == MessageHeader::NONE { "no header" } else { "an unknown header" };
             return Err(broken(known));
         };
+        refuse_compressed(Some(batch))?;
         read_record_batch(body, batch, Arc::clone(schema), &self.dictionaries, None, &version)
             .map(Some)
     }
@@ -207,24 +253,32 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, Inter
     }
 }
 
+/// A compressed buffer names the length that it will have, which nothing bounds.
+fn refuse_compressed(batch: Option<arrow::ipc::RecordBatch<'_>>) -> Result<(), ArrowError> {
+    if batch.is_some_and(|batch| batch.compression().is_some()) {
+        return Err(broken("its buffers are compressed"));
+    }
+    Ok(())
+}
+
 /// What a non-blocking pipe holds right now, up to a length worth showing. Returns whether more may come.
 pub(super) fn read_available(pipe: &mut impl Read, text: &mut Vec<u8>) -> bool {
     // Ends with `WouldBlock`; what was read until then is kept.
-    pipe.by_ref().take(4 * TEXT_SHOWN as u64).read_to_end(text).is_err()
+    pipe.by_ref().take(TEXT_READ as u64).read_to_end(text).is_err()
 }
 
-/// The text of which the beginning was read where a message was expected, quoted. A line is often
-/// written in pieces, so the rest is given a moment to come.
-pub(super) fn printed_text(pipe: &mut impl Read, mut text: Vec<u8>) -> String {
+/// The text of which the beginning was read where a message was expected. A line is often written in
+/// pieces, so the rest is given a moment to come.
+pub(super) fn printed_text(pipe: &mut impl Read, mut text: Vec<u8>) -> Vec<u8> {
     if read_available(pipe, &mut text) {
         thread::sleep(TEXT_PATIENCE);
         read_available(pipe, &mut text);
     }
-    excerpt(&text)
+    text
 }
 
 /// The beginning of a text, quoted. It ends where a message begins.
-fn excerpt(text: &[u8]) -> String {
+pub(super) fn excerpt(text: &[u8]) -> String {
     let end = text.windows(CONTINUATION.len()).position(|bytes| bytes == CONTINUATION);
     let text = String::from_utf8_lossy(&text[..end.unwrap_or(text.len())]);
     let shown: String = text.chars().take(TEXT_SHOWN).collect();
@@ -278,7 +332,7 @@ mod tests {
             let (mut incoming, mut batches) = (Incoming::default(), Vec::new());
             let ended = loop {
                 pipe.available = step;
-                match incoming.receive(&mut pipe) {
+                match incoming.receive(&mut pipe, 1 << 20) {
                     Ok(batch) => batches.extend(batch),
                     Err(interruption) => break interruption,
                 }
@@ -293,8 +347,9 @@ mod tests {
     #[test]
     fn printed_text_is_recognised_from_its_first_byte() {
         let mut pipe = Trickle { bytes: b"hi\n", available: 3 };
-        let interruption = Incoming::default().receive(&mut pipe).expect_err("text is no stream");
-        assert!(matches!(interruption, Interruption::Text(text) if text == "\"hi\\n\""));
+        let interruption =
+            Incoming::default().receive(&mut pipe, 100).expect_err("text is no stream");
+        assert!(matches!(interruption, Interruption::Text(text) if excerpt(&text) == "\"hi\\n\""));
     }
 
     #[test]
@@ -305,7 +360,7 @@ mod tests {
             damaged[position] ^= 0x41;
             let mut pipe = Trickle { bytes: &damaged, available: damaged.len() };
             let mut incoming = Incoming::default();
-            while let Ok(Some(_)) = incoming.receive(&mut pipe) {}
+            while let Ok(Some(_)) = incoming.receive(&mut pipe, 1 << 20) {}
         }
     }
 }

@@ -17,7 +17,7 @@
 //! 2. *Batches.* For each batch that it reads, the program writes one batch of as many rows, in the same
 //!    order, and flushes, within `predictor.batch_seconds`.
 //! 3. *End.* overturn closes the program's standard input, the program exits. One that is still there
-//!    three seconds later is killed, with all processes of its group.
+//!    three seconds later is killed, with all its descendants.
 //!
 //! | task | column | type | |
 //! |---|---|---|---|
@@ -28,8 +28,8 @@
 //! Other columns are ignored. Buffers are not compressed. Nothing but the stream may be written to
 //! standard output: print to standard error, which goes to overturn's log.
 //!
-//! The environment holds `OVERTURN_PROTOCOL` = `1` and `OVERTURN_WORKER`, the number of the worker, from
-//! 0. `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS` and `MKL_NUM_THREADS` are set to the worker's share of
+//! The environment is an allow-list (`environment.rs`) with what `predictor.environment` adds. It holds
+//! `OVERTURN_PROTOCOL` = `1` and `OVERTURN_WORKER`, the number of the worker, from 0. `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS` and `MKL_NUM_THREADS` are set to the worker's share of
 //! the threads unless they are set already. The working directory is the job file's.
 //!
 //! *Failures.* A program that exits, hangs, or answers with the wrong number of rows is killed and
@@ -41,8 +41,10 @@
 
 mod answer;
 mod bisect;
+mod environment;
 mod failure;
 mod incoming;
+mod launch;
 mod ledger;
 mod pool;
 mod process;
@@ -53,8 +55,8 @@ mod tests;
 mod worker;
 
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -65,7 +67,10 @@ use self::ledger::Ledger;
 use self::pool::{Lent, Pool, Slot, Terms};
 use self::process::Program;
 use self::protocol::Outgoing;
+use super::guard::Network;
 use super::{Columns, Predictor, Scores, Task};
+
+pub(super) use self::launch::supervise_scorers;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::job::{PredictorJob, SubprocessJob};
 
@@ -96,14 +101,13 @@ impl SubprocessPredictor {
         threads: usize,
     ) -> Result<SubprocessPredictor> {
         let workers = if program.workers == 0 { threads } else { program.workers }.max(1);
-        let (command, folder) = (program.command.clone(), program.folder.clone());
-        let program_threads = (threads / workers).max(1);
-        let start = Program { command, folder, threads: program_threads };
+        let start = Program::new(program, (threads / workers).max(1));
         let name = start.name();
         let mut slots: Vec<_> = (0..workers).map(Slot::new).collect();
         let (terms, task) = Terms::new(job, program, columns, start)
             .and_then(|terms| slots[0].open(&terms).map(|task| (terms, task)))
             .map_err(|failure| failure.into_error(&name))?;
+        tell_confinement(slots[0].network(), &program.environment);
         let ledger = Ledger::new(name, program.max_failed_share);
         let (pool, retries) = (Pool::new(slots), program.retries);
         Ok(SubprocessPredictor {
@@ -124,17 +128,51 @@ impl SubprocessPredictor {
     }
 }
 
+/// Bytes of an answer that is fuzzed, at most.
+const FUZZED_BYTES: usize = 1 << 20;
+
 /// Reads bytes as a program's answers, from the handshake to the last score; returns how many batches could
 /// be used. For fuzzing: no process is started.
 #[doc(hidden)]
 pub fn read_answers(job: &PredictorJob, mut bytes: &[u8]) -> usize {
     let (mut incoming, mut used) = (incoming::Incoming::default(), 0);
-    while let Ok(Some(batch)) = incoming.receive(&mut bytes) {
+    while let Ok(Some(batch)) = incoming.receive(&mut bytes, FUZZED_BYTES) {
         let contract = incoming.schema().map(|schema| answer::Contract::new(job, schema));
         let Some(Ok(contract)) = contract else { break };
         used += usize::from(contract.scores(&batch).is_ok());
     }
     used
+}
+
+/// Says once what scorers can reach.
+fn tell_confinement(network: Option<&Network>, listed: &[String]) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        for name in environment::missing(listed) {
+            tracing::warn!("`predictor.environment` lists `{name}`, which is not set");
+        }
+        match network {
+            Some(Network::Filtered) => {
+                tracing::info!("scorers are cut off from the network by a filter of system calls");
+            }
+            Some(Network::Isolated) => {
+                tracing::info!("scorers are cut off from the network by a namespace");
+            }
+            Some(Network::Open) => {
+                tracing::info!("scorers reach the network: `predictor.sandbox` is `off`");
+            }
+            Some(Network::Unprotected(why)) => {
+                tracing::warn!(
+                    "scorers reach the network: this system allows no way to cut it off: {why}"
+                );
+            }
+            None => tracing::warn!("scorers are started without a guard, and reach the network"),
+        }
+        if !matches!(network, None | Some(Network::Open)) {
+            // Or they could read this process's environment and memory.
+            let _: nix::Result<()> = nix::sys::prctl::set_dumpable(false);
+        }
+    });
 }
 
 impl Terms {
@@ -147,7 +185,7 @@ impl Terms {
         let outgoing = Outgoing::new(&columns.schema, job.task);
         let (hello, job) = (outgoing.hello()?, job.clone());
         let (start_limit, batch_limit) = (limits.start_limit, limits.batch_limit);
-        let stopped = AtomicBool::new(false);
+        let stopped = Arc::new(AtomicBool::new(false));
         Ok(Terms { job, program, outgoing, hello, start_limit, batch_limit, stopped })
     }
 }

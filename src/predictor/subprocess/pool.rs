@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,12 @@ use super::process::Program;
 use super::protocol::Outgoing;
 use super::worker::{Request, Worker};
 use crate::job::PredictorJob;
+use crate::predictor::guard::Network;
 use crate::predictor::{Scores, Task};
+use crate::stop;
+
+/// Most bytes of a handshake: a schema with its metadata, and a batch without rows.
+const HANDSHAKE_BYTES: usize = 64 << 20;
 
 /// How often in a row a copy may fail to start before the program is held to be broken.
 const STARTS: u32 = 3;
@@ -34,7 +39,7 @@ pub(super) struct Terms {
     pub(super) start_limit: Duration,
     pub(super) batch_limit: Duration,
     /// Set when the run has ended before its work was done.
-    pub(super) stopped: AtomicBool,
+    pub(super) stopped: Arc<AtomicBool>,
 }
 
 /// The place of one copy. It is empty before the first use and after a failure.
@@ -54,12 +59,18 @@ impl Slot {
     /// Starts the copy and says what its answers are.
     pub(super) fn open(&mut self, terms: &Terms) -> Result<Task, Failure> {
         let (limit, occasion) = (terms.start_limit, Occasion::Handshake);
-        let hello = Request { message: &terms.hello, occasion, limit, stopped: &terms.stopped };
+        let (message, stopped) = (&terms.hello[..], &terms.stopped);
+        let hello = Request { message, occasion, limit, most_bytes: HANDSHAKE_BYTES, stopped };
         let (worker, schema) = Worker::start(&terms.program, self.index, &hello)?;
         let contract = Contract::new(&terms.job, &schema)?;
         let task = contract.task.clone();
         self.copy = Some((worker, contract));
         Ok(task)
+    }
+
+    /// How the copy is kept from the network, if its guard has told.
+    pub(super) fn network(&self) -> Option<&Network> {
+        self.copy.as_ref().and_then(|(worker, _)| worker.network.as_ref())
     }
 
     /// One try to score a batch, on a fresh copy if need be.
@@ -87,17 +98,16 @@ impl Slot {
             return Err(Failure::broke("is not running"));
         };
         let (limit, occasion) = (terms.batch_limit, Occasion::Batch(rows));
-        contract.scores(&worker.ask(&Request {
-            message,
-            occasion,
-            limit,
-            stopped: &terms.stopped,
-        })?)
+        let (most_bytes, stopped) = (contract.most_bytes(rows), &terms.stopped);
+        contract.scores(&worker.ask(&Request { message, occasion, limit, most_bytes, stopped })?)
     }
 
     fn ensure_open(&mut self, terms: &Terms, task: &Task) -> Result<(), Failure> {
         let mut starts = 0;
         while self.copy.is_none() {
+            if stop::requested().is_some() {
+                return Err(Failure::refused("was stopped with the run"));
+            }
             thread::sleep(pause(self.failures));
             starts += 1;
             match self.open(terms) {

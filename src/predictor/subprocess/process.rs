@@ -1,9 +1,9 @@
 //! One running copy of the program: how it is started, ended and made sure to be gone.
 //!
 //! A copy leads its own process group, so that its descendants go with it and a terminal's Ctrl-C
-//! reaches overturn alone, which then ends the copies in order.
+//! reaches overturn alone, which then ends the copies in order. Under the guard, which is the usual way,
+//! the guard leads the group and ends as the copy ends.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,22 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
+use super::environment;
 use super::failure::Failure;
+use super::launch;
 use super::protocol::VERSION;
+use crate::job::{SandboxSpec, SubprocessJob};
+use crate::predictor::guard::{Report, Sandbox, Settings};
 
 /// Between two looks at whether a program has ended.
 const EXIT_POLL: Duration = Duration::from_millis(2);
+
+/// How long the guard may take to end its copy and itself, before the group is killed.
+const GUARD_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Room in a pipe, where the system allows it: fewer turns between the two programs.
 const PIPE_BYTES: i32 = 1 << 20;
@@ -43,11 +50,17 @@ pub(super) struct Program {
     pub(super) folder: PathBuf,
     /// Threads that each copy may use.
     pub(super) threads: usize,
+    /// Environment variables that the job adds.
+    pub(super) environment: Vec<String>,
+    /// What a copy is held to.
+    pub(super) settings: Settings,
 }
 
 /// A started copy. Its process group is killed and the copy reaped when this is dropped.
 pub(super) struct Process {
     child: Child,
+    /// Whether the guard is between us and the copy.
+    pub(super) guarded: bool,
     /// Whether it has been reaped, after which its number may be somebody else's.
     reaped: bool,
     status: Option<ExitStatus>,
@@ -61,12 +74,29 @@ pub(super) struct Pipes {
 }
 
 impl Program {
+    /// The program of a job, each copy of which may use so many threads.
+    pub(super) fn new(job: &SubprocessJob, threads: usize) -> Program {
+        let sandbox = match job.sandbox {
+            SandboxSpec::Auto => Sandbox::Auto,
+            SandboxSpec::Off => Sandbox::Off,
+            SandboxSpec::Require => Sandbox::Require,
+        };
+        let crate::job::Limits { memory, files, processes, cpu_seconds } = job.limits;
+        Program {
+            command: job.command.clone(),
+            folder: job.folder.clone(),
+            threads,
+            environment: job.environment.clone(),
+            settings: Settings { sandbox, memory, files, processes, cpu_seconds },
+        }
+    }
+
     /// Starts copy number `worker`.
     pub(super) fn start(&self, worker: usize) -> Result<(Process, Pipes), Failure> {
-        let mut child = self.spawn(worker).map_err(|error| self.not_started(&error))?;
+        let (mut child, guarded) = self.spawn(worker)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let stderr = child.stderr.take();
-        let process = Process { child, reaped: false, status: None };
+        let process = Process { child, guarded, reaped: false, status: None };
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(Failure::refused("was started without pipes"));
         };
@@ -75,37 +105,60 @@ impl Program {
         Ok((process, Pipes { stdin, stdout, stderr }))
     }
 
-    fn spawn(&self, worker: usize) -> io::Result<Child> {
-        let (program, arguments) =
-            self.command.split_first().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.folder).process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env("OVERTURN_PROTOCOL", VERSION).env("OVERTURN_WORKER", worker.to_string());
-        for variable in THREAD_VARIABLES {
-            if std::env::var_os(variable).is_none() {
-                command.env(variable, self.threads.to_string());
-            }
+    /// Starts the copy, or its guard; says which.
+    fn spawn(&self, worker: usize) -> Result<(Child, bool), Failure> {
+        let guarded = launch::guarded(self.settings, &self.command);
+        let is_guarded = guarded.is_some();
+        if !is_guarded && self.settings.sandbox == Sandbox::Require {
+            return Err(self.not_started(&Report::Unconfined("it has no guard".to_string())));
         }
-        command.spawn()
+        let mut command = match (guarded, self.command.split_first()) {
+            (Some(command), _) => command,
+            (None, Some((program, arguments))) => {
+                let mut command = Command::new(program);
+                command.args(arguments);
+                command
+            }
+            (None, None) => return Err(self.not_started(&Report::NotFound)),
+        };
+        self.prepare(&mut command, worker);
+        let child = launch::launch(command).map_err(|error| self.not_started(&error.into()))?;
+        Ok((child, is_guarded))
     }
 
-    fn not_started(&self, error: &io::Error) -> Failure {
+    fn prepare(&self, command: &mut Command, worker: usize) {
+        command.current_dir(&self.folder).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let variables = environment::allowed(std::env::vars_os(), &self.environment);
+        let is_set = |name: &str| variables.iter().any(|(found, _)| found == name);
+        let unset = THREAD_VARIABLES.into_iter().filter(|name| !is_set(name));
+        let threads: Vec<_> = unset.map(|name| (name, self.threads.to_string())).collect();
+        command.env_clear().envs(variables).envs(threads);
+        command.env("OVERTURN_PROTOCOL", VERSION).env("OVERTURN_WORKER", worker.to_string());
+    }
+
+    /// Why a copy could not be started.
+    pub(super) fn not_started(&self, report: &Report) -> Failure {
         let program = self.command.first().map_or("", String::as_str);
         let folder = self.folder.display();
-        match error.kind() {
-            io::ErrorKind::NotFound if !self.folder.is_dir() => {
+        match report {
+            Report::NotFound if !self.folder.is_dir() => {
                 Failure::refused(format!("cannot be started in `{folder}`, which is no folder"))
             }
-            io::ErrorKind::NotFound => Failure::refused(format!(
+            Report::NotFound => Failure::refused(format!(
                 "the program `{program}` was not found, expected a path or a program on the `PATH`"
             ))
             .hint(format!("`predictor.command` names it; it is started in `{folder}`")),
-            io::ErrorKind::PermissionDenied => {
-                Failure::refused(format!("`{program}` is not executable"))
-                    .hint("set its executable bit, or name its interpreter first")
-            }
-            _ => Failure::broke(format!("`{program}` cannot be started: {error}")),
+            Report::NotExecutable => Failure::refused(format!("`{program}` is not executable"))
+                .hint("set its executable bit, or name its interpreter first"),
+            Report::Unconfined(why) => Failure::refused(format!(
+                "cannot be kept from the network ({why}), but `predictor.sandbox` is `require`"
+            ))
+            .hint(
+                "run where system-call filters are allowed, or set `predictor.sandbox` to `auto`",
+            ),
+            Report::Failed(why) => Failure::broke(format!("`{program}` cannot be started: {why}")),
+            Report::Starting(_) => Failure::broke(format!("`{program}` was started twice")),
         }
     }
 
@@ -141,10 +194,7 @@ fn unblock(pipe: &impl AsFd) -> nix::Result<()> {
 impl Process {
     /// How the program ended, if it does so within `patience`; otherwise it is killed.
     pub(super) fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
-        let start = Instant::now();
-        while !self.has_ended() && start.elapsed() < patience {
-            thread::sleep(EXIT_POLL);
-        }
+        self.await_end(patience);
         let on_its_own = self.has_ended();
         self.kill();
         self.status.filter(|_| on_its_own)
@@ -154,10 +204,22 @@ impl Process {
     /// number, which is also the group's, cannot be given to anybody else.
     pub(super) fn kill(&mut self) {
         if !self.reaped {
+            if self.guarded && !self.has_ended() {
+                // The guard knows of descendants that have left the group.
+                let _: nix::Result<()> = kill(self.group(), Signal::SIGTERM);
+                self.await_end(GUARD_PATIENCE);
+            }
             // Fails if nobody is left, which is as well.
             let _: nix::Result<()> = killpg(self.group(), Signal::SIGKILL);
             self.status = self.child.wait().ok();
             self.reaped = true;
+        }
+    }
+
+    fn await_end(&self, patience: Duration) {
+        let start = Instant::now();
+        while !self.has_ended() && start.elapsed() < patience {
+            thread::sleep(EXIT_POLL);
         }
     }
 
@@ -199,7 +261,8 @@ mod tests {
 
     fn name(command: &[&str]) -> String {
         let command = command.iter().map(|&part| part.to_string()).collect();
-        Program { command, folder: PathBuf::new(), threads: 1 }.name()
+        let (folder, environment) = (PathBuf::new(), Vec::new());
+        Program { command, folder, threads: 1, environment, settings: Settings::default() }.name()
     }
 
     #[test]

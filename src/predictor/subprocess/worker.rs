@@ -4,9 +4,11 @@
 //! served, so that a program that begins to answer before it has read everything cannot deadlock with
 //! us, however large the batch.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{ChildStdin, ChildStdout};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ChildStdin, ChildStdout, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,11 +16,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 
 use super::failure::{Failure, Occasion};
-use super::incoming::{Incoming, Interruption, printed_text, read_available};
+use super::incoming::{Incoming, Interruption, excerpt, printed_text, read_available};
 use super::process::{Process, Program, describe};
 use super::stderr::Stderr;
+use crate::predictor::guard::{Network, Report, report};
+use crate::stop;
 
 /// How long a program may take to exit once its standard input is closed, before it is killed.
 const EXIT_PATIENCE: Duration = Duration::from_secs(3);
@@ -44,6 +49,11 @@ pub(super) struct Worker {
     incoming: Incoming,
     stderr: Stderr,
     hung_up: Option<Instant>,
+    program: Program,
+    /// How it is kept from the network, if its guard has told.
+    pub(super) network: Option<Network>,
+    /// Set when nobody wants its answers any more.
+    stopped: Arc<AtomicBool>,
 }
 
 /// What is sent, and how long the answer may take.
@@ -51,8 +61,10 @@ pub(super) struct Request<'a> {
     pub(super) message: &'a [u8],
     pub(super) occasion: Occasion,
     pub(super) limit: Duration,
+    /// Most bytes that the answer may have.
+    pub(super) most_bytes: usize,
     /// Set when nobody wants the answer any more.
-    pub(super) stopped: &'a AtomicBool,
+    pub(super) stopped: &'a Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -65,9 +77,22 @@ impl Worker {
         let (process, pipes) = program.start(index)?;
         let stderr = Stderr::drain(pipes.stderr, index)
             .map_err(|error| Failure::broke(format!("cannot be listened to: {error}")))?;
-        let (stdin, stdout) = (Some(pipes.stdin), pipes.stdout);
-        let incoming = Incoming::default();
-        let mut worker = Worker { process, stdin, stdout, incoming, stderr, hung_up: None };
+        let mut worker = Worker {
+            process,
+            stdin: Some(pipes.stdin),
+            stdout: pipes.stdout,
+            incoming: Incoming::default(),
+            stderr,
+            hung_up: None,
+            program: program.clone(),
+            network: None,
+            stopped: Arc::clone(hello.stopped),
+        };
+        if worker.process.guarded {
+            let heard = worker.hear_guard(hello);
+            worker.network =
+                heard.map_err(|failure| worker.post_mortem(failure, hello.occasion))?;
+        }
         worker.ask(hello)?;
         let schema = worker.incoming.schema().cloned();
         Ok((worker, schema.ok_or_else(|| Failure::refused("answered without a schema"))?))
@@ -83,15 +108,36 @@ impl Worker {
         answer.map_err(|failure| self.post_mortem(failure, request.occasion))
     }
 
+    /// Reads the line in which the guard says how it starts the program.
+    fn hear_guard(&mut self, hello: &Request<'_>) -> Result<Option<Network>, Failure> {
+        let (start, mut line) = (Instant::now(), Vec::new());
+        while line.last() != Some(&b'\n') && line.len() < report::LONGEST {
+            hello.refuse_stopped()?;
+            let left = hello.limit.saturating_sub(start.elapsed()).min(STOP_POLL);
+            let ready = self.wait(false, left)?;
+            let ready = ready.ok_or_else(|| Failure::timed_out(hello.limit, hello.occasion))?;
+            let mut byte = [0];
+            match self.stdout.read(&mut byte) {
+                _ if !ready.read => {}
+                Ok(1) => line.push(byte[0]),
+                Err(error) if is_passing(&error) => {}
+                _ => return Err(self.explain(Interruption::Closed)),
+            }
+        }
+        match Report::parse(&line) {
+            Some(Report::Starting(network)) => Ok(Some(network)),
+            Some(report) => Err(self.program.not_started(&report)),
+            None => Err(printed(&excerpt(&line))),
+        }
+    }
+
     fn exchange(&mut self, request: &Request<'_>) -> Result<RecordBatch, Failure> {
         self.refuse_surplus()?;
         let start = Instant::now();
         let (mut unsent, mut limit) = (request.message, request.limit);
         let mut silence = Failure::timed_out(request.limit, request.occasion);
         loop {
-            if request.stopped.load(Ordering::Relaxed) {
-                return Err(Failure::refused("was stopped with the run"));
-            }
+            request.refuse_stopped()?;
             let left = limit.saturating_sub(start.elapsed()).min(STOP_POLL);
             let Some(ready) = self.wait(!unsent.is_empty(), left)? else { return Err(silence) };
             if ready.write && !self.send(&mut unsent) {
@@ -100,7 +146,7 @@ impl Worker {
                 silence = Failure::broke("closed its standard input before it had read a batch");
             }
             if ready.read {
-                match self.incoming.receive(&mut self.stdout) {
+                match self.incoming.receive(&mut self.stdout, request.most_bytes) {
                     Ok(Some(answer)) => return complete(answer, unsent),
                     Ok(None) => {}
                     Err(interruption) => return Err(self.explain(interruption)),
@@ -134,9 +180,7 @@ impl Worker {
         let Some(stdin) = &mut self.stdin else { return false };
         match stdin.write(unsent) {
             Ok(sent) => *unsent = &unsent[sent..],
-            Err(error) => {
-                return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
-            }
+            Err(error) => return is_passing(&error),
         }
         true
     }
@@ -150,13 +194,19 @@ impl Worker {
             None => Ok(()),
             Some(0xFF) => Err(Failure::refused("answered more batches than it was sent")
                 .hint("write one batch for each batch read, in the same order")),
-            Some(_) => Err(printed(&printed_text(&mut self.stdout, surplus))),
+            Some(_) => {
+                let text = printed_text(&mut self.stdout, surplus);
+                Err(self.explain(Interruption::Text(text)))
+            }
         }
     }
 
     fn explain(&mut self, interruption: Interruption) -> Failure {
         match interruption {
-            Interruption::Text(text) => printed(&text),
+            Interruption::Text(text) => match Report::parse(&text) {
+                Some(report) if self.process.guarded => self.program.not_started(&report),
+                _ => printed(&excerpt(&text)),
+            },
             Interruption::Broken(reason) => Failure::broke(format!(
                 "sent an Arrow message that cannot be read: {reason}"
             ))
@@ -166,7 +216,7 @@ impl Worker {
             Interruption::Ended => Failure::broke("ended its stream while more was asked of it")
                 .hint("answer until standard input ends"),
             Interruption::Closed => match self.process.end(STATUS_PATIENCE) {
-                Some(status) => Failure::exited(describe(status)),
+                Some(status) => ended(status),
                 None => Failure::broke("closed its standard output without exiting"),
             },
         }
@@ -190,17 +240,45 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.hang_up();
         let waited = self.hung_up.map_or(Duration::ZERO, |hung_up| hung_up.elapsed());
-        self.process.end(EXIT_PATIENCE.saturating_sub(waited));
+        let stopped = self.stopped.load(Ordering::Relaxed) || stop::requested().is_some();
+        let patience = if stopped { Duration::ZERO } else { EXIT_PATIENCE };
+        self.process.end(patience.saturating_sub(waited));
     }
 }
 
 impl Request<'_> {
+    /// Nothing is lost with a handshake; an answer may be the last of a step of training.
+    fn refuse_stopped(&self) -> Result<(), Failure> {
+        let pressing = match self.occasion {
+            Occasion::Handshake => stop::requested().is_some(),
+            Occasion::Batch(_) => stop::is_pressing(),
+        };
+        if pressing || self.stopped.load(Ordering::Relaxed) {
+            return Err(Failure::refused("was stopped with the run"));
+        }
+        Ok(())
+    }
+
     fn rows(&self) -> usize {
         match self.occasion {
             Occasion::Handshake => 0,
             Occasion::Batch(rows) => rows,
         }
     }
+}
+
+/// Whether a pipe may be tried again.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// An end that nobody asked for; where a limit of the job may be the reason, it is named.
+fn ended(status: ExitStatus) -> Failure {
+    let failure = Failure::exited(describe(status));
+    if status.signal() == Some(Signal::SIGXCPU as i32) {
+        return failure.hint("`predictor.limits.cpu_seconds` limits its processor time");
+    }
+    failure
 }
 
 /// Which pipes can be served.

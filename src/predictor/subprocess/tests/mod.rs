@@ -99,6 +99,9 @@ fn command(folder: &Path, command: &[&str]) -> SubprocessJob {
         batch_limit: Duration::from_secs(30),
         retries: 0,
         max_failed_share: 0.05,
+        environment: Vec::new(),
+        sandbox: Default::default(),
+        limits: Default::default(),
     }
 }
 
