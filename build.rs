@@ -1,6 +1,7 @@
-//! Bakes into the binary where its shared libraries are, so that it runs without `LD_LIBRARY_PATH`.
+//! Bakes into the binary where its shared libraries are, so that it runs without `LD_LIBRARY_PATH`, and that ONNX
+//! Runtime's telemetry is off before anything is loaded.
 
-use std::{env, fs, path::Path};
+use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -17,4 +18,17 @@ fn main() {
     // A path to fall back on; the environment variable of the same name has the last word at run time.
     let onnxruntime = env::var("OVERTURN_ONNXRUNTIME").unwrap_or_default();
     println!("cargo:rustc-env=OVERTURN_ONNXRUNTIME_BUILT={onnxruntime}");
+    disable_telemetry();
+}
+
+/// Compiles `src/telemetry.c` and links it into everything that can be run.
+fn disable_telemetry() {
+    println!("cargo:rerun-if-changed=src/telemetry.c");
+    let object = Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("telemetry.o");
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_string());
+    let arguments = ["-O1", "-fPIC", "-c", "src/telemetry.c", "-o"];
+    match Command::new(&compiler).args(arguments).arg(&object).status() {
+        Ok(status) if status.success() => println!("cargo:rustc-link-arg={}", object.display()),
+        outcome => panic!("`{compiler}` cannot compile src/telemetry.c: {outcome:?}"),
+    }
 }

@@ -26,6 +26,7 @@ mod run;
 mod schemas;
 mod scorers;
 mod sql;
+mod supply;
 mod tables;
 mod train;
 mod util;

@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::fitted::{APPROVED, LITTLE, QUICK, applications, scorer, with_generator};
 use crate::util::{Bench, Run, python, read_table, same_rows};
 
-/// Kills of one run, at random moments. `tests/kill.sh` does thirty.
+/// Kills of one run, at random moments. `tests/kill.sh` does 500.
 const KILLS: u64 = 4;
 
 /// A run of many small pieces.

@@ -1,198 +1,262 @@
-"""Runs that are killed at random moments must end, resumed, with the tables of one that was not.
+"""Whatever is killed must end, started again, with the files of one that was not killed.
 
-    kill_runs.py OVERTURN WORK_FOLDER [--kills 30] [--rows 60000] [--seed 0]
+    kill_runs.py OVERTURN WORK_FOLDER [--kills 500] [--seconds 900] [--rows 800] [--seed 0]
 
-Each round starts a whole run (training, explaining, reports), kills it with SIGKILL after a random share of the
-time that a run takes, and starts it again with `--resume`; every third resumption is killed as well. Meanwhile a
-reader looks at the output folder all the time. Checked: all files of the tables and reports are the same, byte
-for byte, as without a kill (of the training curve, whose seconds differ, all but those); the generator's files
-are the same; the reader never sees a folder that is not whole; nothing is left beside it.
+Two folders are worked on at once. Each round takes one of the cases below, kills it with SIGKILL after a random
+share of the time that it takes, kills half of the resumptions as well, and lets the last one end. Meanwhile a reader
+looks at the output folder all the time.
 
-The last line is a JSON object with what was done. Ends with code 1 at the first difference.
+    run         `run`, resumed                    the folder is absent or whole
+    train       `train`, resumed                  the folder is absent or whole
+    score       `score`, started again            the folder is absent or whole
+    program     `score` by a scorer that never    as before, and no process of the scorer is left
+                ends by itself, started again
+    report      `report` on a published run       the folder is whole, with the old reports or the new
+    overwrite   `run` over a published run        the folder is whole, the old run or the new
+
+Checked: all files are the same, byte for byte, as without a kill (of the training curve, whose seconds differ, all
+but those); nothing unfinished is left beside them.
+
+The last line is a JSON object with what was done. Ends with code 1 if anything was wrong, and by itself after so
+many kills or seconds.
 """
 
 import argparse
-import hashlib
 import json
+import os
 import random
-import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
-import pyarrow.parquet
+from campaign import UNFINISHED, Reader, clean, differences, fingerprint, prepare, processes
 
-PROJECT = Path(__file__).resolve().parents[2]
-JOB = """
-[input]
-features = "{table}"
-schema = "{project}/schemas/credit.toml"
-key = "application_id"
-max_reject_share = 0.5
-[predictor]
-kind = "onnx"
-model = "{project}/jobs/demo/forest.onnx"
-probabilities = "given"
-[target]
-class = "approved"
-[autoencoder]
-steps = 600
-batch = 128
-hidden = [64]
-[train]
-max_steps = 400
-batch = 128
-hidden = 64
-checkpoint_seconds = 0.3
-[explain]
-unit_rows = {unit_rows}
-samples = 2
-[report]
-by = ["region"]
-[output]
-dir = "out"
-partition_by = ["status"]
-"""
-# What changes from run to run: the training's clock.
-CLOCKED = "reports/training.parquet"
+CASES = ["run", "overwrite", "train", "report", "score", "program"]
+# Settings of the run that replaces, and of the reports that replace.
+OTHER_SEED = ["--override", "runtime.seed=1"]
+OVERWRITE = ["--override", "output.overwrite=true"]
+OTHER_REPORT = ["--override", 'report.by=["purpose"]']
+# A killed program's scorers may take this long to be gone.
+PATIENCE = 2.0
 
 
-class Reader(threading.Thread):
-    """Looks at the folder over and over."""
+class World:
+    """A folder in which things are killed."""
 
-    def __init__(self, out):
-        super().__init__(daemon=True)
-        self.out, self.looks, self.seen, self.broken, self.over = out, 0, 0, None, False
+    def __init__(self, given, name, plan):
+        self.given, self.name, self.plan = given, name, plan
+        self.folder, self.mark = given.work / name, f"overturn-kill-{os.getpid()}-{name}"
+        self.out = self.folder / "out"
+        self.chance = random.Random(given.seed * 1000 + len(name) * 7 + ord(name[-1]))
+        self.kills, self.late, self.rounds, self.left, self.failures = dict.fromkeys(CASES, 0), 0, 0, 0, []
+        self.expected, self.usual = {}, {}
+        prepare(given.overturn, self.folder, given.rows, self.mark)
+        self.reader = Reader(self.out)
 
-    def run(self):
-        while not self.over:
-            self.look()
-            time.sleep(0.001)
+    def rehearse(self):
+        """Every case once without a kill. Files name their run, and runs of other folders have other names."""
+        cases = [("train", "train", [], "job.toml"), ("score", "score", [], "job.toml"),
+                 ("program", "score", [], "program.toml"), ("run", "run", [], "job.toml"),
+                 ("report", "report", OTHER_REPORT, "job.toml"),
+                 ("overwrite", "run", [*OVERWRITE, *OTHER_SEED], "job.toml")]
+        for case, command, arguments, job in cases:
+            if case not in ("report", "overwrite"):
+                self.clear()
+            began = time.monotonic()
+            if not self.finish(command, *arguments, job=job):
+                return
+            self.usual[case] = time.monotonic() - began
+            self.expected[case] = fingerprint(self.out)
+        self.clear()
 
-    def look(self):
-        self.looks += 1
+    def start(self, command, *arguments, job="job.toml"):
+        line = [self.given.overturn, command, self.folder / job, "--format", "json", *arguments]
+        return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def finish(self, *arguments, **options):
+        process = self.start(*arguments, **options)
         try:
-            names = {path.name for path in self.out.iterdir()}
-        except FileNotFoundError:
+            _, talk = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            self.failures.append(f"{arguments}: did not end in 120 s")
+            return False
+        if process.returncode != 0:
+            self.failures.append(f"{arguments}: code {process.returncode}: {talk[-400:]}")
+        return process.returncode == 0
+
+    def killed(self, case, share, *arguments, **options):
+        """Starts something and kills it, if it has not ended before."""
+        process = self.start(*arguments, **options)
+        try:
+            process.wait(timeout=share * self.usual[case])
+            self.late += 1
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.kills[case] += 1
+        process.communicate()
+
+    def clear(self):
+        with self.reader.pause:
+            clean(self.folder)
+
+    def check(self, case, expected):
+        found = fingerprint(self.out) if self.out.is_dir() else {}
+        different = differences(expected, found)
+        if different:
+            self.failures.append(f"{case}: other files than without a kill: {different[:5]}")
+            self.plan.add_bytes(self.out, different)
+        left = [name for name in UNFINISHED if (self.folder / name).exists()]
+        if left:
+            self.failures.append(f"{case}: left {left}")
+        self.rounds += 1
+
+    def fresh(self, case, command, resume):
+        """A case that starts from nothing."""
+        job = "program.toml" if case == "program" else "job.toml"
+        self.clear()
+        self.killed(case, self.chance.uniform(0.0, 1.05), command, job=job)
+        self.check_processes(case)
+        while self.chance.random() < 0.5 and not self.plan.over():
+            self.killed(case, self.chance.uniform(0.0, 0.9), command, *resume, job=job)
+            self.check_processes(case)
+        # One that was killed just after publishing is refused, not repeated, where it cannot be resumed.
+        if resume or not self.out.exists():
+            self.finish(command, *resume, job=job)
+        self.check_processes(case)
+        self.check(case, self.expected[case])
+
+    def replaced(self, case, command, arguments, old, new):
+        """A case that replaces what is published: `old` is there, `new` is made."""
+        self.reader.must_exist = True
+        self.killed(case, self.chance.uniform(0.0, 1.05), command, *arguments)
+        found = fingerprint(self.out) if self.out.is_dir() else {}
+        if differences(old, found) and differences(new, found):
+            self.failures.append(f"{case}: neither the old nor the new: {differences(new, found)[:5]}")
+            self.plan.add_bytes(self.out, differences(new, found))
+        resume = ["--resume"] if command == "run" else []
+        while self.chance.random() < 0.5 and not self.plan.over():
+            self.killed(case, self.chance.uniform(0.0, 0.9), command, *arguments, *resume)
+        self.finish(command, *arguments, *resume)
+        self.check(case, new)
+        self.reader.must_exist = False
+
+    def overwrite(self, old, new, arguments):
+        self.replaced("overwrite", "run", [*OVERWRITE, *arguments], old, new)
+
+    def check_processes(self, case):
+        if case != "program":
             return
-        try:
-            tables = json.loads((self.out / "manifest.json").read_text())["tables"]
-            sizes = [(self.out / table["path"]).stat().st_size == table["bytes"] for table in tables]
-            whole = "_SUCCESS" in names and all(sizes)
-        except (FileNotFoundError, json.JSONDecodeError) as error:
-            # Between two rounds the folder is moved away by this script; then it is gone as a whole.
-            whole = not self.out.exists()
-            names = f"{names} {error}"
-        self.seen += 1
-        if not whole:
-            self.broken = str(names)
+        limit = time.monotonic() + PATIENCE
+        while (left := processes(self.mark)) and time.monotonic() < limit:
+            time.sleep(0.05)
+        if left:
+            self.left += len(left)
+            self.failures.append(f"{case}: {len(left)} processes of the scorer are left")
+        for process in left:
+            os.kill(process, signal.SIGKILL)
 
-
-def fingerprint(out):
-    """Digests of all files that must be the same."""
-    found = {}
-    for path in sorted(out.rglob("*")):
-        name = str(path.relative_to(out))
-        if path.is_dir() or name in {"manifest.json", "generator/generator.json"}:
-            continue
-        if name == CLOCKED:
-            table = pyarrow.parquet.read_table(path).drop_columns(["seconds"])
-            found[name] = hashlib.sha256(str(table.to_pydict()).encode()).hexdigest()
+    def round(self, case):
+        expected = self.expected
+        if case in ("run", "train"):
+            self.fresh(case, case, ["--resume"])
+        elif case in ("score", "program"):
+            self.fresh(case, "score", [])
         else:
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+            self.clear()
+            if not self.finish("run"):
+                return
+            if case == "report":
+                for _ in range(3):
+                    self.replaced(case, "report", OTHER_REPORT, expected["run"], expected["report"])
+                    self.replaced(case, "report", [], expected["report"], expected["run"])
+            else:
+                for _ in range(2):
+                    self.overwrite(expected["run"], expected["overwrite"], OTHER_SEED)
+                    self.overwrite(expected["overwrite"], expected["run"], [])
+
+    def work(self):
+        self.reader.start()
+        order = CASES + ["run", "run", "train", "score", "score"]
+        while not self.plan.over():
+            self.chance.shuffle(order)
+            for case in order:
+                if not self.plan.over():
+                    self.round(case)
+                    print(f"{self.name}: {case}, {sum(self.kills.values())} kills, "
+                          f"{len(self.failures)} failures", flush=True)
+        self.reader.over = True
+        self.reader.join()
 
 
-def fail(message):
-    print(f"FAIL {message}", flush=True)
-    sys.exit(1)
+class Plan:
+    """When it is enough."""
 
+    def __init__(self, given):
+        self.given, self.worlds, self.bytes = given, [], 0
+        self.until = time.monotonic() + given.seconds
+        self.lock = threading.Lock()
 
-def start(given, *arguments):
-    command = [given.overturn, "run", given.work / "job.toml", "--format", "json", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def over(self):
+        kills = sum(sum(world.kills.values()) for world in self.worlds)
+        return kills >= self.given.kills or time.monotonic() > self.until
 
-
-def finish(process):
-    said, talk = process.communicate(timeout=600)
-    if process.returncode != 0:
-        fail(f"a run ended with {process.returncode}:\n{talk}")
-    return json.loads(said.splitlines()[-1])
-
-
-def killed(given, after, *arguments):
-    """Starts a run and kills it; gives whether it had ended before."""
-    process = start(given, *arguments)
-    time.sleep(after)
-    process.kill()
-    process.communicate()
-    return process.returncode != -9
+    def add_bytes(self, out, names):
+        with self.lock:
+            self.bytes += sum((out / name).stat().st_size if (out / name).exists() else 1 for name in names)
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("overturn")
     parser.add_argument("work", type=Path)
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=900)
+    parser.add_argument("--rows", type=int, default=800)
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 
-def prepare(given):
-    shutil.rmtree(given.work, ignore_errors=True)
-    given.work.mkdir(parents=True)
-    table = given.work / "applications"
-    make = [given.overturn, "synth", table, "--rows", str(given.rows), "--files", "3", "--nulls", "0.01"]
-    subprocess.run(make, check=True, capture_output=True)
-    job = JOB.format(table=table, project=PROJECT, unit_rows=given.rows // 15)
-    (given.work / "job.toml").write_text(job)
+def together(tasks):
+    threads = [threading.Thread(target=task) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def main():
-    given = arguments()
-    prepare(given)
-    out = given.work / "out"
-    began = time.monotonic()
-    finish(start(given))
-    usual = time.monotonic() - began
-    expected = fingerprint(out)
-    shutil.rmtree(out)
-    print(f"a run takes {usual:.1f} s and leaves {len(expected)} files", flush=True)
-    reader = Reader(out)
-    reader.start()
-    chance = random.Random(given.seed)
-    kills, rounds, resumed, too_late = 0, 0, 0, 0
-    while kills < given.kills:
-        after = chance.uniform(0.0, 1.05) * usual
-        over = killed(given, after)
-        kills += not over
-        too_late += over
-        if rounds % 3 == 2 and kills < given.kills:
-            kills += not killed(given, chance.uniform(0.0, 0.6) * usual, "--resume")
-        summary = finish(start(given, "--resume"))
-        resumed += summary["units_resumed"]
-        rounds += 1
-        found = fingerprint(out)
-        if found != expected:
-            different = [name for name in expected | found if expected.get(name) != found.get(name)]
-            fail(f"killed after {after:.2f} s, other files: {different}")
-        if reader.broken:
-            fail(f"a reader saw part of a run: {reader.broken}")
-        left = [path.name for path in given.work.iterdir() if path.name.startswith(".out.")]
-        if left:
-            fail(f"killed after {after:.2f} s, left: {left}")
-        out.rename(given.work / ".gone")
-        shutil.rmtree(given.work / ".gone")
-        print(f"ok killed after {after:.2f} s, {summary['units_resumed']} of {summary['units']} units kept",
-              flush=True)
-    reader.over = True
-    reader.join()
-    told = {"kills": kills, "rounds": rounds, "ended_before_the_kill": too_late, "units_kept": resumed,
-            "reader_looks": reader.looks, "reader_saw_a_run": reader.seen, "seconds_of_a_run": round(usual, 1)}
+    given, began = arguments(), time.monotonic()
+    given.work = given.work.resolve()
+    plan = Plan(given)
+    worlds = [World(given, name, plan) for name in ("a", "b")]
+    together(world.rehearse for world in worlds)
+    if any(len(world.expected) < len(CASES) for world in worlds):
+        sys.exit(f"FAIL without any kill: {worlds[0].failures + worlds[1].failures}")
+    usual = {case: round(seconds, 2) for case, seconds in worlds[0].usual.items()}
+    print(f"seconds without a kill: {json.dumps(usual)}", flush=True)
+    plan.worlds = worlds
+    together(world.work for world in worlds)
+    failures = [failure for world in worlds for failure in world.failures]
+    for failure in failures[:20]:
+        print(f"FAIL {failure}", flush=True)
+    readers = [world.reader for world in worlds]
+    kills = {case: sum(world.kills[case] for world in worlds) for case in CASES}
+    told = {"campaign": "kills", "kills": sum(kills.values()), "by_case": kills,
+            "rounds": sum(world.rounds for world in worlds), "ended_before_the_kill": sum(world.late for world in worlds),
+            "differing_bytes": plan.bytes, "looks": sum(reader.looks for reader in readers),
+            "looks_at_a_run": sum(reader.seen for reader in readers),
+            "partial_looks": sum(reader.partial for reader in readers),
+            "absent_looks": sum(reader.absent for reader in readers),
+            "processes_left": sum(world.left for world in worlds), "failures": len(failures),
+            "seconds": round(time.monotonic() - began)}
     print(json.dumps(told))
+    wrong = failures or told["partial_looks"] or told["absent_looks"] or told["kills"] < given.kills
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":
