@@ -80,7 +80,7 @@ impl Lock {
             match retire(&old, target) {
                 Ok(_) => prune(target, keep),
                 Err(error) => {
-                    tracing::warn!("the replaced run stays in {}: {error}", old.display())
+                    tracing::warn!("the replaced run stays in {}: {error}", old.display());
                 }
             }
         }
@@ -95,9 +95,11 @@ impl Lock {
         let mut numbers = text.strip_prefix("replacing ")?.trim_end().split(' ');
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
+}
 
+impl Drop for Lock {
     /// Removes the file; the lock itself ends with it. A failure concerns nobody: the run is over.
-    pub(super) fn release(&mut self) {
+    fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }

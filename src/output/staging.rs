@@ -252,7 +252,6 @@ impl Drop for Staging {
         {
             tries += 1;
         }
-        self.lock.release();
     }
 }
 
@@ -279,7 +278,6 @@ pub fn tidy(target: &Path, keep: usize) {
                 tracing::warn!("{error}");
             }
         }
-        lock.release();
     }
 }
 

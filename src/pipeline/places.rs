@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Inputs;
+use crate::engine::Table;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::job::{Job, PredictorKind};
 use crate::output::{check_foreign, resolved};
@@ -28,20 +29,22 @@ struct Source {
 pub(super) fn check_places(job: &Job, inputs: &Inputs) -> Result<()> {
     let sources = sources(job, inputs)?;
     let output = place(&job.output.dir)?;
-    let mut faults: Vec<Fault> = sources.iter().filter_map(|of| overlap(&output, of)).collect();
+    let mut faults = Vec::new();
+    let mut told: Vec<&str> = Vec::new();
+    for source in &sources {
+        // A table of a thousand files in one folder is one mistake.
+        if let Some(fault) = overlap(&output, source).filter(|_| !told.contains(&source.key)) {
+            told.push(source.key);
+            faults.push(fault);
+        }
+    }
     faults.extend(globs(job).filter_map(|(key, glob)| glob_overlap(&output, key, glob)));
     if let Some(path) = &job.output.metrics {
         faults.extend(metrics_fault(path, &output, &sources)?);
     }
-    // A table of a thousand files in one folder is one mistake.
-    faults.dedup_by(|left, right| left.problem == right.problem);
-    faults.truncate(FAULTS_SHOWN);
     Error::from_faults(Kind::Spec, faults)?;
     check_foreign(&job.output.dir).map(|_| ())
 }
-
-/// Faults listed in one error.
-const FAULTS_SHOWN: usize = 10;
 
 fn place(path: &Path) -> Result<PathBuf> {
     resolved(path).map_err(|error| {
@@ -60,7 +63,7 @@ fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<Source>> {
         ("input.scores.table", inputs.scores.as_ref()),
     ];
     for (key, table) in opened {
-        let files = table.into_iter().flat_map(|table| table.source_files());
+        let files = table.into_iter().flat_map(Table::source_files);
         found.extend(files.map(|file| (key, file.path.clone())));
     }
     found.push(("input.schema", job.input.schema.clone()));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::super::{Inputs, ModelFacts, seconds_since, versions};
-use crate::engine::{SourceFile, since_1970};
+use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::nn::WEIGHTS_FILE;
@@ -105,7 +105,7 @@ fn input_files(inputs: &Inputs, runtime: &Runtime) -> Result<(Vec<InputFile>, Ve
     let began = Instant::now();
     let tables = [Some(&inputs.features), inputs.scores.as_ref()];
     let files: Vec<&SourceFile> =
-        tables.into_iter().flatten().flat_map(|table| table.source_files()).collect();
+        tables.into_iter().flatten().flat_map(Table::source_files).collect();
     let hashed: Vec<(InputFile, Stamp)> =
         files.into_par_iter().map(|file| input_file(file, runtime)).collect::<Result<_>>()?;
     let bytes: u64 = hashed.iter().map(|(file, _)| file.bytes).sum();
