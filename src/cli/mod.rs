@@ -157,6 +157,8 @@ pub fn main() -> ExitCode {
     if let Some(code) = predictor::guard_main() {
         return code;
     }
+    // Before libraries are loaded, which start threads.
+    let heard = runtime::hear_signals(overdue);
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Help and version go to standard output with exit code 0; a wrong command line is the user's
@@ -172,7 +174,7 @@ pub fn main() -> ExitCode {
     };
     log::start(&arguments.global);
     let printer = Printer::new(&arguments.global);
-    match runtime::hear_signals(overdue).and_then(|()| execute(&arguments, &printer)) {
+    match heard.and_then(|()| execute(&arguments, &printer)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = as_interrupted(error);
