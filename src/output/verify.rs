@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::writer::StagedFile;
+use crate::document::open_regular;
 use crate::error::{Error, Result};
 
 /// Bytes read at a time.
@@ -56,7 +57,7 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// Size and SHA-256 of a file, as hexadecimal digits.
 pub fn sha256_of(path: &Path) -> io::Result<(u64, String)> {
-    let mut file = File::open(path)?;
+    let (mut file, _) = open_regular(path)?;
     let (mut hash, mut bytes, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK]);
     loop {
         let read = file.read(&mut chunk)?;
