@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::writer::StagedFile;
+use crate::document::open_regular;
 use crate::error::{Error, Result};
 
 /// Bytes read at a time.
@@ -67,8 +68,8 @@ pub fn sha256_while(
     path: &Path,
     go_on: &dyn Fn() -> Result<()>,
 ) -> Result<io::Result<(u64, String)>> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
+    let mut file = match open_regular(path) {
+        Ok((file, _)) => file,
         Err(error) => return Ok(Err(error)),
     };
     sha256_read(&mut file, go_on)

@@ -1,6 +1,5 @@
 //! What must not change about a model while it is used: its files, and what it answers.
 
-use std::fs;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch, UInt32Array};
@@ -11,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::block_in_place;
 
 use super::{Inputs, Scope};
+use crate::document::read_regular;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, key_hashes};
 use crate::job::{Job, PredictorJob, PredictorKind, RepeatableSpec};
@@ -21,6 +21,8 @@ use crate::predictor::{self, Difference, Predictor, Repeated, ask_again};
 const ASKED_ROWS: usize = 64;
 /// … of so many that are read.
 const READ_ROWS: usize = 1024;
+/// Bytes of a feature schema's file.
+const LARGEST_SCHEMA: u64 = 1 << 30;
 /// Seed of the hashes by which they are chosen.
 const SEED: u64 = 0;
 
@@ -36,7 +38,7 @@ pub(super) struct ModelFacts {
 impl ModelFacts {
     /// Reads the files of a job.
     pub(super) fn read(job: &Job) -> Result<ModelFacts> {
-        let schema = fs::read(&job.input.schema).map_err(|error| {
+        let schema = read_regular(&job.input.schema, LARGEST_SCHEMA).map_err(|error| {
             Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
         })?;
         let model = predictor::fingerprint(&job.predictor)?;

@@ -332,7 +332,8 @@ fn a_model_that_dies_in_mid_run() {
     let breaks = "if place == 9 and not os.path.exists('repaired'): open('broken', 'w').close(); os._exit(9)";
     bench.write("scorer.py", &scorer(breaks, LITTLE));
     let predictor = format!(
-        "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nworkers = 1\nretries = 0"
+        "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nworkers = 1\nretries = 0\n\
+         repeatable = \"off\""
     );
     bench.job(&table, "max_reject_share = 0.5", Some(&predictor));
     let explain = with_generator("unit_rows = 2000\nrefine = \"off\"\n");

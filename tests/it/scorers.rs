@@ -97,7 +97,7 @@ fn a_scorer_that_floods_standard_error_does_not_hang_or_flood_the_log() {
         &bench,
         &python,
         &scorer("[sys.stderr.write('noise ' * 20 + '\\n') for _ in range(200_000)]"),
-        "",
+        "repeatable = \"off\"",
     )
     .ok();
     assert_eq!(run.json()["rows_scored"], 2000);

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::fitted::{LITTLE, applications, generator, scorer};
+use crate::fitted::{APPROVED, LITTLE, QUICK, applications, generator, scorer};
 use crate::util::{Bench, Run, overturn, program, project, python, read_table};
 
 /// The model that the generator was trained against.
@@ -201,12 +201,12 @@ fn bench_hash(file: &str) -> String {
 fn a_program_is_named_and_must_be_the_same() {
     let Some(python) = python("a_program_is_named_and_must_be_the_same") else { return };
     let bench = Bench::new();
-    let table = applications(&bench, 300, &[]);
+    let table = applications(&bench, 600, &[]);
     bench.write("scorer.py", &scorer("pass", LITTLE));
     let program =
         format!("kind = \"subprocess\"\ncommand = [\"{}\", \"./scorer.py\"]", python.display());
     bench.job(&table, "", Some(&program));
-    bench.append("job.toml", "[target]\nclass = \"approved\"\n[explain]\nmethod = \"nearest\"\n");
+    bench.append("job.toml", &format!("{APPROVED}{QUICK}"));
     bench.does("train", &[]).ok();
     let (generator, named) = (bench.text("out/generator"), format!("a={table}"));
     let text = fs::read_to_string(bench.path("out/generator/generator.json")).expect("readable");

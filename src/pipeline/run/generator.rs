@@ -1,6 +1,5 @@
 //! The run's generator: trained here, brought along, or finished before the run was stopped.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::TrainSummary;
 use super::super::train::{fit_generator, save_generator};
 use super::{Entry, Progressed, Stages, refuse_changed};
+use crate::document::{inside, read_regular};
 use crate::error::{Error, Result};
 use crate::nn::{Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load};
 use crate::output::{GENERATOR, StagedFile, Staging, is_inside, write_synced};
@@ -74,7 +74,8 @@ impl Stages<'_> {
 fn copy(from: &Path, staging: &Staging) -> Result<GeneratorRecord> {
     let folder = staging.tables(&[GENERATOR])?.join(GENERATOR);
     for name in FILES {
-        let content = fs::read(from.join(name)).map_err(|error| {
+        let content = inside(from, Path::new(name)).and_then(|path| read_regular(&path, u64::MAX));
+        let content = content.map_err(|error| {
             Error::input(from.join(name).display().to_string(), format!("cannot be read: {error}"))
                 .hint("a generator is the folder `generator` of a published run")
         })?;
