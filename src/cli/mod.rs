@@ -97,7 +97,9 @@ impl Command {
             Command::Score(_) | Command::Train(_) | Command::Run(_) | Command::Explain(_) => {
                 "the run itself succeeded: what it publishes is published, only its summary could not be printed"
             }
-            Command::Report(_) => "the report itself succeeded: it is published, only its summary could not be printed",
+            Command::Report(_) => {
+                "the report itself succeeded: it is published, only its summary could not be printed"
+            }
             Command::Synth(_) => "the table is written: only the summary could not be printed",
             Command::Validate(_) | Command::Sql(_) | Command::Schema(_) => {
                 "nothing was changed; write to a file on a disk with room"

@@ -6,6 +6,7 @@
 //! What the values mean is not decided here.
 
 mod check;
+mod limits;
 mod literal;
 mod overrides;
 mod parse;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use crate::error::{Error, Fault, Kind, Result};
 
 pub use check::{did_you_mean, nearest};
+pub use limits::{Limit, Low, write_limits};
 pub use literal::Literal;
 pub use overrides::Overrides;
 
@@ -117,8 +119,7 @@ const MOST_BYTES: u64 = 32 << 20;
 /// When it is none, cannot be read, or is larger than any job or schema.
 pub fn read_text(file: &Path) -> Result<String> {
     let shown = || file.display().to_string();
-    let unreadable =
-        |error: std::io::Error| Error::spec(shown(), "cannot be read").source(error);
+    let unreadable = |error: std::io::Error| Error::spec(shown(), "cannot be read").source(error);
     let metadata = std::fs::metadata(file).map_err(unreadable)?;
     if let Some(kind) = odd_kind(&metadata) {
         return Err(Error::spec(shown(), format!("is {kind}, expected a file")));

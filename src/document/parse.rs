@@ -15,7 +15,12 @@ pub(super) fn parse(text: &str, file: &Path, fill: Fill) -> Result<(Value, Place
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader {
         fill,
-        breaks: text.bytes().zip(0..).filter(|(byte, _)| *byte == b'\n').map(|(_, at)| at).collect(),
+        breaks: text
+            .bytes()
+            .zip(0..)
+            .filter(|(byte, _)| *byte == b'\n')
+            .map(|(_, at)| at)
+            .collect(),
         place: Place { file: file.to_path_buf(), lines: HashMap::new(), overridden: Vec::new() },
         faults: Vec::new(),
     };

@@ -150,10 +150,7 @@ fn training(job: &Job, sizes: &Sizes) -> Vec<(&'static str, u64)> {
     if job.autoencoder.kind != AutoencoderKind::Never {
         let widths: Vec<u64> = [width].into_iter().chain(layers).chain([latent]).collect();
         let all: u64 = widths.iter().sum();
-        parts.push((
-            "autoencoder.hidden",
-            product(&[2, weights(&widths), NUMBER, WEIGHT_COPIES]),
-        ));
+        parts.push(("autoencoder.hidden", product(&[2, weights(&widths), NUMBER, WEIGHT_COPIES])));
         let batch = job.autoencoder.batch as u64;
         parts.push(("autoencoder.batch", product(&[batch, 2, all, NUMBER, ACTIVATION_COPIES])));
     }
@@ -175,8 +172,14 @@ fn explaining(job: &Job, sizes: &Sizes) -> Vec<(&'static str, u64)> {
             product(&[sizes.threads, block, samples, sizes.width * NUMBER + sizes.features * CELL]),
         ),
         ("explain.neighbours", product(&[rows.min(NEIGHBOUR_ROWS), sizes.features, 2 * NUMBER])),
-        ("report.mmd.rows", product(&[compared, 2, sizes.classes.min(compared.max(1)), sizes.width, NUMBER])),
-        ("report.mmd.frequencies", product(&[view + 4 * mmd.encoders as u64, mmd.frequencies as u64, 8])),
+        (
+            "report.mmd.rows",
+            product(&[compared, 2, sizes.classes.min(compared.max(1)), sizes.width, NUMBER]),
+        ),
+        (
+            "report.mmd.frequencies",
+            product(&[view + 4 * mmd.encoders as u64, mmd.frequencies as u64, 8]),
+        ),
         ("output.row_group_rows", product(&[written, columns, 8])),
     ]
 }
@@ -230,7 +233,8 @@ mod tests {
 
     #[test]
     fn the_largest_part_is_blamed() {
-        let estimate = MemoryEstimate { parts: vec![("train.hidden", 3 << 30), ("train.batch", 1 << 30)] };
+        let estimate =
+            MemoryEstimate { parts: vec![("train.hidden", 3 << 30), ("train.batch", 1 << 30)] };
         assert!(estimate.check(Some(4 << 30)).is_ok());
         assert!(estimate.check(None).is_ok());
         let error = estimate.check(Some(2 << 30)).expect_err("too little").to_string();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MatrixSpec, Method,
-    MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
-    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
-    RuntimeSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
-    TrainLimits, TrainRows, TrainSpec, predictor,
+    InputSpec, InputsSpec, Job, JobSpec, KindSpec, MatrixSpec, Method, MmdSpace, OnnxInputs,
+    OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind, PredictorSpec, Preset, Refine,
+    RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob, RuntimeSpec, ScoresJob,
+    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
+    TrainSpec, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;

@@ -6,12 +6,7 @@ use crate::job::{Job, MemoryEstimate, Sizes};
 use crate::predictor::Task;
 
 /// The estimate for a job over these tables.
-pub(super) fn estimate(
-    job: &Job,
-    inputs: &Inputs,
-    task: &Task,
-    threads: usize,
-) -> MemoryEstimate {
+pub(super) fn estimate(job: &Job, inputs: &Inputs, task: &Task, threads: usize) -> MemoryEstimate {
     MemoryEstimate::new(job, &sizes(inputs, task, inputs.features.rows, threads))
 }
 

@@ -71,7 +71,9 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     let enough = memory.check(available_memory());
     let result = runtime.block_on(async {
         enough?;
-        let check = inputs.check(&job.input, Scope::explained(&job.input), observer).await?;
+        let scope = Scope::explained(&job.input);
+        let mut check = inputs.check(&job.input, scope, observer).await?;
+        check.remarks.extend(inputs.contradictions(scope).await?);
         try_out(job, &inputs, predictor.as_ref()).await?;
         let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;
         let (classes, probabilities) = match predictor.task() {
