@@ -6,6 +6,7 @@
 //! What the values mean is not decided here.
 
 mod check;
+mod limits;
 mod literal;
 mod overrides;
 mod parse;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use crate::error::{Error, Fault, Kind, Result};
 
 pub use check::{did_you_mean, nearest};
+pub use limits::{Limit, Low, write_limits};
 pub use literal::Literal;
 pub use overrides::Overrides;
 pub use regular::{inside, open_regular, read_regular};

@@ -38,6 +38,14 @@ pub struct NumericSlots {
     pub mean: f64,
     /// Divided by; one for a constant column.
     pub std: f64,
+    /// Cut at, for networks: beyond it are only numbers that the statistics leave out, or never saw.
+    #[serde(default = "uncut")]
+    pub cut: f32,
+}
+
+/// Generators of earlier versions cut nothing.
+fn uncut() -> f32 {
+    f32::MAX
 }
 
 /// Where a categorical feature's block stands.
@@ -58,7 +66,7 @@ impl NumericSlots {
     /// unchanged compares with this.
     #[inline]
     pub fn standardised(&self, number: f64) -> f32 {
-        ((number - self.mean) * (1.0 / self.std)) as f32
+        (((number - self.mean) * (1.0 / self.std)) as f32).clamp(-self.cut, self.cut)
     }
 }
 
@@ -121,6 +129,9 @@ impl Layout {
     }
 }
 
+/// Numbers that differ by less are one to networks; dividing by less would leave the range of numbers.
+const SMALLEST_STD: f64 = 1e-150;
+
 fn numeric_slots(
     feature: &Feature,
     seen: &FeatureStats,
@@ -134,7 +145,8 @@ fn numeric_slots(
         value: values.take(1),
         null: (feature.nulls == NullPolicy::Carry).then(|| rest.take(1)),
         mean: known(seen.mean, 0.0),
-        std: if std > 0.0 { std } else { 1.0 },
+        std: if std > SMALLEST_STD { std } else { 1.0 },
+        cut: seen.deviations() as f32,
     }))
 }
 

@@ -6,7 +6,7 @@ use datafusion::logical_expr::{Expr, cast};
 use futures::StreamExt;
 use tokio::task::JoinSet;
 
-use super::scan::{BatchStream, Scan, column, planning};
+use super::scan::{BatchStream, Origin, Scan, column, planning};
 use super::session::Engine;
 use super::table::Table;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ impl Engine {
         columns.push(column(decision).alias("__decision"));
         let frame = self.frame(scores).await?.select(columns).map_err(planning)?;
         let plan = frame.create_physical_plan().await.map_err(planning)?;
-        Ok(Scan::new(self, plan, &scores.shown))
+        Ok(Scan::new(self, plan, Origin::of_table(&scores.shown)))
     }
 }
 

@@ -19,7 +19,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::task::block_in_place;
 
-use super::scan::{BatchStream, ScanPlan, planning, reading};
+use super::scan::{BatchStream, Origin, ScanPlan, planning};
 use super::session::Engine;
 use super::units::Unit;
 use crate::error::{Error, Result};
@@ -52,11 +52,11 @@ impl Engine {
     /// # Errors
     /// When the predicate cannot be understood.
     pub async fn scan_unit(&self, plan: ScanPlan<'_>, unit: &Unit) -> Result<BatchStream> {
-        let shown = origin(&plan, unit);
+        let origin = origin(&plan, unit);
         let input = self.unit_plan(plan, unit).await?;
         let stream = input.execute(0, self.context.task_ctx());
-        let stream = stream.map_err(|error| reading(&shown, error))?;
-        Ok(stream.map_err(move |error| reading(&shown, error)).boxed())
+        let stream = stream.map_err(|error| origin.error(error))?;
+        Ok(stream.map_err(move |error| origin.error(error)).boxed())
     }
 
     async fn unit_plan(&self, plan: ScanPlan<'_>, unit: &Unit) -> Result<Arc<dyn ExecutionPlan>> {
@@ -75,34 +75,36 @@ impl Engine {
         unit: &Unit,
         explainer: &Arc<Explainer>,
     ) -> Result<UnitStream> {
-        let shown = origin(&plan, unit);
+        let origin = origin(&plan, unit);
         let input = self.unit_plan(plan, unit).await?;
         let ledger = Slot::default();
         let operator = ExplainExec::new(input, Arc::clone(explainer), Arc::clone(&ledger));
         let stream = operator.execute(0, self.context.task_ctx());
-        let stream = stream.map_err(|error| explaining(&shown, error))?;
-        let batches = stream.map_err(move |error| explaining(&shown, error)).boxed();
+        let stream = stream.map_err(|error| explaining(&origin, error))?;
+        let batches = stream.map_err(move |error| explaining(&origin, error)).boxed();
         Ok(UnitStream { batches, ledger })
     }
 }
 
 /// What a unit is read from, for messages: its file, where there is just one.
-fn origin(plan: &ScanPlan<'_>, unit: &Unit) -> Arc<str> {
+fn origin(plan: &ScanPlan<'_>, unit: &Unit) -> Origin {
     match (unit.pieces.as_slice(), plan.scores) {
-        ([piece], None) => plan.table.source_files()[piece.file].path.display().to_string().into(),
-        _ => plan.shown().into(),
+        ([piece], None) => {
+            plan.origin_of(plan.table.source_files()[piece.file].path.display().to_string())
+        }
+        _ => plan.origin(),
     }
 }
 
-/// Our own errors travel through the engine in its envelope; others come from reading what is `shown`.
-pub(super) fn explaining(shown: &str, error: DataFusionError) -> Error {
+/// Our own errors travel through the engine in its envelope; others come from reading.
+pub(super) fn explaining(origin: &Origin, error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
             Ok(own) => *own,
-            Err(other) => reading(shown, DataFusionError::External(other)),
+            Err(other) => origin.error(DataFusionError::External(other)),
         },
-        DataFusionError::Context(_, inner) => explaining(shown, *inner),
-        other => reading(shown, other),
+        DataFusionError::Context(_, inner) => explaining(origin, *inner),
+        other => origin.error(other),
     }
 }
 

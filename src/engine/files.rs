@@ -1,7 +1,7 @@
 //! Which files a table is made of: a path, folder, glob or hive-partitioned folder, expanded, with every
 //! footer read. A file that is missing or broken is found here, before anything long starts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use rayon::prelude::*;
 
+use crate::document::odd_kind;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::type_name;
 use crate::output::folder_values;
@@ -188,6 +189,11 @@ fn is_pattern(part: &Component) -> bool {
 
 fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
     let shown = found.path.display().to_string();
+    // A pipe would be waited for without end.
+    let kind = std::fs::metadata(&found.path).ok().and_then(|metadata| odd_kind(&metadata));
+    if let Some(kind) = kind {
+        return Err(Fault::new(&shown, format!("is {kind}, expected a Parquet file")));
+    }
     let file = File::open(&found.path)
         .map_err(|error| Fault::new(&shown, format!("cannot be read: {error}")))?;
     let metadata = file.metadata().ok();
@@ -266,10 +272,12 @@ fn merge_schemas(files: &[SourceFile]) -> Result<SchemaRef> {
     let mut fields: Vec<Arc<Field>> = Vec::new();
     let mut owners: Vec<&Path> = Vec::new();
     let mut faults = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
     for file in files {
         for field in file.schema.fields() {
-            match fields.iter().position(|known| known.name() == field.name()) {
+            match known.get(field.name().as_str()).copied() {
                 None => {
+                    known.insert(field.name(), fields.len());
                     fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
                     owners.push(&file.path);
                 }
@@ -287,6 +295,11 @@ fn merge_schemas(files: &[SourceFile]) -> Result<SchemaRef> {
 
 /// Says which columns some files lack: that may be meant, or a slip of whoever wrote them.
 fn warn_of_gaps(files: &[SourceFile], merged: &Schema) {
+    // Where every file has as many columns as all together, none lacks any.
+    let complete = |file: &SourceFile| file.schema.fields().len() == merged.fields().len();
+    if files.iter().filter(|file| file.rows > 0).all(complete) {
+        return;
+    }
     for field in merged.fields() {
         let name = field.name();
         let lacks = |file: &&SourceFile| file.schema.column_with_name(name).is_none();

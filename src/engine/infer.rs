@@ -1,11 +1,12 @@
 //! A first version of a feature schema, from what a table holds: types, ranges and values through the
 //! query engine, which answers from Parquet statistics where it can.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::DataFrame;
 
@@ -58,6 +59,10 @@ enum Verdict {
     LeftOut(String),
 }
 
+/// Columns that one query looks at. A query's cost grows with the columns of its table too, so that one
+/// query for each column would take the square of their number.
+const COLUMNS_AT_ONCE: usize = 50;
+
 /// Infers a schema for all columns of a table.
 pub async fn infer(engine: &Engine, table: &Table, options: &InferOptions) -> Result<Inferred> {
     if table.rows == 0 {
@@ -65,20 +70,26 @@ pub async fn infer(engine: &Engine, table: &Table, options: &InferOptions) -> Re
     }
     let mut text = header(table);
     let mut inferred = Inferred { text: String::new(), features: 0, left_out: Vec::new() };
-    for field in table.schema.fields() {
-        let verdict = if options.ignore.contains(field.name()) {
-            Verdict::LeftOut("left out as asked".to_string())
-        } else {
-            judge(engine, table, field, options).await?
-        };
-        match verdict {
-            Verdict::Feature(entry) => {
-                inferred.features += 1;
-                text.push_str(&entry);
-            }
-            Verdict::LeftOut(reason) => {
-                let _ = write!(text, "\n# `{}` is no feature: {reason}\n", field.name());
-                inferred.left_out.push((field.name().clone(), reason));
+    let ignored: HashSet<&str> = options.ignore.iter().map(String::as_str).collect();
+    for fields in table.schema.fields().chunks(COLUMNS_AT_ONCE) {
+        let wanted = fields.iter().filter(|field| !ignored.contains(field.name().as_str()));
+        let wanted: Vec<FieldRef> = wanted.cloned().collect();
+        let mut verdicts = Look::new(engine, table, &wanted)?.judge(options).await?.into_iter();
+        for field in fields {
+            let verdict = match ignored.contains(field.name().as_str()) {
+                true => None,
+                false => verdicts.next(),
+            };
+            let asked = || Verdict::LeftOut("left out as asked".to_string());
+            match verdict.unwrap_or_else(asked) {
+                Verdict::Feature(entry) => {
+                    inferred.features += 1;
+                    text.push_str(&entry);
+                }
+                Verdict::LeftOut(reason) => {
+                    let _ = write!(text, "\n# `{}` is no feature: {reason}\n", field.name());
+                    inferred.left_out.push((field.name().clone(), reason));
+                }
             }
         }
     }
@@ -96,36 +107,85 @@ fn header(table: &Table) -> String {
     )
 }
 
-async fn judge(
-    engine: &Engine,
-    table: &Table,
+/// Some columns of a table, as a table of their own.
+struct Look<'a> {
+    engine: &'a Engine,
+    table: Table,
+    fields: &'a [FieldRef],
+}
+
+impl<'a> Look<'a> {
+    fn new(engine: &'a Engine, table: &Table, fields: &'a [FieldRef]) -> Result<Look<'a>> {
+        let names: HashSet<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+        let table = engine.open_part("__columns", table, &names)?;
+        Ok(Look { engine, table, fields })
+    }
+
+    /// What becomes of each column.
+    async fn judge(&self, options: &InferOptions) -> Result<Vec<Verdict>> {
+        let usable = |field: &&FieldRef| classify(field.data_type()).is_some();
+        let fields: Vec<&FieldRef> = self.fields.iter().filter(usable).collect();
+        let mut seen = self.look(&fields).await?.into_iter();
+        let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(self.fields.len());
+        let mut texts: Vec<(usize, Seen)> = Vec::new();
+        for (index, field) in self.fields.iter().enumerate() {
+            let kind = field.data_type();
+            let Some((class, seen)) = classify(kind).and_then(|class| Some((class, seen.next()?)))
+            else {
+                let reason = format!("its type, {}, is not supported", type_name(kind));
+                verdicts.push(Some(Verdict::LeftOut(reason)));
+                continue;
+            };
+            let verdict = judge(field, &seen, class, options);
+            if verdict.is_none() {
+                texts.push((index, seen));
+            }
+            verdicts.push(verdict);
+        }
+        let fields: Vec<&FieldRef> = texts.iter().map(|(index, _)| &self.fields[*index]).collect();
+        let values = self.distinct_values(&fields).await?;
+        for ((index, seen), values) in texts.into_iter().zip(values) {
+            verdicts[index] = Some(categorical(&self.fields[index], &seen, values, options));
+        }
+        Ok(verdicts.into_iter().flatten().collect())
+    }
+}
+
+/// What becomes of a column; nothing yet where that depends on which values it has.
+fn judge(
     field: &Field,
+    seen: &Seen,
+    class: ColumnClass,
     options: &InferOptions,
-) -> Result<Verdict> {
-    let Some(class) = classify(field.data_type()) else {
-        let reason = format!("its type, {}, is not supported", type_name(field.data_type()));
-        return Ok(Verdict::LeftOut(reason));
-    };
-    let seen = look(engine, table, field, class).await?;
+) -> Option<Verdict> {
     if seen.values == 0 {
-        return Ok(Verdict::LeftOut("every value is null".to_string()));
+        return Some(Verdict::LeftOut("every value is null".to_string()));
     }
     if seen.min == seen.max {
-        let value = seen.min.unwrap_or_default();
-        return Ok(Verdict::LeftOut(format!("it is constant ({value})")));
+        let value = seen.min.clone().unwrap_or_default();
+        return Some(Verdict::LeftOut(format!("it is constant ({value})")));
     }
+    let guard = options.max_categories;
     match class {
         ColumnClass::Text | ColumnClass::Boolean => {
-            categorical(engine, table, field, &seen, options).await
+            let limit = (guard as u64).saturating_mul(2);
+            let many = seen.distinct.filter(|distinct| *distinct > limit)?;
+            Some(too_many(&format!("about {many}"), guard))
         }
-        ColumnClass::Integer if is_identifier(&seen) => {
+        ColumnClass::Integer if is_identifier(seen) => {
             let reason = "nearly every value is different, so it looks like an identifier";
-            Ok(Verdict::LeftOut(format!("{reason} (declare it by hand if it is a measurement)")))
+            let reason = format!("{reason} (declare it by hand if it is a measurement)");
+            Some(Verdict::LeftOut(reason))
         }
         ColumnClass::Integer | ColumnClass::Fraction | ColumnClass::Time => {
-            Ok(Verdict::Feature(numeric(field, &seen, class)))
+            Some(Verdict::Feature(numeric(field, seen, class)))
         }
     }
+}
+
+fn too_many(found: &str, guard: usize) -> Verdict {
+    let reason = format!("{found} different texts are too many for a category (limit {guard})");
+    Verdict::LeftOut(format!("{reason}; it may be an identifier or free text"))
 }
 
 fn is_identifier(seen: &Seen) -> bool {
@@ -133,13 +193,61 @@ fn is_identifier(seen: &Seen) -> bool {
     seen.values >= IDENTIFIER_ROWS && share >= IDENTIFIER_SHARE
 }
 
-/// Counts, extremes and (roughly) how many different values.
-async fn look(engine: &Engine, table: &Table, field: &Field, class: ColumnClass) -> Result<Seen> {
+impl Look<'_> {
+    /// Counts, extremes and (roughly) how many different values, of each column.
+    async fn look(&self, fields: &[&FieldRef]) -> Result<Vec<Seen>> {
+        if fields.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked: Vec<String> =
+            fields.iter().enumerate().map(|(index, field)| figures(index, field)).collect();
+        let query =
+            format!("SELECT count(*), {} FROM {}", asked.join(", "), quoted(&self.table.name));
+        let row = one_batch(self.engine, &self.table, &query).await?;
+        let count = |column: usize| row[column].as_primitive::<Int64Type>().value(0) as u64;
+        let seen = fields.iter().enumerate().map(|(index, field)| {
+            let class = classify(field.data_type()).unwrap_or(ColumnClass::Text);
+            let first = 1 + index * FIGURES;
+            let distinct = &row[first + 1];
+            let distinct =
+                (!distinct.is_null(0)).then(|| distinct.as_primitive::<UInt64Type>().value(0));
+            Ok(Seen {
+                rows: count(0),
+                values: count(first),
+                distinct,
+                min: shown(&row[first + 2], class)?,
+                max: shown(&row[first + 3], class)?,
+            })
+        });
+        seen.collect()
+    }
+
+    /// All values of each column in alphabetical order; they are known to be few.
+    async fn distinct_values(&self, fields: &[&FieldRef]) -> Result<Vec<Vec<String>>> {
+        if fields.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked = fields.iter().enumerate().map(|(index, field)| {
+            let name = quoted(field.name());
+            format!("array_agg(DISTINCT arrow_cast({name}, 'Utf8')) FILTER (WHERE {name} IS NOT NULL) AS v{index}")
+        });
+        let asked: Vec<String> = asked.collect();
+        let query = format!("SELECT {} FROM {}", asked.join(", "), quoted(&self.table.name));
+        let row = one_batch(self.engine, &self.table, &query).await?;
+        row.iter().map(texts_of_list).collect()
+    }
+}
+
+/// Figures that a query gives of a column.
+const FIGURES: usize = 4;
+
+/// The figures of a column, in SQL.
+fn figures(index: usize, field: &Field) -> String {
     let name = quoted(field.name());
     let plain = match field.data_type() {
         DataType::Dictionary(_, _) => format!("arrow_cast({name}, 'Utf8')"),
         DataType::Float16 => format!("arrow_cast({name}, 'Float32')"),
-        _ => name.clone(),
+        _ => name,
     };
     // NaN sorts above every number and would be the maximum.
     let value = match field.data_type() {
@@ -148,24 +256,26 @@ async fn look(engine: &Engine, table: &Table, field: &Field, class: ColumnClass)
         }
         _ => plain,
     };
-    let distinct = match class {
-        ColumnClass::Integer | ColumnClass::Text => format!("approx_distinct({value})"),
+    let distinct = match classify(field.data_type()) {
+        Some(ColumnClass::Integer | ColumnClass::Text) => format!("approx_distinct({value})"),
         _ => "CAST(NULL AS BIGINT UNSIGNED)".to_string(),
     };
-    let query = format!(
-        "SELECT count(*), count({value}), {distinct}, min({value}), max({value}) FROM {}",
-        quoted(&table.name)
-    );
-    let row = one_batch(engine, table, &query).await?;
-    let count = |column: usize| row[column].as_primitive::<Int64Type>().value(0) as u64;
-    let distinct = &row[2];
-    Ok(Seen {
-        rows: count(0),
-        values: count(1),
-        distinct: (!distinct.is_null(0)).then(|| distinct.as_primitive::<UInt64Type>().value(0)),
-        min: shown(&row[3], class)?,
-        max: shown(&row[4], class)?,
-    })
+    format!(
+        "count({value}) AS n{index}, {distinct} AS d{index}, min({value}) AS a{index}, max({value}) AS z{index}"
+    )
+}
+
+/// The texts of a list, sorted.
+fn texts_of_list(column: &ArrayRef) -> Result<Vec<String>> {
+    if column.is_null(0) {
+        return Ok(Vec::new());
+    }
+    let texts = cast(&column.as_list::<i32>().value(0), &DataType::Utf8);
+    let texts = texts.map_err(|error| Error::internal("value", "has no text").source(error))?;
+    let mut texts: Vec<String> =
+        texts.as_string::<i32>().iter().flatten().map(str::to_string).collect();
+    texts.sort_unstable();
+    Ok(texts)
 }
 
 async fn one_batch(engine: &Engine, table: &Table, query: &str) -> Result<Vec<ArrayRef>> {
@@ -219,50 +329,17 @@ fn numeric(field: &Field, seen: &Seen, class: ColumnClass) -> String {
     entry
 }
 
-async fn categorical(
-    engine: &Engine,
-    table: &Table,
-    field: &Field,
-    seen: &Seen,
-    options: &InferOptions,
-) -> Result<Verdict> {
+fn categorical(field: &Field, seen: &Seen, values: Vec<String>, options: &InferOptions) -> Verdict {
     let guard = options.max_categories;
-    let many = seen.distinct.filter(|distinct| *distinct > 2 * guard as u64);
-    let values =
-        if many.is_some() { None } else { distinct_values(engine, table, field, guard).await? };
-    let Some(values) = values else {
-        let found = many.map_or(format!("more than {guard}"), |many| format!("about {many}"));
-        let reason = format!("{found} different texts are too many for a category (limit {guard})");
-        return Ok(Verdict::LeftOut(format!("{reason}; it may be an identifier or free text")));
-    };
+    if values.len() > guard {
+        return too_many(&format!("more than {guard}"), guard);
+    }
     let mut entry = entry_head(field.name(), "categorical", seen);
     let boolean = *field.data_type() == DataType::Boolean;
     let list: Vec<String> =
         values.into_iter().map(|value| if boolean { value } else { toml_text(&value) }).collect();
     let _ = writeln!(entry, "values = [{}]", list.join(", "));
-    Ok(Verdict::Feature(entry))
-}
-
-/// All values in alphabetical order, unless there are more than `guard`.
-async fn distinct_values(
-    engine: &Engine,
-    table: &Table,
-    field: &Field,
-    guard: usize,
-) -> Result<Option<Vec<String>>> {
-    let name = quoted(field.name());
-    let query = format!(
-        "SELECT DISTINCT arrow_cast({name}, 'Utf8') AS value FROM {} WHERE {name} IS NOT NULL \
-         ORDER BY value LIMIT {}",
-        quoted(&table.name),
-        guard + 1
-    );
-    let column = one_batch(engine, table, &query).await?.remove(0);
-    let column = cast(&column, &DataType::Utf8)
-        .map_err(|error| Error::internal("value", "has no text").source(error))?;
-    let values: Vec<String> =
-        column.as_string::<i32>().iter().flatten().map(str::to_string).collect();
-    Ok((values.len() <= guard).then_some(values))
+    Verdict::Feature(entry)
 }
 
 fn entry_head(name: &str, kind: &str, seen: &Seen) -> String {

@@ -146,7 +146,7 @@ async fn confirm(
     Ok(())
 }
 
-fn key_text(batch: &RecordBatch, row: usize) -> Result<String> {
+pub(super) fn key_text(batch: &RecordBatch, row: usize) -> Result<String> {
     let options = FormatOptions::default().with_null("null");
     let texts = batch.columns().iter().map(|column| {
         let text = ArrayFormatter::try_new(column.as_ref(), &options);

@@ -3,6 +3,8 @@
 
 mod decisions;
 mod explain;
+mod expression;
+mod extremes;
 mod files;
 mod infer;
 mod keys;
@@ -16,6 +18,7 @@ mod units;
 
 pub use decisions::gather_decisions;
 pub use explain::UnitStream;
+pub use extremes::{Extremes, Usual, count_contradictions, find_extremes};
 pub use files::{SourceFile, SourceFiles, since_1970};
 pub use infer::{InferOptions, Inferred, infer};
 pub use keys::{KeyFaults, Texts, check_keys, distinct_values};

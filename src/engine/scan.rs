@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, TableReference};
+use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr, JoinType, Volatility};
@@ -18,6 +19,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream, execute_stream_pa
 use datafusion::prelude::DataFrame;
 use futures::{Stream, StreamExt, TryStreamExt};
 
+use super::expression::{abridged, check_growth, check_text, with_room};
 use super::session::Engine;
 use super::table::Table;
 use crate::error::{Error, Result};
@@ -51,14 +53,56 @@ impl ScanPlan<'_> {
             None => self.table.shown.clone(),
         }
     }
+
+    /// Who is to blame if it cannot be read.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin_of(self.shown())
+    }
+
+    /// The same, where it is known more exactly what is read.
+    pub(super) fn origin_of(&self, shown: String) -> Origin {
+        let predicate = self.predicate.map(|(key, text)| (key.to_string(), text.to_string()));
+        Origin(Arc::new((shown, predicate)))
+    }
+}
+
+/// What is read, and the predicate that is asked about it, for messages.
+#[derive(Debug, Clone)]
+pub(super) struct Origin(Arc<(String, Option<(String, String)>)>);
+
+impl Origin {
+    /// A table that is read as it is.
+    pub(super) fn of_table(shown: &str) -> Origin {
+        Origin(Arc::new((shown.to_string(), None)))
+    }
+
+    /// A text that stands for all that is read.
+    pub(super) fn of_query(shown: String, sql: &str) -> Origin {
+        Origin(Arc::new((shown, Some(("query".to_string(), sql.to_string())))))
+    }
+
+    /// What goes wrong in reading: the predicate's fault where that cannot be computed, else the data's or
+    /// the machine's.
+    pub(super) fn error(&self, error: DataFusionError) -> Error {
+        let (shown, predicate) = &*self.0;
+        match predicate {
+            Some((key, text)) if is_arithmetic(error.find_root()) => {
+                let problem =
+                    format!("is `{}`, which cannot be computed for every row", abridged(text));
+                Error::spec(key, problem).source(error.strip_backtrace()).hint(
+                    "a divisor may be 0: write `NULLIF(divisor, 0)`, and `TRY_CAST` for `CAST`",
+                )
+            }
+            _ => reading(shown, error),
+        }
+    }
 }
 
 /// A planned scan.
 pub struct Scan {
     plan: Arc<dyn ExecutionPlan>,
     engine: datafusion::prelude::SessionContext,
-    /// What it reads, for messages.
-    shown: Arc<str>,
+    origin: Origin,
     /// Schema of every batch: the columns asked for, then the decision if there is one.
     pub schema: SchemaRef,
 }
@@ -69,21 +113,50 @@ impl Engine {
     /// # Errors
     /// When the predicate cannot be understood.
     pub async fn scan(&self, plan: ScanPlan<'_>) -> Result<Scan> {
-        let shown = plan.shown();
+        let origin = plan.origin();
         let frame = self.frame(plan.table).await?;
         let plan = self.physical(frame, plan).await?;
-        Ok(Scan::new(self, self.spread(plan)?, &shown))
+        Ok(Scan::new(self, self.spread(plan)?, origin))
+    }
+
+    /// Plans a predicate over a table with these columns, as a scan would, without one.
+    ///
+    /// # Errors
+    /// When the predicate cannot be used.
+    pub async fn check_predicate(&self, schema: SchemaRef, key: &str, text: &str) -> Result<()> {
+        check_text(key, text)?;
+        let table = Arc::new(EmptyTable::new(schema));
+        let frame = self.context.read_table(table).map_err(planning)?;
+        with_room(async {
+            let plan = filtered(frame, key, text)?.create_physical_plan().await;
+            plan.map(|_| ()).map_err(|error| refused(key, text, &error.strip_backtrace()))
+        })
     }
 
     /// The plan of a scan of `frame`, which is the plan's table or a part of it.
     pub(super) async fn physical(
         &self,
+        frame: DataFrame,
+        plan: ScanPlan<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some((key, predicate)) = plan.predicate else { return self.planned(frame, plan).await };
+        check_text(key, predicate)?;
+        with_room(async {
+            let frame = filtered(frame, key, predicate)?;
+            // Constants are computed here: whatever goes wrong, names and types of all else were checked.
+            let refused = |error: Error| {
+                let problem = error.faults().first().map_or("", |fault| fault.problem.as_str());
+                refused(key, predicate, &problem)
+            };
+            self.planned(frame, plan).await.map_err(refused)
+        })
+    }
+
+    async fn planned(
+        &self,
         mut frame: DataFrame,
         plan: ScanPlan<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let Some((key, predicate)) = plan.predicate {
-            frame = filtered(frame, key, predicate)?;
-        }
         let mut columns: Vec<Expr> = plan.columns.iter().map(|name| column(name)).collect();
         if let Some((scores, key, decision)) = plan.scores {
             frame = self.joined(frame, scores, key, decision).await?;
@@ -129,14 +202,14 @@ impl Engine {
 
 impl Scan {
     /// A scan by a plan, of what is shown so in messages.
-    pub(super) fn new(engine: &Engine, plan: Arc<dyn ExecutionPlan>, shown: &str) -> Scan {
-        Scan { schema: plan.schema(), plan, engine: engine.context.clone(), shown: shown.into() }
+    pub(super) fn new(engine: &Engine, plan: Arc<dyn ExecutionPlan>, origin: Origin) -> Scan {
+        Scan { schema: plan.schema(), plan, engine: engine.context.clone(), origin }
     }
 
     /// Starts reading: one stream per partition, all to be read at the same time.
     pub fn streams(&self) -> Result<Vec<BatchStream>> {
         let streams = execute_stream_partitioned(Arc::clone(&self.plan), self.engine.task_ctx());
-        let streams = streams.map_err(|error| reading(&self.shown, error))?;
+        let streams = streams.map_err(|error| self.origin.error(error))?;
         Ok(streams.into_iter().map(|stream| self.boxed(stream)).collect())
     }
 
@@ -145,12 +218,12 @@ impl Scan {
     /// its partitions to be read.
     pub fn stream(&self) -> Result<BatchStream> {
         let stream = execute_stream(Arc::clone(&self.plan), self.engine.task_ctx());
-        Ok(self.boxed(stream.map_err(|error| reading(&self.shown, error))?))
+        Ok(self.boxed(stream.map_err(|error| self.origin.error(error))?))
     }
 
     fn boxed(&self, stream: SendableRecordBatchStream) -> BatchStream {
-        let shown = Arc::clone(&self.shown);
-        stream.map_err(move |error| reading(&shown, error)).boxed()
+        let origin = self.origin.clone();
+        stream.map_err(move |error| origin.error(error)).boxed()
     }
 }
 
@@ -160,31 +233,36 @@ pub(super) fn column(name: &str) -> Expr {
 
 /// The frame with a job's predicate applied.
 pub(super) fn filtered(frame: DataFrame, key: &str, predicate: &str) -> Result<DataFrame> {
-    let refused = |error: DataFusionError| {
-        let message = error.strip_backtrace();
-        Error::spec(
-            key,
-            format!("is `{predicate}`, which is not a predicate over the table: {message}"),
-        )
-        .hint("quote column names with spaces: \"Marital Status\" = 'Married'")
-    };
+    let refused = |error: DataFusionError| refused(key, predicate, &error.strip_backtrace());
     let expression = frame.parse_sql_expr(predicate).map_err(refused)?;
+    check_growth(key, &expression)?;
+    let shown = abridged(predicate);
     let fickle = expression.exists(|part| Ok(fickle_function(part).is_some())).map_err(refused)?;
     if fickle {
         let problem = "calls a function whose result changes by itself, such as now() or random()";
-        return Err(Error::spec(key, format!("is `{predicate}`, which {problem}")).hint(
+        return Err(Error::spec(key, format!("is `{shown}`, which {problem}")).hint(
             "rows in scope must be the same when a run is resumed; give the date with \
              `--set date=…` and write `'${date}'`",
         ));
     }
     if let Some(found) = beyond_a_row(&expression).map_err(refused)? {
         let problem = format!("has {found}, expected only functions of a single row");
-        return Err(Error::spec(key, format!("is `{predicate}`, which {problem}")).hint(
+        return Err(Error::spec(key, format!("is `{shown}`, which {problem}")).hint(
             "work such a value out beforehand: write it into the predicate, or give the table a \
              column of it",
         ));
     }
     frame.filter(expression).map_err(refused)
+}
+
+/// A predicate that the engine refuses.
+fn refused(key: &str, predicate: &str, message: &dyn std::fmt::Display) -> Error {
+    let (predicate, message) = (abridged(predicate), abridged(&message.to_string()));
+    Error::spec(
+        key,
+        format!("is `{predicate}`, which is not a predicate over the table: {message}"),
+    )
+    .hint("quote column names with spaces: \"Marital Status\" = 'Married'")
 }
 
 /// The first part of an expression that needs more than the row it is asked about.
@@ -244,10 +322,24 @@ pub(super) fn reading(shown: &str, error: DataFusionError) -> Error {
 }
 
 /// Values that were read well, and do not suit what is asked of them.
-fn is_arithmetic(error: &DataFusionError) -> bool {
-    let DataFusionError::ArrowError(cause, _) = error else { return false };
+pub(super) fn is_arithmetic(error: &DataFusionError) -> bool {
+    let cause = match error {
+        DataFusionError::ArrowError(cause, _) => cause.as_ref(),
+        // Functions complain so: of a pattern that is none, of an argument that they have no use for.
+        DataFusionError::Execution(_) => return true,
+        // The reader of Parquet files applies predicates itself, and keeps no more than the words.
+        DataFusionError::ParquetError(cause) => {
+            return cause.to_string().contains("Error evaluating filter predicate");
+        }
+        _ => return false,
+    };
     matches!(
-        cause.as_ref(),
-        ArrowError::DivideByZero | ArrowError::ArithmeticOverflow(_) | ArrowError::CastError(_)
+        cause,
+        ArrowError::DivideByZero
+            | ArrowError::ArithmeticOverflow(_)
+            | ArrowError::CastError(_)
+            | ArrowError::ParseError(_)
+            | ArrowError::ComputeError(_)
+            | ArrowError::InvalidArgumentError(_)
     )
 }

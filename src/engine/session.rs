@@ -1,7 +1,9 @@
 //! The query engine's session: partitions, batch size, memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -61,9 +63,32 @@ impl Engine {
         let files = SourceFiles::find(paths)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described = table.describe(name, paths);
+        self.register(name, table)?;
+        Ok(described)
+    }
+
+    /// Opens some columns of a table as a table of its own, in the place of an earlier one of that name.
+    pub(super) fn open_part(
+        &self,
+        name: &str,
+        table: &Table,
+        columns: &HashSet<&str>,
+    ) -> Result<Table> {
+        let mut files = table.source.files.clone();
+        let fields = files.file_schema.fields().iter();
+        let kept = fields.filter(|field| columns.contains(field.name().as_str()));
+        files.file_schema = Arc::new(Schema::new(kept.cloned().collect::<Vec<_>>()));
+        let part = Arc::new(ParquetTable::new(files, self.options.partitions));
+        let described = Table { shown: table.shown.clone(), ..part.describe(name, &[]) };
+        let replaced = self.context.deregister_table(TableReference::bare(name));
+        replaced.map_err(|error| refused_name(name, error))?;
+        self.register(name, part)?;
+        Ok(described)
+    }
+
+    fn register(&self, name: &str, table: Arc<ParquetTable>) -> Result<()> {
         // As it is written: names are case-sensitive everywhere.
         let named = self.context.register_table(TableReference::bare(name), table);
-        named.map_err(|error| refused_name(name, error))?;
-        Ok(described)
+        named.map(|_| ()).map_err(|error| refused_name(name, error))
     }
 }

@@ -29,7 +29,8 @@ use futures::{StreamExt, TryStreamExt, future, stream};
 use tokio::task::block_in_place;
 
 use super::explain::{enveloped, explaining};
-use super::scan::{BatchStream, planning};
+use super::expression::{check_plan, check_text, with_room};
+use super::scan::{BatchStream, Origin, planning};
 use super::session::Engine;
 use crate::document::did_you_mean;
 use crate::error::{Error, Result};
@@ -60,22 +61,28 @@ impl Engine {
             Error::spec("query", error.strip_backtrace())
                 .hint("column names are case-sensitive; tables are those given with `--table`")
         };
+        check_text("query", sql)?;
         let state = self.context.state();
-        let dialect = state.config_options().sql_parser.dialect;
-        let mut statement = state.sql_to_statement(sql, &dialect).map_err(refused)?;
-        fill_in(&mut statement, features);
-        let plan = state.statement_to_plan(statement).await.map_err(refused)?;
-        let queries_only = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
-        queries_only.verify_plan(&plan).map_err(refused)?;
-        check_targets(&plan, task)?;
-        let shown = tables_of(&plan);
-        let answer = DataFrame::new(state, plan).execute_stream().await;
-        let answer = answer.map_err(|error| explaining(&shown, error))?;
+        let planned = with_room(async {
+            let dialect = state.config_options().sql_parser.dialect;
+            let mut statement = state.sql_to_statement(sql, &dialect).map_err(refused)?;
+            fill_in(&mut statement, features);
+            let plan = state.statement_to_plan(statement).await.map_err(refused)?;
+            let queries_only = SQLOptions::new()
+                .with_allow_ddl(false)
+                .with_allow_dml(false)
+                .with_allow_statements(false);
+            queries_only.verify_plan(&plan).map_err(refused)?;
+            check_targets(&plan, task)?;
+            check_plan("query", &plan)?;
+            let origin = Origin::of_query(tables_of(&plan), sql);
+            let answer = DataFrame::new(state.clone(), plan).execute_stream().await;
+            let answer = answer.map_err(|error| explaining(&origin, error))?;
+            Ok((answer, origin))
+        });
+        let (answer, origin) = planned?;
         let head = RecordBatch::new_empty(answer.schema());
-        let rows = answer.map_err(move |error| explaining(&shown, error));
+        let rows = answer.map_err(move |error| explaining(&origin, error));
         Ok(stream::once(future::ready(Ok(head))).chain(rows).boxed())
     }
 }

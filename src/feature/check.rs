@@ -1,11 +1,13 @@
 //! Whether a feature schema and the Arrow schema of a table fit each other.
 
+use std::collections::{HashMap, HashSet};
+
 use arrow::datatypes::{DataType, Schema};
 
 use super::column::{ColumnClass, classify, type_name};
 use super::schema::{Feature, FeatureKind, FeatureSchema};
 use crate::document::did_you_mean;
-use crate::error::Fault;
+use crate::error::{Fault, MOST_FAULTS};
 
 /// A column of the table that narrows a feature row by row: `<feature>__min` and its kin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,10 +37,11 @@ const BOUNDS: [(&str, Bound); 3] =
 /// The per-row constraint columns that a table has for the features of a schema.
 pub fn row_constraints(schema: &FeatureSchema, table: &Schema) -> Vec<RowConstraint> {
     let mut found = Vec::new();
+    let columns: HashSet<&str> = table.fields().iter().map(|field| field.name().as_str()).collect();
     for (feature, name) in schema.names().enumerate() {
         for (suffix, bound) in BOUNDS {
             let column = format!("{name}{suffix}");
-            if table.column_with_name(&column).is_some() {
+            if columns.contains(column.as_str()) {
                 found.push(RowConstraint { feature, bound, column });
             }
         }
@@ -53,7 +56,8 @@ pub fn stray_constraints(schema: &FeatureSchema, table: &Schema) -> Vec<String> 
         let mut stems = BOUNDS.iter().filter_map(|(suffix, _)| column.strip_suffix(suffix));
         stems.next().map(str::to_string)
     };
-    let known = |name: &str| schema.names().any(|feature| feature == name);
+    let names: HashSet<&str> = schema.names().collect();
+    let known = |name: &str| names.contains(name);
     let columns = table.fields().iter().map(|field| field.name());
     let strays = columns.filter(|column| !known(column)).filter_map(|column| {
         let stem = stem(column).filter(|stem| !known(stem))?;
@@ -67,9 +71,16 @@ pub fn stray_constraints(schema: &FeatureSchema, table: &Schema) -> Vec<String> 
 /// Everything in which schema and table disagree; `subject` names the table.
 pub fn check_columns(schema: &FeatureSchema, table: &Schema, subject: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
+    let columns: HashMap<&str, &DataType> =
+        table.fields().iter().map(|field| (field.name().as_str(), field.data_type())).collect();
     for feature in &schema.features {
-        match table.column_with_name(&feature.name) {
-            Some((_, field)) => faults.extend(check_type(feature, field.data_type(), subject)),
+        match columns.get(feature.name.as_str()) {
+            Some(found) => faults.extend(check_type(feature, found, subject)),
+            // Nobody reads further hints, and looking for them takes its time.
+            None if faults.len() >= MOST_FAULTS => {
+                let problem = format!("has no column `{}`", feature.name);
+                faults.push(Fault::new(subject, problem));
+            }
             None => faults.push(missing_column(&feature.name, table, subject)),
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 use crate::document::{self, Document, Literal, Overrides, Place, did_you_mean};
-use crate::error::{Error, Fault, Kind, Result};
+use crate::error::{Error, Fault, Kind, MOST_FAULTS, Result};
 
 /// A feature schema: what the columns of a table mean and how a counterfactual may change them.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -21,6 +21,7 @@ pub struct SchemaSpec {
 /// One feature.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = limits::feature)]
 pub struct FeatureSpec {
     /// The column's name.
     pub name: String,
@@ -140,6 +141,7 @@ pub enum OutsidePolicy {
 /// How far a counterfactual may move from the row's own value.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = limits::limit)]
 pub struct LimitSpec {
     /// Largest decrease. By default unlimited.
     pub down: Option<f64>,
@@ -177,7 +179,7 @@ impl FeatureSchema {
 }
 
 fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
-    let mut faults = Vec::new();
+    let mut faults = document.out_of_range;
     if document.value.feature.is_empty() {
         faults.push(document.place.fault("feature", "is empty, expected at least one feature"));
     }
@@ -193,8 +195,36 @@ fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
     Ok(FeatureSchema { features })
 }
 
-/// The highest cost: what is a million times as dear is as good as fixed, and networks count in 32 bits.
-const MOST_COST: f64 = 1e6;
+/// The lowest and highest value of every number of a feature schema, in its JSON Schema.
+mod limits {
+    use schemars::Schema;
+
+    use crate::document::{Limit, Low, write_limits};
+
+    /// The difference of two numbers is a number.
+    const FARTHEST: f64 = 1e300;
+    const FAR: &str = "the difference of two numbers must be one";
+    /// What is a million times as dear is as good as fixed, and networks count in 32 bits.
+    const DEAR: &str = "what is a million times as dear is as good as fixed";
+    const STEPS: &str = "a number is counted in steps";
+
+    const LIMITS: &[Limit] = &[
+        Limit { key: "feature.cost", low: Low::From(0.0), high: 1e6, why: DEAR },
+        Limit { key: "feature.range", low: Low::From(-FARTHEST), high: FARTHEST, why: FAR },
+        Limit { key: "feature.step", low: Low::Above(0.0), high: FARTHEST, why: STEPS },
+        Limit { key: "feature.tolerance", low: Low::From(0.0), high: FARTHEST, why: FAR },
+        Limit { key: "feature.limit.down", low: Low::From(0.0), high: FARTHEST, why: FAR },
+        Limit { key: "feature.limit.up", low: Low::From(0.0), high: FARTHEST, why: FAR },
+    ];
+
+    pub(super) fn feature(schema: &mut Schema) {
+        write_limits("feature", LIMITS, schema);
+    }
+
+    pub(super) fn limit(schema: &mut Schema) {
+        write_limits("feature.limit", LIMITS, schema);
+    }
+}
 
 /// Resolves one feature, noting faults as it goes.
 struct Resolver<'a> {
@@ -218,8 +248,6 @@ impl Resolver<'_> {
             "is given, but neither `nulls` nor `unseen` is `fill`: nothing would be filled in";
         self.require(needs_fill || spec.fill.is_none(), "fill", problem);
         let cost = spec.cost.unwrap_or(1.0);
-        let problem = format!("is {cost}, expected a number from 0 to {MOST_COST}");
-        self.require((0.0..=MOST_COST).contains(&cost), "cost", &problem);
         let kind = if categorical {
             FeatureKind::Categorical(self.categorical(&spec))
         } else {
@@ -259,13 +287,6 @@ impl Resolver<'_> {
             let problem = format!("is [{low}, {high}], expected its lower end first");
             self.require(low <= high, "range", &problem);
         }
-        if let Some(step) = spec.step {
-            self.require(step > 0.0, "step", &format!("is {step}, expected more than 0"));
-        }
-        if let Some(tolerance) = spec.tolerance {
-            let problem = format!("is {tolerance}, expected a number of at least 0");
-            self.require(tolerance.is_finite() && tolerance >= 0.0, "tolerance", &problem);
-        }
         let fill = spec.fill.as_ref().and_then(Literal::as_number);
         let numeric_fill = fill.is_some() == spec.fill.is_some();
         self.require(numeric_fill, "fill", "is not a number, but the feature is numeric");
@@ -300,10 +321,10 @@ impl Resolver<'_> {
         self.require(unique.len() == values.len(), "values", "names a value twice");
         let allowed = spec.allowed.as_ref().map(|allowed| {
             let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-            for value in allowed.iter().filter(|value| !values.contains(value)) {
+            for value in allowed.iter().filter(|value| !unique.contains(value)) {
                 self.unknown("allowed", value, &values);
             }
-            allowed
+            allowed.into_iter().collect::<HashSet<String>>()
         });
         let fill = spec.fill.as_ref().and_then(|fill| {
             let fill = fill.to_string();
@@ -319,7 +340,10 @@ impl Resolver<'_> {
 
     fn unknown(&mut self, key: &str, value: &str, values: &[String]) {
         let fault = self.fault(key, &format!("names `{value}`, which is not one of `values`"));
-        self.faults.push(match did_you_mean(value, values.iter().map(String::as_str)) {
+        // Nobody reads further hints, and looking for them takes its time.
+        let few = self.faults.len() < MOST_FAULTS;
+        let known = values.iter().map(String::as_str).take(if few { usize::MAX } else { 0 });
+        self.faults.push(match did_you_mean(value, known) {
             Some(hint) => fault.hint(hint),
             None => fault,
         });

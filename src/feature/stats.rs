@@ -16,6 +16,9 @@ use crate::error::Result;
 /// Shares at which quantiles are kept.
 pub const QUANTILE_SHARES: [f64; 9] = [0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0];
 
+/// The largest number whose square, times any count, is a number.
+const SQUARE_LIMIT: f64 = 1e140;
+
 /// Unseen values kept by name; the rest is only counted.
 const UNSEEN_KEPT: usize = 100;
 
@@ -54,15 +57,40 @@ pub struct NumericStats {
     /// Greatest.
     #[serde(deserialize_with = "json::or_nan")]
     pub max: f64,
-    /// Mean.
+    /// Mean; of the others, where a few values are so far away that they alone would decide it.
     #[serde(deserialize_with = "json::or_nan")]
     pub mean: f64,
-    /// Population standard deviation.
+    /// Population standard deviation, of the same values.
     #[serde(deserialize_with = "json::or_nan")]
     pub std: f64,
     /// Values at [`QUANTILE_SHARES`], within 0.4 %.
     #[serde(deserialize_with = "json::each_or_nan")]
     pub quantiles: Vec<f64>,
+}
+
+/// Standard deviations from the mean at which networks see a number at most, where a few values are much
+/// farther away than that; elsewhere no value that statistics are made of is cut.
+const MOST_DEVIATIONS: f64 = 20.0;
+
+impl NumericStats {
+    /// Standard deviations from the mean at which a number is cut for networks. Of so many values, none can
+    /// be farther away than the square root of their number, unless it was left out of the statistics.
+    pub fn deviations(&self) -> f64 {
+        let most = (self.count as f64).sqrt();
+        if self.outliers().is_some() { MOST_DEVIATIONS } else { most.max(MOST_DEVIATIONS) }
+    }
+
+    /// The range outside of which single values are so far from the others that statistics leave them out;
+    /// none where they are all alike.
+    pub fn outliers(&self) -> Option<(f64, f64)> {
+        let std = if self.std > 0.0 { self.std } else { 1.0 };
+        let away = |value: f64| ((value - self.mean) / std).abs();
+        let most = 2.0 * (self.count as f64).sqrt();
+        let far = self.count > 1 && (away(self.min) > most || away(self.max) > most);
+        // A column of few different numbers has none far away, however it is spread.
+        let range = (self.mean - MOST_DEVIATIONS * std, self.mean + MOST_DEVIATIONS * std);
+        (far && self.min < self.max).then_some(range)
+    }
 }
 
 /// What was seen of a categorical feature.
@@ -241,6 +269,12 @@ impl NumericColumn {
         deviations.add_product(stats.mean, high);
         deviations.add_product(stats.mean, low);
         stats.std = (deviations.value().max(0.0) / count).sqrt();
+        let farthest = stats.min.abs().max(stats.max.abs());
+        // The square of a larger number is none.
+        let overflows = farthest > SQUARE_LIMIT;
+        if let Some((mean, std)) = self.histogram.middle((!overflows).then_some(stats.std)) {
+            (stats.mean, stats.std) = (mean, std);
+        }
         stats.quantiles = self.histogram.quantiles(&QUANTILE_SHARES);
         stats
     }

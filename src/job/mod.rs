@@ -26,7 +26,7 @@ pub use explain::{
     ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
 };
 pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
-pub use limits::{FARTHEST, LIMITS, Limit, Low};
+pub use limits::{FARTHEST, LIMITS};
 pub use memory::{MemoryEstimate, Sizes, available_memory};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;

@@ -27,6 +27,9 @@ pub struct Distances {
     pub changed: Vec<u32>,
 }
 
+/// The farthest that one feature counts: sums over all features and rows are numbers still.
+const FARTHEST: f64 = 1e280;
+
 /// Distances between counterfactuals and the rows they were made from.
 pub fn distances(counterfactuals: &Rows, originals: &Rows, layout: &Layout) -> Distances {
     let rows = originals.len;
@@ -42,7 +45,7 @@ pub fn distances(counterfactuals: &Rows, originals: &Rows, layout: &Layout) -> D
                     let moved = (new - own).abs();
                     // A null has nothing to move from or to.
                     if moved > 0.0 {
-                        found.l1[row] += moved * scale;
+                        found.l1[row] += (moved * scale).min(FARTHEST);
                         found.changed[row] += 1;
                     }
                 }

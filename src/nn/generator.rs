@@ -313,8 +313,9 @@ mod tests {
     /// However badly the autoencoder reconstructs: this one has learnt nothing.
     #[test]
     fn an_actor_that_does_nothing_leaves_every_feature_as_it_was() {
-        let number =
-            |value| Slots::Numeric(NumericSlots { value, null: None, mean: 0.0, std: 1.0 });
+        let number = |value| {
+            Slots::Numeric(NumericSlots { value, null: None, mean: 0.0, std: 1.0, cut: f32::MAX })
+        };
         let block = |first| {
             Slots::Categorical(CategoricalSlots { first, values: 3, null: None, unseen: None })
         };

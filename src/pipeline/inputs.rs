@@ -1,19 +1,26 @@
 //! Tables, schema and what they say about each other: all that is settled before anything long starts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use serde::Serialize;
 
 use super::Observer;
-use crate::engine::{Engine, EngineOptions, KeyFaults, ScanPlan, Table, check_keys, gather_stats};
+use crate::engine::{
+    Engine, EngineOptions, Extremes, KeyFaults, ScanPlan, Table, Usual, check_keys,
+    count_contradictions, find_extremes, gather_stats,
+};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{
-    FeatureSchema, Findings, RowConstraint, Stats, check_columns, missing_column, row_constraints,
-    stray_constraints,
+    Bound, FeatureSchema, FeatureStats, Findings, RowConstraint, Stats, check_columns,
+    missing_column, row_constraints, stray_constraints,
 };
 use crate::job::{InputJob, RuntimeJob};
 use crate::predictor::Columns;
+
+/// Columns of which numbers far from all others are looked up.
+const MOST_EXTREMES: usize = 50;
 
 /// Opened tables and the schema that explains them.
 pub struct Inputs {
@@ -102,7 +109,8 @@ impl Inputs {
         columns.extend(
             schema.names().filter(|name| !job.key.iter().any(|key| key == name)).map(String::from),
         );
-        let position = |name: &str| columns.iter().position(|column| column == name);
+        let positions: HashMap<&str, usize> = columns.iter().map(String::as_str).zip(0..).collect();
+        let position = |name: &str| positions.get(name).copied();
         let key = job.key.iter().filter_map(|name| position(name)).collect();
         let feature_columns = schema.names().filter_map(position).collect();
         let constraints = row_constraints(&schema, &features.schema);
@@ -129,11 +137,11 @@ impl Inputs {
     }
 
     fn fields(&self, positions: &[usize]) -> Vec<FieldRef> {
+        let fields = self.features.schema.fields().iter();
+        let by_name: HashMap<&str, &FieldRef> =
+            fields.map(|field| (field.name().as_str(), field)).collect();
         let names = positions.iter().map(|position| self.columns[*position].as_str());
-        names
-            .filter_map(|name| self.features.schema.column_with_name(name))
-            .map(|(index, _)| Arc::clone(&self.features.schema.fields()[index]))
-            .collect()
+        names.filter_map(|name| by_name.get(name).map(|field| Arc::clone(field))).collect()
     }
 
     /// A scan of the rows in scope, without the score table.
@@ -166,8 +174,9 @@ impl Inputs {
         let scan = self.engine.scan(plan).await?;
         let stats =
             gather_stats(&scan, &self.schema, Arc::clone(&self.feature_columns), on_rows).await?;
-        let findings = Findings::new(&self.schema, &stats, &self.features.shown);
+        let mut findings = Findings::new(&self.schema, &stats, &self.features.shown);
         refuse(&findings, &stats, job)?;
+        findings.remarks.extend(self.extremes(job, scope, &stats).await?);
         for (fault, rows) in &findings.rejections {
             tracing::warn!(rows, "will be rejected: {}", fault.problem);
         }
@@ -184,6 +193,80 @@ impl Inputs {
             return Err(nothing_in_scope(&self.features, scope));
         }
         Error::from_faults(Kind::Input, key_faults(&self.features.shown, job, keys))
+    }
+
+    /// Numbers so far from all others that statistics leave them out, with the keys of their rows.
+    async fn extremes(
+        &self,
+        job: &InputJob,
+        scope: Scope<'_>,
+        stats: &Stats,
+    ) -> Result<Vec<Fault>> {
+        let seen = self.schema.names().zip(&stats.features);
+        let usual: Vec<Usual> = seen
+            .filter_map(|(name, seen)| match seen {
+                FeatureStats::Numeric(seen) => Some((name, seen.outliers()?)),
+                FeatureStats::Categorical(_) => None,
+            })
+            .map(|(name, range)| Usual { column: name.to_string(), range })
+            .take(MOST_EXTREMES)
+            .collect();
+        if usual.is_empty() {
+            return Ok(Vec::new());
+        }
+        let looked_at = usual.iter().map(|usual| usual.column.clone());
+        let columns: Vec<String> = job.key.iter().cloned().chain(looked_at).collect();
+        let plan = ScanPlan { columns: &columns, ..self.plan(scope) };
+        let found = find_extremes(&self.engine, plan, &usual).await?;
+        let pairs = usual.iter().zip(&found).filter(|(_, found)| found.count > 0);
+        let remarks = pairs.map(|(usual, found)| self.extreme(usual, found, &job.key));
+        Ok(remarks.collect())
+    }
+
+    fn extreme(&self, usual: &Usual, found: &Extremes, key: &[String]) -> Fault {
+        let told: Vec<String> = found
+            .farthest
+            .iter()
+            .map(|(value, of)| format!("{value:e} where {} is {of}", key.join(", ")))
+            .collect();
+        let values = if found.count == 1 { "value is" } else { "values are" };
+        let problem = format!(
+            "column `{}`: {} {values} far from all others: {}",
+            usual.column,
+            found.count,
+            told.join("; ")
+        );
+        tracing::warn!("{problem}");
+        Fault::new(&self.features.shown, problem).hint(
+            "statistics leave them out and networks see them cut; where they are wrong, set `range` and \
+             `outside = \"reject\"`, or filter them with `input.where`",
+        )
+    }
+
+    /// Rows whose own lowest value lies above their own highest: nothing can become of them.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    pub async fn contradictions(&self, scope: Scope<'_>) -> Result<Vec<String>> {
+        let bounded = |bound: Bound| self.constraints.iter().filter(move |one| one.bound == bound);
+        let pairs = bounded(Bound::Min).flat_map(|low| {
+            let same = bounded(Bound::Max).filter(|high| high.feature == low.feature);
+            same.flat_map(|high| [low.column.clone(), high.column.clone()])
+        });
+        let columns: Vec<String> = pairs.collect();
+        if columns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plan = ScanPlan { columns: &columns, ..self.plan(scope) };
+        let counts = count_contradictions(&self.engine, plan).await?;
+        let told = columns.chunks_exact(2).zip(counts).filter(|(_, count)| *count > 0);
+        let told = told.map(|(pair, count)| {
+            format!(
+                "`{}` is above `{}` in {count} rows: the feature cannot change there",
+                pair[0], pair[1]
+            )
+        });
+        Ok(told.collect())
     }
 
     fn summarise(&self, findings: Findings, stats: Stats) -> CheckSummary {

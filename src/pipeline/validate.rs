@@ -81,6 +81,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         let scope = Scope::explained(&job.input);
         let mut check = inputs.check(&job.input, scope, observer).await?;
         check_key_folders(job, &inputs).await?;
+        check.remarks.extend(inputs.contradictions(scope).await?);
         try_out(job, &inputs, predictor.as_ref()).await?;
         check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
         let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;

@@ -48,8 +48,9 @@ mod tests {
 
     #[test]
     fn trials_are_the_actor_s_with_changes_undone_or_grafts_on_the_own_row() {
-        let number =
-            |value| Slots::Numeric(NumericSlots { value, null: None, mean: 0.0, std: 1.0 });
+        let number = |value| {
+            Slots::Numeric(NumericSlots { value, null: None, mean: 0.0, std: 1.0, cut: f32::MAX })
+        };
         let block =
             Slots::Categorical(CategoricalSlots { first: 3, values: 2, null: None, unseen: None });
         let layout =

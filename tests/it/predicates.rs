@@ -1,0 +1,92 @@
+//! Predicates that are too much, blow up, or cannot be computed: the expression is blamed, soon.
+
+use std::time::{Duration, Instant};
+
+use crate::fitted::{applications, generator};
+use crate::util::{Bench, Run, credit, overturn, program};
+
+fn validate(bench: &Bench, predicate: &str) -> Run {
+    let argument = format!("input.where={predicate}");
+    let began = Instant::now();
+    let run =
+        Run::of(program().args(["validate", &bench.text("job.toml"), "--override", &argument]));
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    run
+}
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let table = bench.parquet("t.parquet", &credit(400));
+    bench.job(&table, "", None);
+    bench
+}
+
+#[test]
+fn long_predicates_are_planned_or_refused() {
+    let bench = bench();
+    let chain = |terms: usize, word: &str| vec!["age <> 1000"; terms].join(word);
+    validate(&bench, &chain(1_000, " AND ")).ok();
+    let different: Vec<String> = (0..1_000).map(|term| format!("age = {term}")).collect();
+    validate(&bench, &different.join(" OR ")).ok();
+    let values: Vec<String> = (0..10_000).map(|value| value.to_string()).collect();
+    validate(&bench, &format!("age IN ({})", values.join(", "))).ok();
+    for predicate in [
+        chain(5_000, " OR "),
+        format!("age > 0{}", " + 0".repeat(5_000)),
+        format!("CASE {} ELSE true END", "WHEN age = 1 THEN true ".repeat(600)),
+    ] {
+        validate(&bench, &predicate)
+            .fails(1, &["input.where: has ", "words and signs, expected at most 3000"]);
+    }
+    for deep in [
+        format!("{}age > 0{}", "(".repeat(500), ")".repeat(500)),
+        format!("{} age > 0", "NOT ".repeat(1_000)),
+        format!("{}age > 0", "- ".repeat(300)),
+    ] {
+        validate(&bench, &deep).fails(1, &["input.where: is `"]);
+    }
+}
+
+#[test]
+fn functions_that_make_much_of_little_are_refused() {
+    let bench = bench();
+    for (predicate, said) in [
+        ("repeat('a', 2000000000) = purpose", "input.where: calls `repeat`"),
+        ("array_length(range(0, 9000000000)) > age", "input.where: calls `range`"),
+        ("lpad(purpose, 2000000000) = 'a'", "input.where: makes texts up to 2000000000 times"),
+        (
+            "rpad(purpose, application_id, 'x') = 'a'",
+            "input.where: calls `rpad` without a constant",
+        ),
+    ] {
+        validate(&bench, predicate).fails(1, &[said]);
+    }
+    validate(&bench, "lpad(purpose, 20) <> replace(purpose, 'a', 'bb')").ok();
+}
+
+#[test]
+fn an_expression_that_cannot_be_computed_is_blamed() {
+    let bench = bench();
+    for predicate in
+        ["1 / (age - age) > 0", "1 / 0 > age", "CAST(purpose AS INT) = 1", "purpose ~ '('"]
+    {
+        let run = validate(&bench, predicate);
+        assert_eq!(run.code, 1, "{predicate}: {run:?}");
+        assert!(run.stderr.contains("error: input.where: is `"), "{predicate}: {}", run.stderr);
+        assert!(!run.stderr.contains("damaged") && !run.stderr.contains("bug"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn queries_have_the_same_limits() {
+    let bench = Bench::new();
+    let table = format!("a={}", applications(&bench, 200, &[]));
+    let generator = generator().display().to_string();
+    let ask = |query: &str| overturn(&["sql", query, "--generator", &generator, "--table", &table]);
+    ask("SELECT repeat('a', 2000000000) FROM a").fails(1, &["query: calls `repeat`"]);
+    ask("SELECT lpad('a', 2000000000) FROM a").fails(1, &["query: makes texts up to"]);
+    let chain = vec!["age = 1"; 5_000].join(" OR ");
+    ask(&format!("SELECT 1 FROM a WHERE {chain}")).fails(1, &["query: has 1"]);
+    ask("SELECT 1 / (age - age) FROM a").fails(1, &["query: is `SELECT 1 / (age - age) FROM a`"]);
+    ask("SELECT count(*) FROM a").ok();
+}
