@@ -25,7 +25,7 @@ pub use check::{did_you_mean, nearest};
 pub use limits::{Limit, Low, write_limits};
 pub use literal::Literal;
 pub use overrides::Overrides;
-pub use regular::{inside, open_regular, read_regular};
+pub use regular::{inside, odd_kind, open_regular, open_unlinked, read_regular, read_unlinked};
 
 /// A file's value, and where in the file each key stands.
 #[derive(Debug)]
@@ -126,33 +126,13 @@ const MOST_BYTES: u64 = 32 << 20;
 /// When it is none, cannot be read, or is larger than any job or schema.
 pub fn read_text(file: &Path) -> Result<String> {
     let shown = || file.display().to_string();
-    let unreadable = |error: std::io::Error| Error::spec(shown(), "cannot be read").source(error);
-    let metadata = std::fs::metadata(file).map_err(unreadable)?;
-    if let Some(kind) = odd_kind(&metadata) {
-        return Err(Error::spec(shown(), format!("is {kind}, expected a file")));
-    }
-    if metadata.len() > MOST_BYTES {
-        let problem = format!(
-            "has {} bytes, expected at most {MOST_BYTES} for a job or schema",
-            metadata.len()
-        );
-        return Err(Error::spec(shown(), problem));
-    }
-    std::fs::read_to_string(file).map_err(unreadable)
-}
-
-/// What something is that is no regular file; nothing for one.
-pub fn odd_kind(metadata: &std::fs::Metadata) -> Option<&'static str> {
-    use std::os::unix::fs::FileTypeExt;
-    let kind = metadata.file_type();
-    match () {
-        () if kind.is_file() => None,
-        () if kind.is_dir() => Some("a folder"),
-        () if kind.is_fifo() => Some("a named pipe"),
-        () if kind.is_socket() => Some("a socket"),
-        () if kind.is_char_device() || kind.is_block_device() => Some("a device"),
-        () => Some("no regular file"),
-    }
+    let bytes = read_regular(file, MOST_BYTES).map_err(|error| match error.kind() {
+        // Not a file, or too large: the sentence is our own.
+        std::io::ErrorKind::InvalidInput => Error::spec(shown(), error.to_string()),
+        _ => Error::spec(shown(), "cannot be read").source(error),
+    })?;
+    String::from_utf8(bytes)
+        .map_err(|error| Error::spec(shown(), "is not UTF-8 text").source(error))
 }
 
 /// As [`read_with`], from text; `file` is for messages and relative paths.

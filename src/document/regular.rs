@@ -1,9 +1,9 @@
 //! Files that others deliver, opened without surprises: a pipe, a device or a folder under the name of a
 //! file is an error at once, and what is larger than it may be is never read.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -13,15 +13,42 @@ use nix::fcntl::OFlag;
 /// # Errors
 /// When there is none, or something else than a file under its name.
 pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
+    open(path, OFlag::empty())
+}
+
+/// The same, but a symbolic link is refused as well: where only a run's own files stand.
+///
+/// # Errors
+/// As for [`open_regular`], and when it is a link.
+pub fn open_unlinked(path: &Path) -> io::Result<(File, u64)> {
+    open(path, OFlag::O_NOFOLLOW)
+}
+
+fn open(path: &Path, flags: OFlag) -> io::Result<(File, u64)> {
     // Opening a pipe that nobody writes to would wait for a writer.
-    let flags = OFlag::O_NONBLOCK.bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let flags = flags | OFlag::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
     let found = file.metadata()?;
-    if found.is_file() {
-        return Ok((file, found.len()));
+    match odd_kind(&found) {
+        None => Ok((file, found.len())),
+        Some(kind) => {
+            let problem = format!("is {kind}, expected a file");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
+        }
     }
-    let what = if found.is_dir() { "a folder" } else { "a pipe, a socket or a device" };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("is {what}, expected a file")))
+}
+
+/// What something is that is no regular file; nothing for one.
+pub fn odd_kind(metadata: &Metadata) -> Option<&'static str> {
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_dir() => Some("a folder"),
+        () if kind.is_fifo() => Some("a named pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () if kind.is_char_device() || kind.is_block_device() => Some("a device"),
+        () => Some("no regular file"),
+    }
 }
 
 /// Reads a regular file of at most that many bytes.
@@ -29,7 +56,18 @@ pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
 /// # Errors
 /// When it cannot be read, is no file or is larger.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let (file, size) = open_regular(path)?;
+    read(open_regular(path)?, most)
+}
+
+/// The same, but a symbolic link is refused as well.
+///
+/// # Errors
+/// As for [`read_regular`], and when it is a link.
+pub fn read_unlinked(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read(open_unlinked(path)?, most)
+}
+
+fn read((file, size): (File, u64), most: u64) -> io::Result<Vec<u8>> {
     let too_large = |size: u64| {
         let problem = format!("has {size} bytes, expected at most {most}");
         io::Error::new(io::ErrorKind::InvalidInput, problem)
@@ -72,11 +110,8 @@ mod tests {
         let said =
             |path: &Path, most| read_regular(path, most).expect_err("must be refused").to_string();
         assert_eq!(said(&file, 4), "has 5 bytes, expected at most 4");
-        assert_eq!(said(&pipe, 4), "is a pipe, a socket or a device, expected a file");
-        assert_eq!(
-            said(Path::new("/dev/zero"), 4),
-            "is a pipe, a socket or a device, expected a file"
-        );
+        assert_eq!(said(&pipe, 4), "is a named pipe, expected a file");
+        assert_eq!(said(Path::new("/dev/zero"), 4), "is a device, expected a file");
         assert_eq!(said(folder.path(), 4), "is a folder, expected a file");
     }
 
@@ -90,6 +125,9 @@ mod tests {
         link("file", "near");
         link("/etc/hostname", "far");
         assert!(inside(folder.path(), Path::new("near")).is_ok());
+        assert!(open_regular(&folder.path().join("near")).is_ok());
+        assert!(open_unlinked(&folder.path().join("near")).is_err());
+        assert_eq!(read_unlinked(&folder.path().join("file"), 1).expect("no link"), b"1");
         let error = inside(folder.path(), Path::new("far")).expect_err("elsewhere");
         assert!(error.to_string().contains("outside its folder"), "{error}");
     }

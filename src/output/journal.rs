@@ -11,8 +11,8 @@ use nix::fcntl::OFlag;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::place::{open_regular, read_bounded};
 use super::writer::cannot_write;
+use crate::document::{open_unlinked, read_unlinked};
 use crate::error::{Error, Result};
 
 /// Bytes of a journal, at most; counts by a thousand segments are a megabyte for each finished piece.
@@ -54,7 +54,7 @@ impl Journal {
 
     /// What the run is that a journal is about; none if there is no journal.
     pub fn header<H: DeserializeOwned>(path: &Path) -> Option<H> {
-        let file = open_regular(path).ok()?;
+        let (file, _) = open_unlinked(path).ok()?;
         let mut line = Vec::new();
         BufReader::new(file.take(MOST_HEADER_BYTES)).read_until(b'\n', &mut line).ok()?;
         serde_json::from_slice(line.strip_suffix(b"\n")?).ok()
@@ -67,7 +67,7 @@ impl Journal {
     pub fn open<H: DeserializeOwned, E: DeserializeOwned>(
         path: &Path,
     ) -> Result<Option<Found<H, E>>> {
-        let content = match read_bounded(path, MOST_BYTES) {
+        let content = match read_unlinked(path, MOST_BYTES) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {

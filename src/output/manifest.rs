@@ -8,9 +8,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::place::{is_inside, read_bounded};
+use super::place::is_inside;
 use super::tables::{GENERATOR, MANIFEST_FILE, SUCCESS_FILE};
 use super::writer::StagedFile;
+use crate::document::read_unlinked;
 use crate::error::{Error, Result};
 
 /// Commands that publish folders; `report` publishes that of the run it belongs to.
@@ -143,7 +144,7 @@ impl Manifest {
     pub fn read(folder: &Path) -> Result<Manifest> {
         let path = folder.join(MANIFEST_FILE);
         let shown = path.display().to_string();
-        let content = read_bounded(&path, MOST_BYTES)
+        let content = read_unlinked(&path, MOST_BYTES)
             .map_err(|error| Error::input(&shown, format!("cannot be read: {error}")))?;
         let text = std::str::from_utf8(&content)
             .map_err(|error| Error::input(&shown, format!("is not text: {error}")))?;

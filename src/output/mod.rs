@@ -20,7 +20,7 @@ pub use manifest::{
     FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, list,
 };
 pub use parts::PartWriter;
-pub use place::{is_inside, open_regular, read_bounded, resolved};
+pub use place::{is_inside, resolved};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, MANIFEST_FILE, QUANTILES, REJECTS, REPORTS, SCORES,

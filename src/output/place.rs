@@ -1,11 +1,8 @@
-//! Paths that are safe to use: symbolic links resolved, regular files only, names that stay inside a folder.
+//! Paths that are safe to use: symbolic links resolved, names that stay inside a folder.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
-
-use nix::fcntl::OFlag;
 
 /// Links followed before a path is taken for a loop, as the kernel does.
 const MOST_LINKS: usize = 40;
@@ -72,38 +69,6 @@ pub(super) fn is_real_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-/// Opens a regular file. A symbolic link, device, socket or FIFO is refused, and never waited for.
-///
-/// # Errors
-/// When it is none, or cannot be read.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"))
-    }
-}
-
-/// The content of a regular file of at most so many bytes.
-///
-/// # Errors
-/// When it is longer, no regular file, or cannot be read.
-pub fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let file = open_regular(path)?;
-    let bytes = file.metadata()?.len();
-    let too_long =
-        || io::Error::new(io::ErrorKind::FileTooLarge, format!("has more than {most} bytes"));
-    if bytes > most {
-        return Err(too_long());
-    }
-    let mut content = Vec::with_capacity(bytes as usize);
-    // It may grow while it is read.
-    file.take(most + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > most { Err(too_long()) } else { Ok(content) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -137,19 +102,5 @@ mod tests {
         for name in ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a\0b"] {
             assert!(!is_inside(name), "{name:?}");
         }
-    }
-
-    #[test]
-    fn only_regular_files_of_a_bounded_size_are_read() {
-        let home = tempfile::tempdir().expect("a folder");
-        let fifo = home.path().join("fifo");
-        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("made");
-        assert!(open_regular(&fifo).is_err());
-        fs::write(home.path().join("file"), "1234").expect("written");
-        symlink("file", home.path().join("link")).expect("made");
-        assert!(open_regular(&home.path().join("link")).is_err());
-        assert_eq!(read_bounded(&home.path().join("file"), 4).expect("short"), b"1234");
-        assert!(read_bounded(&home.path().join("file"), 3).is_err());
-        assert!(open_regular(Path::new("/dev/null")).is_err());
     }
 }

@@ -16,11 +16,12 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::document::open_unlinked;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::nn::WEIGHTS_FILE;
 use crate::output::{
     COUNTERFACTUALS, FoundFile, GENERATOR, InputFile, Manifest, REJECTS, SCORES, SUCCESS_FILE,
-    TableEntry, folder_values, list, open_regular, sha256_read,
+    TableEntry, folder_values, list, sha256_read,
 };
 use crate::runtime::Runtime;
 
@@ -181,8 +182,8 @@ impl Check<'_> {
         let unreadable = |error: std::io::Error| {
             (None, vec![Difference::new(path, format!("cannot be read: {error}"))])
         };
-        let mut file = match open_regular(&self.folder.join(path)) {
-            Ok(file) => file,
+        let mut file = match open_unlinked(&self.folder.join(path)) {
+            Ok((file, _)) => file,
             Err(error) => return Ok(unreadable(error)),
         };
         let hashed = sha256_read(&mut file, &|| self.runtime.check_signals())?;
@@ -243,8 +244,8 @@ impl Check<'_> {
         if file.sha256.is_empty() {
             return problem("has no SHA-256 in the manifest, of version 0.1.0".to_string());
         }
-        let mut opened = match open_regular(Path::new(&file.path)) {
-            Ok(opened) => opened,
+        let mut opened = match open_unlinked(Path::new(&file.path)) {
+            Ok((opened, _)) => opened,
             Err(error) => return problem(format!("cannot be read: {error}")),
         };
         match sha256_read(&mut opened, &|| self.runtime.check_signals())? {

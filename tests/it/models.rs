@@ -232,8 +232,8 @@ fn files_that_are_none_are_no_models() {
     Run::of(Command::new("mkfifo").arg(&pipe)).ok();
     let began = Instant::now();
     for (model, said) in [
-        ("pipe.onnx", "is a pipe, a socket or a device, expected a file"),
-        ("/dev/zero", "is a pipe, a socket or a device, expected a file"),
+        ("pipe.onnx", "is a named pipe, expected a file"),
+        ("/dev/zero", "is a device, expected a file"),
         (".", "is a folder, expected a file"),
         ("job.toml", "cannot be read as an ONNX model"),
     ] {

@@ -259,7 +259,7 @@ fn broken_generators_are_refused() {
     fs::remove_file(&weights).expect("removed");
     ask(&folder, &["weights.safetensors: cannot be read"]);
     Run::of(Command::new("mkfifo").arg(&weights)).ok();
-    ask(&folder, &["is a pipe, a socket or a device, expected a file"]);
+    ask(&folder, &["is a named pipe, expected a file"]);
     fs::remove_file(&weights).expect("removed");
     std::os::unix::fs::symlink("/dev/zero", &weights).expect("a link");
     ask(&folder, &["is a link to `/dev/zero`, outside its folder"]);
