@@ -111,7 +111,7 @@ fn numbers_that_cannot_be_held_are_all_listed_at_once() {
         .iter()
         .map(|key| format!("`{key}` is 4000000000000000000, expected at most"))
         .collect();
-    said.push("`train.max_seconds` is 1e300, expected at most 31536000".to_string());
+    said.push("`train.max_seconds` is 1e+300, expected at most 31536000".to_string());
     for command in ["validate", "run", "train"] {
         let mut program = program();
         program.args([command, &bench.text("job.toml"), "--override", "train.max_seconds=1e300"]);
