@@ -19,7 +19,7 @@ use crate::stop;
 
 /// How long the program may take to end after a signal, before it is ended wherever it is. Ending there is
 /// as safe as being killed: what is published appears in one step.
-const SIGNAL_PATIENCE: Duration = Duration::from_millis(1500);
+const SIGNAL_PATIENCE: Duration = Duration::from_millis(1400);
 
 /// Threads beside those of the engine and of the loops: signals, training, its model, scorers' pipes.
 const FURTHER_THREADS: usize = 6;

@@ -16,7 +16,7 @@ static REQUESTED: Notify = Notify::const_new();
 
 /// How long an answer of the model that is under way may still take: with it a step of training ends and
 /// leaves a clean checkpoint.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(600);
+const ANSWER_PATIENCE: Duration = Duration::from_millis(400);
 
 /// Asks the program to stop. The first request counts.
 pub fn request(signal: i32) {

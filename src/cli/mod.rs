@@ -29,8 +29,10 @@ use crate::{pipeline, predictor, runtime, stop};
 
 use print::Printer;
 
-/// How long the last message of an overdue program may take, and its libraries' tidying up.
-const LAST_WORDS: Duration = Duration::from_millis(150);
+/// How long the last message of an overdue program may take …
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// … and how long its libraries' tidying up.
+const EXIT_PATIENCE: Duration = Duration::from_millis(350);
 
 /// What is the least that would have to change for the model to decide otherwise?
 ///
@@ -217,7 +219,7 @@ fn overdue(error: Error) {
     // Whoever holds standard error may hold it for ever.
     let say = move || {
         tracing::warn!("ended in the middle of its work: it did not stop in time");
-        let _ = writeln!(io::stderr(), "error: {error}");
+        let _ = writeln!(io::stderr(), "interrupted: {error}");
         let _ = said.send(());
     };
     if thread::Builder::new().spawn(say).is_ok() {
@@ -225,7 +227,7 @@ fn overdue(error: Error) {
     }
     // Libraries tidy up on exit, while their threads are still at work: that may hang.
     let _ = thread::Builder::new().spawn(move || {
-        thread::sleep(LAST_WORDS);
+        thread::sleep(EXIT_PATIENCE);
         runtime::end_by(code);
     });
     std::process::exit(code.into());

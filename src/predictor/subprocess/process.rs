@@ -223,7 +223,8 @@ impl Process {
         }
     }
 
-    fn has_ended(&self) -> bool {
+    /// Whether it has ended, or its guard has.
+    pub(super) fn has_ended(&self) -> bool {
         let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         self.reaped
             || !matches!(

@@ -140,6 +140,10 @@ impl Worker {
             request.refuse_stopped()?;
             let left = limit.saturating_sub(start.elapsed()).min(STOP_POLL);
             let Some(ready) = self.wait(!unsent.is_empty(), left)? else { return Err(silence) };
+            if ready.is_idle() && self.process.guarded && self.process.has_ended() {
+                // A descendant may hold the pipe open when the guard was killed.
+                return Err(self.explain(Interruption::Closed));
+            }
             if ready.write && !self.send(&mut unsent) {
                 // Most likely it is exiting, which its output will tell in a moment.
                 (unsent, limit) = (&[], limit.min(start.elapsed() + DEAF_PATIENCE));
@@ -225,8 +229,13 @@ impl Worker {
     /// Ends the program and completes the failure with what only then is known.
     fn post_mortem(&mut self, failure: Failure, occasion: Occasion) -> Failure {
         self.process.kill();
-        let last_lines = self.stderr.last_lines(STDERR_PATIENCE);
+        let patience = if self.is_stopped() { Duration::ZERO } else { STDERR_PATIENCE };
+        let last_lines = self.stderr.last_lines(patience);
         Failure { occasion: Some(occasion), last_lines, ..failure }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) || stop::requested().is_some()
     }
 
     /// Closes the program's standard input, which asks it to exit.
@@ -240,8 +249,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.hang_up();
         let waited = self.hung_up.map_or(Duration::ZERO, |hung_up| hung_up.elapsed());
-        let stopped = self.stopped.load(Ordering::Relaxed) || stop::requested().is_some();
-        let patience = if stopped { Duration::ZERO } else { EXIT_PATIENCE };
+        let patience = if self.is_stopped() { Duration::ZERO } else { EXIT_PATIENCE };
         self.process.end(patience.saturating_sub(waited));
     }
 }
@@ -285,6 +293,12 @@ fn ended(status: ExitStatus) -> Failure {
 struct Ready {
     read: bool,
     write: bool,
+}
+
+impl Ready {
+    fn is_idle(&self) -> bool {
+        !self.read && !self.write
+    }
 }
 
 fn complete(answer: RecordBatch, unsent: &[u8]) -> Result<RecordBatch, Failure> {
