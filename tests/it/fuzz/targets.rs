@@ -62,11 +62,14 @@ fn taken<T>(result: &Result<T, Error>) -> Taken {
     }
 }
 
+/// What takes an input.
+type Take = Box<dyn FnMut(&[u8]) -> Taken>;
+
 /// A target, ready to be fed.
 pub struct Target {
     pub form: Form,
     pub corpus: Vec<Vec<u8>>,
-    pub run: Box<dyn FnMut(&[u8]) -> Taken>,
+    pub run: Take,
 }
 
 impl Target {
@@ -74,7 +77,7 @@ impl Target {
     /// the corpus, so that the corpus never falls behind the formats.
     pub fn open(name: &str, seeds: &Path) -> Target {
         let stored = entries(&project().join("tests/fuzz").join(name));
-        let (form, fresh, run): (Form, Vec<Vec<u8>>, Box<dyn FnMut(&[u8]) -> Taken>) = match name {
+        let (form, fresh, run): (Form, Vec<Vec<u8>>, Take) = match name {
             "onnx" => (Form::Binary, vec![], Box::new(onnx)),
             "answers" => (Form::Binary, vec![], Box::new(answers(seeds))),
             "journal" => (Form::Text, vec![read(seeds, "journal")], Box::new(journal)),
