@@ -7,6 +7,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bash jobs/setup.sh
-cargo build --locked --bin overturn
+cargo build --locked --bins
 python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
 exec "$python" benches/refine.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$PWD/out/refine-cost" "$@"

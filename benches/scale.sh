@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bash jobs/setup.sh
-cargo build --locked --bin overturn
+cargo build --locked --bins
 bare=$(cargo bench --locked --profile dev --bench explain --no-run --message-format json 2>/dev/null |
   sed -n 's/.*"name":"explain".*"executable":"\([^"]*\)".*/\1/p' | tail -1)
 python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)

@@ -17,7 +17,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
 
 bash jobs/setup.sh
 say "Building"
-cargo build --locked --bin overturn
+cargo build --locked --bins
 overturn="${CARGO_TARGET_DIR:-target}/debug/overturn"
 "$overturn" --version
 

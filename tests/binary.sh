@@ -3,7 +3,7 @@
 bash jobs/setup.sh
 overturn="${OVERTURN_BINARY:-}"
 if [ -z "$overturn" ]; then
-  cargo build --locked --bin overturn
+  cargo build --locked --bins
   overturn="${CARGO_TARGET_DIR:-target}/debug/overturn"
 fi
 overturn=$(realpath "$overturn")

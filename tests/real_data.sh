@@ -20,7 +20,7 @@ data="${OVERTURN_DATA:-$PWD/../shared/data}"
 bash jobs/setup.sh
 overturn="${OVERTURN_BIN:-}"
 if [ -z "$overturn" ]; then
-  cargo build --locked --bin overturn
+  cargo build --locked --bins
   overturn="${CARGO_TARGET_DIR:-target}/debug/overturn"
 fi
 python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)

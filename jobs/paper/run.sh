@@ -16,7 +16,7 @@ data="${OVERTURN_DATA:-$PWD/../shared/data}"
 bash jobs/setup.sh
 case " $* " in
   *" --page "* | *" --help "* | *" -h "*) ;;
-  *) cargo build --locked --bin overturn ;;
+  *) cargo build --locked --bins ;;
 esac
 python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
 exec "$python" jobs/paper/grid.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$data" "$PWD/out/paper" "$@"

@@ -26,6 +26,9 @@ const MOST_VALUES: usize = 50_000;
 const WHEN_WORDS: usize = 10;
 /// … and a sign of arithmetic.
 const SIGN_WORDS: usize = 4;
+/// Calls within calls, at most, `NOT (…)` and `AND (…)` included: at every level of an expression that turns
+/// out wrong the parser tries some of them in two ways, so that its time doubles.
+const DEEPEST_CALLS: usize = 14;
 /// Characters that a function may make of one, at most.
 const MOST_GROWTH: u64 = 10_000;
 
@@ -65,6 +68,10 @@ pub(super) fn check_text(subject: &str, text: &str) -> Result<()> {
             "write `column IN (a, b, …)` for many comparisons, or give the table a column to filter by",
         ));
     }
+    let deepest = nested_calls(&tokens);
+    if deepest > DEEPEST_CALLS {
+        return refused(format!("nests {deepest} calls, expected at most {DEEPEST_CALLS}"));
+    }
     let values = tokens.iter().filter(|token| weight(token) == 0).count();
     if values > MOST_VALUES {
         let problem = format!("has {values} values and commas, expected at most {MOST_VALUES}");
@@ -83,6 +90,24 @@ pub(super) fn check_text(subject: &str, text: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How deep calls stand within calls: parentheses after a word.
+fn nested_calls(tokens: &[Token]) -> usize {
+    let (mut open, mut depth, mut deepest) = (Vec::new(), 0, 0);
+    for (index, token) in tokens.iter().enumerate() {
+        match token {
+            Token::LParen => {
+                let call = index > 0 && matches!(tokens[index - 1], Token::Word(_));
+                open.push(call);
+                depth += usize::from(call);
+                deepest = deepest.max(depth);
+            }
+            Token::RParen => depth -= usize::from(open.pop().unwrap_or(false)),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// What a token counts for; nothing for a value or a comma.

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 #[expect(dead_code, reason = "overturn's side of the conversation is in the same files")]
-#[path = "../src/predictor/guard/mod.rs"]
+#[path = "mod.rs"]
 mod guard;
 
 fn main() -> ExitCode {
