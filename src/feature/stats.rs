@@ -76,6 +76,9 @@ impl NumericStats {
     /// Standard deviations from the mean at which a number is cut for networks. Of so many values, none can
     /// be farther away than the square root of their number, unless it was left out of the statistics.
     pub fn deviations(&self) -> f64 {
+        if self.count == 0 {
+            return f64::from(f32::MAX);
+        }
         let most = (self.count as f64).sqrt();
         if self.outliers().is_some() { MOST_DEVIATIONS } else { most.max(MOST_DEVIATIONS) }
     }

@@ -112,7 +112,10 @@ impl MemoryEstimate {
 
 /// Weights of layers that follow each other.
 fn weights(widths: &[u64]) -> u64 {
-    widths.windows(2).map(|pair| product(&[pair[0] + 1, pair[1]])).fold(0, u64::saturating_add)
+    widths
+        .windows(2)
+        .map(|pair| product(&[pair[0].saturating_add(1), pair[1]]))
+        .fold(0, u64::saturating_add)
 }
 
 fn product(factors: &[u64]) -> u64 {

@@ -137,7 +137,7 @@ fn keys_of_the_job_that_would_do_nothing() {
     let table = bench.parquet("t.parquet", &credit(100));
     let job = bench.job(&table, "", None);
     let validate = |given: &str| overturn(&["validate", &job, "--override", given]);
-    for key in ["workers=2", "retries=9", "batch_seconds=5", "max_failed_share=0.5"] {
+    for key in ["workers=2", "retries=9", "start_seconds=5", "max_failed_share=0.5"] {
         let name = key.split('=').next().unwrap_or(key);
         validate(&format!("predictor.{key}")).fails(
             1,

@@ -112,7 +112,9 @@ fn a_feature_that_may_not_change_does_not() {
 
 #[test]
 fn a_boundary_that_no_line_can_follow() {
-    if let Some(summary) = trained("moons", 1500, SHORT) {
+    // A thousand steps are enough on some processors only: sums are rounded otherwise on others.
+    let lines = SHORT.replace("max_steps = 1000", "max_steps = 2000");
+    if let Some(summary) = trained("moons", 1500, &lines) {
         summary.reaches(0.95);
     }
 }

@@ -151,13 +151,20 @@ fn numbers_of_the_command_line() {
     let bench = Bench::new();
     let out = bench.text("s");
     for (arguments, said) in [
-        (["synth", &out, "--rows", "18446744073709551615"], "rows: is 18446744073709551615"),
-        (["synth", &out, "--files", "18446744073709551615"], "files: is 18446744073709551615"),
-        (["synth", &out, "--nulls", "nan"], "nulls: is NaN, expected a share"),
-        (["sql", "SELECT 1", "--generator=g", "--tolerance=nan"], "--tolerance: is NaN"),
-        (["sql", "SELECT 1", "--generator=g", "--threads=99999999"], "--threads: is 99999999"),
-    ] {
-        overturn(&arguments).fails(1, &[said]);
+        (&["synth", &out, "--rows", "18446744073709551615"], "rows: is 18446744073709551615"),
+        (&["synth", &out, "--files", "18446744073709551615"], "files: is 18446744073709551615"),
+        (&["synth", &out, "--nulls", "nan"], "nulls: is NaN, expected a share"),
+        (
+            &["sql", "SELECT 1", "--model=m", "--generator=g", "--tolerance=nan"],
+            "--tolerance: is NaN",
+        ),
+        (
+            &["sql", "SELECT 1", "--model=m", "--generator=g", "--threads=99999999"],
+            "--threads: is 99999999",
+        ),
+    ] as [(&[&str], &str); 5]
+    {
+        overturn(arguments).fails(1, &[said]);
     }
 }
 

@@ -260,7 +260,7 @@ fn more_classes_than_anybody_has_are_refused_at_once() {
     let Some(points) = Points::scorer(test, 10, "pass", labels) else { return };
     let text = "'[' + ','.join(f'\"c{n}\"' for n in range(200000)) + ']'}";
     points.bench.replace("scorer.py", "'[\"no\", \"yes\"]'}", text);
-    points.command("validate", &[]).fails(1, &["has 200000 classes, expected at most 1000"]);
+    points.command("validate", &[]).fails(1, &["classes, expected at most 1000"]);
     assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
 

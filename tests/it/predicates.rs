@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::fitted::{applications, generator};
-use crate::util::{Bench, Run, credit, overturn, program};
+use crate::util::{Bench, Run, credit, overturn, program, project};
 
 fn validate(bench: &Bench, predicate: &str) -> Run {
     let argument = format!("input.where={predicate}");
@@ -82,7 +82,11 @@ fn queries_have_the_same_limits() {
     let bench = Bench::new();
     let table = format!("a={}", applications(&bench, 200, &[]));
     let generator = generator().display().to_string();
-    let ask = |query: &str| overturn(&["sql", query, "--generator", &generator, "--table", &table]);
+    let model = project().join("jobs/demo/logistic.onnx").display().to_string();
+    let ask = |query: &str| {
+        let given = ["--generator", &generator, "--model", &model, "--table", &table];
+        overturn(&[&["sql", query], &given[..]].concat())
+    };
     ask("SELECT repeat('a', 2000000000) FROM a").fails(1, &["query: calls `repeat`"]);
     ask("SELECT lpad('a', 2000000000) FROM a").fails(1, &["query: makes texts up to"]);
     let chain = vec!["age = 1"; 5_000].join(" OR ");

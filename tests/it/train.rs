@@ -389,10 +389,10 @@ fn generators_that_cannot_be_gone_on_from() {
     fs::write(bench.path(WEIGHTS), bytes).expect("written");
     refused(&["`weights.safetensors` is not the file that `generator.json` describes"]);
     let description = "out/generator/generator.json";
-    bench.replace(description, "\"format\": 5,", "\"format\": 4,");
-    refused(&["generator.json: has format 4, expected 5", "hint: train the generator again"]);
-    bench.replace(description, "\"format\": 4,", "");
-    refused(&["generator.json: has no format, expected 5"]);
+    bench.replace(description, "\"format\": 6,", "\"format\": 5,");
+    refused(&["generator.json: has format 5, expected 6", "hint: train the generator again"]);
+    bench.replace(description, "\"format\": 5,", "");
+    refused(&["generator.json: has no format, expected 6"]);
     bench.replace("job.toml", "out/generator", "out/reports");
     refused(&["out/reports/generator.json: cannot be read", "hint: a generator is the folder"]);
     bench.replace("job.toml", "out/reports", "nowhere");
