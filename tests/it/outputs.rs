@@ -445,7 +445,7 @@ fn every_kind_of_damage_is_found() {
         let run = verify(&bench, &[]).fails(1, &["is not a regular file, and was not opened"]);
         fs::remove_file(bench.path(name)).expect("removed");
         nix::unistd::mkfifo(&bench.path(name), nix::sys::stat::Mode::S_IRWXU).expect("made");
-        verify(&bench, &[]).fails(1, &["is not a regular file"]);
+        verify(&bench, &[]).fails(1, &["is a named pipe, expected a file"]);
         fs::remove_file(bench.path(name)).expect("removed");
         restore(name, &content);
         drop(run);
@@ -492,7 +492,7 @@ fn a_manifest_is_not_trusted() {
     fs::remove_file(bench.path("out/manifest.json")).expect("removed");
     nix::unistd::mkfifo(&bench.path("out/manifest.json"), nix::sys::stat::Mode::S_IRWXU)
         .expect("made");
-    verify(&bench, &[]).fails(1, &["is not a regular file"]);
+    verify(&bench, &[]).fails(1, &["is a named pipe, expected a file"]);
 }
 
 /// A job that explains rows with a text as part of their key, and makes folders of it.
