@@ -263,7 +263,8 @@ fn broken_generators_are_refused() {
     fs::remove_file(&weights).expect("removed");
     std::os::unix::fs::symlink("/dev/zero", &weights).expect("a link");
     ask(&folder, &["is a link to `/dev/zero`, outside its folder"]);
-    let description: &[(&dyn Fn(&mut Value), &str)] = &[
+    type Damage<'a> = (&'a dyn Fn(&mut Value), &'a str);
+    let description: &[Damage<'_>] = &[
         (&|value| value["actor"]["hidden"] = json!(i64::MAX), "networks of widths"),
         (&|value| value["actor"]["latent"] = json!(-1), "networks of widths"),
         (&|value| value["actor"]["wishes"] = json!(17), "the weights of the actor do not fit"),
