@@ -16,7 +16,7 @@ const LOWEST_EXPONENT: i32 = -1074;
 
 /// An exact, order-independent, mergeable sum.
 #[derive(Debug, Clone)]
-pub(super) struct ExactSum {
+pub(crate) struct ExactSum {
     limbs: [i64; LIMBS],
     pending: u32,
 }
@@ -29,7 +29,7 @@ impl Default for ExactSum {
 
 impl ExactSum {
     /// Adds a finite number; others are ignored.
-    pub(super) fn add(&mut self, number: f64) {
+    pub(crate) fn add(&mut self, number: f64) {
         let bits = number.to_bits();
         let exponent = ((bits >> 52) & 0x7ff) as u32;
         if number == 0.0 || exponent == 0x7ff {
@@ -69,7 +69,7 @@ impl ExactSum {
     }
 
     /// The sum, rounded.
-    pub(super) fn value(&self) -> f64 {
+    pub(crate) fn value(&self) -> f64 {
         let (high, low) = self.pair();
         high + low
     }

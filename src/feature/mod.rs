@@ -23,6 +23,7 @@ pub use column::{
     CategoryIndex, ColumnClass, NULL_CODE, UNSEEN_CODE, classify, from_numbers, from_texts,
     numbers, type_name, whole_range,
 };
+pub(crate) use exact::ExactSum;
 pub use findings::Findings;
 pub use key::key_hashes;
 pub use rows::{Cell, Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};

@@ -69,18 +69,16 @@ pub struct NumericStats {
 }
 
 /// Standard deviations from the mean at which networks see a number at most, where a few values are much
-/// farther away than that; elsewhere no value that statistics are made of is cut.
+/// farther away than that …
 const MOST_DEVIATIONS: f64 = 20.0;
 
+/// … and elsewhere: what is farther away no network can tell apart, and its square leaves their numbers.
+const FARTHEST_DEVIATIONS: f64 = 1e6;
+
 impl NumericStats {
-    /// Standard deviations from the mean at which a number is cut for networks. Of so many values, none can
-    /// be farther away than the square root of their number, unless it was left out of the statistics.
+    /// Standard deviations from the mean at which a number is cut for networks.
     pub fn deviations(&self) -> f64 {
-        if self.count == 0 {
-            return f64::from(f32::MAX);
-        }
-        let most = (self.count as f64).sqrt();
-        if self.outliers().is_some() { MOST_DEVIATIONS } else { most.max(MOST_DEVIATIONS) }
+        if self.outliers().is_some() { MOST_DEVIATIONS } else { FARTHEST_DEVIATIONS }
     }
 
     /// The range outside of which single values are so far from the others that statistics leave them out;

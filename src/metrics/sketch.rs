@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::feature::ExactSum;
+
 /// Low bits of a number that its bucket does not distinguish. Six bits of fraction are left, so a
 /// bucket's middle is within 1/128 of everything in it.
 const DROPPED_BITS: u32 = 46;
@@ -18,7 +20,8 @@ const ROOM: u32 = 1 << (52 - DROPPED_BITS);
 pub struct Sketch {
     count: u64,
     zeros: u64,
-    sum: f64,
+    /// Does not depend on the order: `report` reads rows in another one than `run`, where they lie in folders.
+    sum: ExactSum,
     min: f64,
     max: f64,
     /// The bucket of the first of `counts`.
@@ -40,7 +43,8 @@ struct Wire {
 impl Default for Sketch {
     fn default() -> Self {
         let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
-        Sketch { count: 0, zeros: 0, sum: 0.0, min, max, first: 0, counts: Vec::new() }
+        let sum = ExactSum::default();
+        Sketch { count: 0, zeros: 0, sum, min, max, first: 0, counts: Vec::new() }
     }
 }
 
@@ -57,7 +61,7 @@ impl Sketch {
             return;
         }
         self.count += 1;
-        self.sum += number;
+        self.sum.add(number);
         self.min = if number < self.min { number } else { self.min };
         self.max = if number > self.max { number } else { self.max };
         if number == 0.0 {
@@ -71,7 +75,8 @@ impl Sketch {
     pub fn merge(&mut self, other: &Sketch) {
         self.count += other.count;
         self.zeros += other.zeros;
-        self.sum += other.sum;
+        // Rounded, as it is in a journal: a resumed run must come to the same.
+        self.sum.add(other.sum.value());
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         other.buckets().for_each(|(bucket, count)| self.put(bucket, count));
@@ -89,7 +94,7 @@ impl Sketch {
 
     /// Their sum.
     pub fn sum(&self) -> f64 {
-        self.sum
+        self.sum.value()
     }
 
     /// The least; none if nothing was counted.
@@ -104,7 +109,7 @@ impl Sketch {
 
     /// Their mean; none if nothing was counted.
     pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum / self.count as f64)
+        (self.count > 0).then(|| self.sum() / self.count as f64)
     }
 
     /// The number that a share of the others lies below, to within 1 %; the ends and zeros are exact.
@@ -160,7 +165,7 @@ impl Sketch {
 impl PartialEq for Sketch {
     /// The room made for further buckets says nothing.
     fn eq(&self, other: &Sketch) -> bool {
-        let numbers = |sketch: &Sketch| (sketch.count, sketch.zeros, sketch.sum);
+        let numbers = |sketch: &Sketch| (sketch.count, sketch.zeros, sketch.sum());
         numbers(self) == numbers(other)
             && (self.min, self.max) == (other.min, other.max)
             && self.buckets().eq(other.buckets())
@@ -172,7 +177,7 @@ impl From<Sketch> for Wire {
         Wire {
             count: sketch.count,
             zeros: sketch.zeros,
-            sum: sketch.sum,
+            sum: sketch.sum(),
             min: sketch.min(),
             max: sketch.max(),
             buckets: sketch.buckets().collect(),
@@ -197,7 +202,8 @@ impl TryFrom<Wire> for Sketch {
             return Err(format!("sketch: count {}, buckets and zeros hold another", wire.count));
         }
         let (min, max) = (wire.min.unwrap_or(sketch.min), wire.max.unwrap_or(sketch.max));
-        Ok(Sketch { count: wire.count, zeros: wire.zeros, sum: wire.sum, min, max, ..sketch })
+        sketch.sum.add(wire.sum);
+        Ok(Sketch { count: wire.count, zeros: wire.zeros, min, max, ..sketch })
     }
 }
 
@@ -286,6 +292,12 @@ mod tests {
             prop_assert_eq!(&forwards, &backwards);
             prop_assert_eq!((whole.count(), whole.min(), whole.max()), (forwards.count(), forwards.min(), forwards.max()));
             prop_assert!((whole.sum() - forwards.sum()).abs() <= 1e-12 * whole.sum());
+        }
+
+        #[test]
+        fn the_order_of_numbers_does_not_matter(numbers in prop::collection::vec(0f64..1e6, 0..200)) {
+            let backwards: Vec<f64> = numbers.iter().rev().copied().collect();
+            prop_assert_eq!(sketch(&numbers).sum().to_bits(), sketch(&backwards).sum().to_bits());
         }
 
         #[test]

@@ -223,6 +223,19 @@ fn resuming_without_a_checkpoint_starts_afresh() {
     assert!(plain == resumed);
 }
 
+#[test]
+fn a_training_that_was_killed_just_after_publishing_has_nothing_left_to_do() {
+    let bench = prepared(QUICK);
+    bench.train(&[]).ok();
+    let before = weights(&bench);
+    let summary = bench.train(&["--resume"]).ok().json();
+    assert!(summary["remarks"].to_string().contains("published before"), "{summary}");
+    assert!(weights(&bench) == before);
+    bench.train(&[]).fails(1, &["already holds the results"]);
+    bench.append("job.toml", "learning_rate = 0.001\n");
+    bench.train(&["--resume"]).fails(1, &["already holds the results"]);
+}
+
 /// A scorer that approves of those who ask for little. It breaks for good at its 200th batch, unless
 /// there is a file `repaired`.
 const BREAKING: &str = r#"

@@ -72,6 +72,11 @@ class World:
             self.expected[case] = fingerprint(self.out)
         self.clear()
 
+    def fail(self, text):
+        """Tells at once what is wrong, and counts it."""
+        self.failures.append(text)
+        print(f"FAIL {self.name}: {text}", flush=True)
+
     def start(self, command, *arguments, job="job.toml"):
         line = [self.given.overturn, command, self.folder / job, "--format", "json", *arguments]
         return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -83,10 +88,10 @@ class World:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            self.failures.append(f"{arguments}: did not end in 120 s")
+            self.fail(f"{arguments}: did not end in 120 s")
             return False
         if process.returncode != 0:
-            self.failures.append(f"{arguments}: code {process.returncode}: {talk[-400:]}")
+            self.fail(f"{arguments}: code {process.returncode}: {talk[-400:]}")
         return process.returncode == 0
 
     def killed(self, case, share, *arguments, **options):
@@ -108,11 +113,11 @@ class World:
         found = fingerprint(self.out) if self.out.is_dir() else {}
         different = differences(expected, found)
         if different:
-            self.failures.append(f"{case}: other files than without a kill: {different[:5]}")
+            self.fail(f"{case}: other files than without a kill: {different[:5]}")
             self.plan.add_bytes(self.out, different)
         left = [name for name in UNFINISHED if (self.folder / name).exists()]
         if left:
-            self.failures.append(f"{case}: left {left}")
+            self.fail(f"{case}: left {left}")
         self.rounds += 1
 
     def fresh(self, case, command, resume):
@@ -136,7 +141,7 @@ class World:
         self.killed(case, self.chance.uniform(0.0, 1.05), command, *arguments)
         found = fingerprint(self.out) if self.out.is_dir() else {}
         if differences(old, found) and differences(new, found):
-            self.failures.append(f"{case}: neither the old nor the new: {differences(new, found)[:5]}")
+            self.fail(f"{case}: neither the old nor the new: {differences(new, found)[:5]}")
             self.plan.add_bytes(self.out, differences(new, found))
         resume = ["--resume"] if command == "run" else []
         while self.chance.random() < 0.5 and not self.plan.over():
@@ -156,7 +161,7 @@ class World:
             time.sleep(0.05)
         if left:
             self.left += len(left)
-            self.failures.append(f"{case}: {len(left)} processes of the scorer are left")
+            self.fail(f"{case}: {len(left)} processes of the scorer are left")
         for process in left:
             os.kill(process, signal.SIGKILL)
 

@@ -28,7 +28,7 @@ use crate::feature::Stats;
 use crate::job::{AutoencoderKind, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
 use crate::nn::{Artefact, Description, ModelForm};
-use crate::output::Staging;
+use crate::output::{Manifest, RunFacts, SUCCESS_FILE, Staging, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
 use crate::train::{
@@ -90,9 +90,13 @@ pub fn train(
 ) -> Result<TrainSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     check_places(job, &inputs)?;
-    let staging = Staging::begin(&job.output.dir, replace(job))?;
     let (facts, stamps) = gather_facts(job, "train", &inputs, runtime)?;
     drop(inputs);
+    if let Some(summary) = published(job, &facts).filter(|_| resume) {
+        tidy(&job.output.dir, job.output.keep);
+        return Ok(summary);
+    }
+    let staging = Staging::begin(&job.output.dir, replace(job))?;
     let unchanged = || refuse_changed(&facts.inputs, &stamps);
     let resumed = (resume, &unchanged as &dyn Fn() -> Result<()>);
     let trained = fit_generator(job, &staging.checkpoint(), resumed, (runtime, observer))?;
@@ -100,6 +104,19 @@ pub fn train(
     publish::publish(job, staging, &trained, facts)?;
     trained.checkpoints.clear();
     Ok(trained.summary)
+}
+
+/// The summary of the very same training, if it has published: it may have been killed just after that.
+fn published(job: &Job, facts: &RunFacts) -> Option<TrainSummary> {
+    let folder = &job.output.dir;
+    let manifest = Manifest::read(folder).ok()?;
+    let same = manifest.run.as_ref()?.fingerprint == facts.fingerprint;
+    if !same || !folder.join(SUCCESS_FILE).exists() || manifest.first_difference(folder).is_some() {
+        return None;
+    }
+    let mut summary: TrainSummary = serde_json::from_value(manifest.summary).ok()?;
+    summary.remarks.push("published before: nothing was done".to_string());
+    Some(summary)
 }
 
 /// A trained generator, to be written somewhere.
