@@ -75,8 +75,10 @@ impl Sketch {
     pub fn merge(&mut self, other: &Sketch) {
         self.count += other.count;
         self.zeros += other.zeros;
-        // Rounded, as it is in a journal: a resumed run must come to the same.
-        self.sum.add(other.sum.value());
+        // Rounded, as both are in a journal: a resumed run must come to the same.
+        let sums = [self.sum(), other.sum()];
+        self.sum = ExactSum::default();
+        sums.into_iter().for_each(|sum| self.sum.add(sum));
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         other.buckets().for_each(|(bucket, count)| self.put(bucket, count));
