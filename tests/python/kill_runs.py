@@ -247,8 +247,6 @@ def main():
     plan.worlds = worlds
     together(world.work for world in worlds)
     failures = [failure for world in worlds for failure in world.failures]
-    for failure in failures[:20]:
-        print(f"FAIL {failure}", flush=True)
     readers = [world.reader for world in worlds]
     kills = {case: sum(world.kills[case] for world in worlds) for case in CASES}
     told = {"campaign": "kills", "kills": sum(kills.values()), "by_case": kills,
