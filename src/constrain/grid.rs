@@ -141,6 +141,15 @@ impl Grid {
         }
     }
 
+    /// How far the next number on it is from one, about.
+    pub(super) fn step_at(self, number: f64) -> f64 {
+        let precision = match self {
+            Grid::Real(precision) => precision,
+            _ => return self.spacing().unwrap_or(0.0),
+        };
+        (precision.beside(number, 1) - number).max(f64::MIN_POSITIVE)
+    }
+
     /// Its numbers inside the interval, beside the own; none if they are more than `most`.
     pub(super) fn all(self, own: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
         let Some(first) = self.nearest(inside.low, own, inside) else { return Some(Vec::new()) };

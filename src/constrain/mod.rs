@@ -4,9 +4,11 @@
 
 mod bounds;
 mod categorical;
+mod coherence;
 mod conditions;
 mod grid;
 mod numeric;
+mod observed;
 mod room;
 mod violations;
 
@@ -24,9 +26,12 @@ use crate::feature::{Cells, FeatureKind, FeatureSchema, FeatureStats, Rows, Stat
 
 pub use bounds::RowBounds;
 use categorical::CategoricalRule;
+use coherence::Coherence;
+pub use coherence::{Edit, Edits};
 pub use conditions::Conditions;
 pub use numeric::NumericRange;
 use numeric::NumericRule;
+pub use observed::{Combinations, Observed, Order};
 pub use room::Room;
 pub use violations::Violation;
 
@@ -46,6 +51,8 @@ pub struct Constraints {
     ranges: Vec<NumericRange>,
     /// Per feature the least and greatest number that training saw, and the column's type.
     columns: Vec<Column>,
+    /// What holds between features.
+    coherence: Coherence,
 }
 
 /// Where a feature's rule stands.
@@ -86,6 +93,7 @@ impl Constraints {
             })
             .collect();
         let mut constraints = Constraints {
+            coherence: Coherence::new(&schema, &Observed::default()),
             schema,
             layout,
             width: 0,
@@ -231,7 +239,8 @@ impl Constraints {
     }
 
     /// The rows that a network's output stands for under these conditions. Numbers are clipped and put on
-    /// the feature's grid; of the allowed categories the most probable is taken.
+    /// the feature's grid; of the allowed categories the most probable is taken. What breaks a rule between
+    /// features is repaired, or put back.
     pub fn post_process(
         &self,
         decoded: &Dense,
@@ -248,7 +257,7 @@ impl Constraints {
         for block in blocks(rows.len) {
             self.settle(&answer, &block, &mut cells);
         }
-        Rows { len: rows.len, cells }
+        self.coherent_rows(cells, rows, (conditions, bounds))
     }
 
     fn settle(&self, answer: &Answer<'_>, block: &Range<usize>, cells: &mut [Cells]) {

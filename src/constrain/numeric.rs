@@ -157,6 +157,11 @@ impl NumericRule {
         self.settle_at(wanted, own, self.inside(own, condition, ends))
     }
 
+    /// How far the next number on the grid is from one.
+    pub(super) fn step_at(&self, number: f64) -> f64 {
+        self.grid.step_at(number)
+    }
+
     /// Where a changed number can be; none if nowhere.
     pub(super) fn reach(
         &self,

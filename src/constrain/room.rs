@@ -37,6 +37,17 @@ impl Room<'_> {
         }
     }
 
+    /// The next allowed number above (1) or below (-1) another; the same if there is none.
+    pub fn beside(&self, feature: usize, number: f64, own: f64, side: f64) -> f64 {
+        match &self.constraints.rules[feature] {
+            Rule::Numeric(place) => {
+                let step = self.constraints.numerics[*place].step_at(number);
+                self.number(feature, number + side * step, own)
+            }
+            Rule::Categorical(_) => own,
+        }
+    }
+
     /// From the least to the greatest number that it may change to; none if it cannot change.
     pub fn interval(&self, feature: usize, own: f64) -> Option<(f64, f64)> {
         match &self.constraints.rules[feature] {

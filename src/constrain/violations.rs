@@ -18,7 +18,7 @@ use crate::feature::{
 pub struct Violation {
     /// Position of the row.
     pub row: usize,
-    /// Name of the feature.
+    /// Name of the feature, or the rule's text.
     pub feature: String,
     /// What was found, and what is allowed.
     pub what: String,
@@ -56,6 +56,10 @@ impl Constraints {
     ) -> Vec<Violation> {
         let mut found = Vec::new();
         for (index, feature) in self.schema.features.iter().enumerate() {
+            // What follows from others is checked with the rules.
+            if self.is_derived(index) {
+                continue;
+            }
             let faults = match &feature.kind {
                 FeatureKind::Numeric(numeric) => {
                     let new = numbers_of(counterfactuals, index);
@@ -75,6 +79,7 @@ impl Constraints {
             let violation = |(row, what)| Violation { row, feature: name.clone(), what };
             found.extend(faults.into_iter().map(violation));
         }
+        found.extend(self.incoherences(counterfactuals, originals));
         found
     }
 }

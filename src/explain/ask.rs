@@ -331,7 +331,11 @@ impl Explainer {
             wishes: entries.wishes.take(kept),
             after: self.writer.write(&counterfactuals, &originals, &before)?,
             decided: usable.scores.take(&rows),
-            distances: distances(&counterfactuals, &originals, self.encoder.layout()),
+            distances: distances(
+                &self.constraints.without_derived(&counterfactuals, &originals),
+                &originals,
+                self.encoder.layout(),
+            ),
             rows,
             status,
             valid,

@@ -23,11 +23,11 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 
-use crate::constrain::Constraints;
+use crate::constrain::{Constraints, Observed};
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
-use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Target};
+use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
 use crate::nearest::Points;
 use crate::nn::{Description, Generator};
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
@@ -150,8 +150,13 @@ impl Explainer {
         };
         let refiner = Refiner::new(setup.explain, &schema, &layout, (setup.neighbours, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
+        let observed = match setup.explain.coherence {
+            Coherence::Observed => description.observed.clone(),
+            Coherence::Off => Observed::default(),
+        };
         let constraints =
-            Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema);
+            Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema)
+                .with_observed(&observed);
         let recorder = Recorder::new(encoder.clone(), setup.keep);
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());

@@ -35,7 +35,9 @@ impl Explainer {
         let changed = found.changed.iter().map(|changed| *changed as i32);
         columns.push(Arc::new(Int32Array::from_iter_values(changed)));
         let batches = (&answers.before, &answers.after);
-        columns.push(changes(&answers.originals, &answers.counterfactuals, batches)?);
+        let Answers { originals, counterfactuals, .. } = answers;
+        let changed = self.constraints.without_derived(counterfactuals, originals);
+        columns.push(changes(originals, &changed, batches)?);
         columns.extend(answers.after.columns().iter().cloned());
         RecordBatch::try_new(Arc::clone(&self.counterfactuals), columns)
             .map_err(|error| Error::internal("counterfactuals", "columns do not fit").source(error))

@@ -9,6 +9,8 @@ use arrow::compute::{is_null, take_record_batch};
 use arrow::datatypes::DataType;
 
 use super::column::{CategoryIndex, NULL_CODE, UNSEEN_CODE, from_numbers, from_texts, numbers};
+use super::rows::RowReader;
+use super::rule::BrokenPolicy;
 use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Numeric};
 use super::spec::{NullPolicy, OutsidePolicy, UnseenPolicy};
 use super::stats::texts_of;
@@ -27,6 +29,8 @@ pub enum Reason {
     Unseen,
     /// The model gave no answer for the row.
     Predictor,
+    /// A rule between features that the row breaks, where its policy rejects that.
+    Rule,
     /// The column that says what is wanted of the row says nothing that can be had.
     Target,
 }
@@ -39,6 +43,7 @@ impl Reason {
             Reason::Infinite => "infinite",
             Reason::Outside => "outside_range",
             Reason::Unseen => "unseen_category",
+            Reason::Rule => "broken_rule",
             Reason::Predictor => "predictor_failed",
             Reason::Target => "no_target",
         }
@@ -71,6 +76,34 @@ pub struct Admitted {
 #[derive(Debug)]
 pub struct Admission {
     rules: Vec<Rule>,
+    between: Option<Between>,
+}
+
+/// Rules between features that rows must keep.
+#[derive(Debug)]
+struct Between {
+    rules: Vec<super::rule::Rule>,
+    reader: RowReader,
+}
+
+impl Between {
+    fn new(schema: &FeatureSchema) -> Option<Between> {
+        let reject = schema.rules.iter().filter(|rule| rule.broken == BrokenPolicy::Reject);
+        let rules: Vec<super::rule::Rule> = reject.cloned().collect();
+        (!rules.is_empty()).then(|| Between { rules, reader: RowReader::new(schema) })
+    }
+
+    /// The rows of a batch that break a rule.
+    fn rejects(&self, batch: &RecordBatch) -> Result<Vec<Reject>> {
+        let rows = self.reader.read(batch)?;
+        let broken = |row: usize| {
+            let cell = |feature: usize| rows.cell(feature, row);
+            let rule = self.rules.iter().find(|rule| rule.truth.holds(&cell) == Some(false))?;
+            let detail = format!("`{}` does not hold", rule.text);
+            Some(Reject { row: row as u32, reason: Reason::Rule, detail })
+        };
+        Ok((0..rows.len).filter_map(broken).collect())
+    }
 }
 
 #[derive(Debug)]
@@ -92,7 +125,8 @@ impl Admission {
             index: feature.categorical().map(|categorical| CategoryIndex::new(&categorical.values)),
             feature: feature.clone(),
         };
-        Admission { rules: schema.features.iter().map(rule).collect() }
+        let rules = schema.features.iter().map(rule).collect();
+        Admission { rules, between: Between::new(schema) }
     }
 
     /// Applies them to a batch whose columns are the schema's features, in order. A row with several
@@ -106,6 +140,13 @@ impl Admission {
             if let Some(filled) = verdict.filled {
                 *column = filled;
             }
+        }
+        if let Some(between) = &self.between {
+            let filled =
+                RecordBatch::try_new(batch.schema(), columns.clone()).map_err(|error| {
+                    Error::internal("admission", "columns do not fit").source(error)
+                })?;
+            rejects.extend(between.rejects(&filled)?);
         }
         // Stable, so that of a row's faults the first in the schema's order stays first.
         rejects.sort_by_key(|reject| reject.row);

@@ -11,6 +11,7 @@ mod histogram;
 mod json;
 mod key;
 mod rows;
+mod rule;
 mod schema;
 mod spec;
 mod stats;
@@ -27,10 +28,11 @@ pub(crate) use exact::ExactSum;
 pub use findings::Findings;
 pub use key::key_hashes;
 pub use rows::{Cell, Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
+pub use rule::{BrokenPolicy, Comparison, Derived, Number, Operator, Problem, Rule, Truth};
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{
-    Change, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy, SchemaSpec,
-    UnseenPolicy,
+    Change, DerivedSpec, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy,
+    RuleSpec, SchemaSpec, UnseenPolicy,
 };
 pub use stats::{
     CategoricalStats, FeatureStats, NumericStats, QUANTILE_SHARES, Stats, StatsAccumulator,

@@ -4,13 +4,77 @@
 use serde::{Deserialize, Serialize};
 
 use super::json;
+use super::rule::{BrokenPolicy, Derived, Problem, Rule};
 use super::spec::{Change, NullPolicy, OutsidePolicy, UnseenPolicy};
 
-/// The features of a table, in the order in which the model and the encoding see them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The features of a table, in the order in which the model and the encoding see them, and what holds between
+/// them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "StoredSchema", into = "StoredSchema")]
 pub struct FeatureSchema {
     /// At least one; names are unique.
     pub features: Vec<Feature>,
+    /// Predicates that every counterfactual keeps.
+    pub rules: Vec<Rule>,
+    /// Features that follow from others; they never change by themselves.
+    pub derived: Vec<Derived>,
+}
+
+/// A schema as it is kept with a generator: rules as texts, which are parsed and checked anew.
+#[derive(Clone, Serialize, Deserialize)]
+struct StoredSchema {
+    features: Vec<Feature>,
+    rules: Vec<StoredRule>,
+    derived: Vec<StoredDerived>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct StoredRule {
+    check: String,
+    broken: BrokenPolicy,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct StoredDerived {
+    name: String,
+    value: String,
+}
+
+impl From<FeatureSchema> for StoredSchema {
+    fn from(schema: FeatureSchema) -> StoredSchema {
+        let name = |derived: &Derived| schema.features[derived.feature].name.clone();
+        let derived = schema.derived.iter();
+        let derived =
+            derived.map(|of| StoredDerived { name: name(of), value: of.text.clone() }).collect();
+        let rules = schema.rules.into_iter();
+        let rules =
+            rules.map(|rule| StoredRule { check: rule.text, broken: rule.broken }).collect();
+        StoredSchema { features: schema.features, rules, derived }
+    }
+}
+
+impl TryFrom<StoredSchema> for FeatureSchema {
+    type Error = String;
+
+    fn try_from(stored: StoredSchema) -> Result<FeatureSchema, String> {
+        let StoredSchema { features, rules, derived } = stored;
+        let problem = |text: &str, problem: Problem| format!("`{text}` {}", problem.what);
+        let rules = rules
+            .iter()
+            .map(|StoredRule { check, broken }| {
+                Rule::parse(check, *broken, &features).map_err(|wrong| problem(check, wrong))
+            })
+            .collect::<Result<_, _>>()?;
+        let derived = derived
+            .iter()
+            .map(|StoredDerived { name, value }| {
+                let feature = features.iter().position(|feature| feature.name == *name);
+                let feature = feature.ok_or_else(|| format!("derives `{name}`, no feature"))?;
+                Derived::parse(feature, value, &features).map_err(|wrong| problem(value, wrong))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(FeatureSchema { features, rules, derived })
+    }
 }
 
 /// One feature.
@@ -86,6 +150,11 @@ impl FeatureSchema {
     /// The feature of that name.
     pub fn get(&self, name: &str) -> Option<&Feature> {
         self.features.iter().find(|feature| feature.name == name)
+    }
+
+    /// Whether a feature follows from others.
+    pub fn is_derived(&self, feature: usize) -> bool {
+        self.derived.iter().any(|derived| derived.feature == feature)
     }
 
     /// Feature names in order.

@@ -6,6 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rule::{BrokenPolicy, Derived, Problem, Rule};
 use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 use crate::document::{self, Document, Literal, Overrides, Place, did_you_mean};
 use crate::error::{Error, Fault, Kind, MOST_FAULTS, Result};
@@ -16,6 +17,34 @@ use crate::error::{Error, Fault, Kind, MOST_FAULTS, Result};
 pub struct SchemaSpec {
     /// The features, in the order in which the model takes them. Columns that are not listed are ignored.
     pub feature: Vec<FeatureSpec>,
+    /// Predicates over features that every counterfactual keeps.
+    #[serde(default)]
+    pub rule: Vec<RuleSpec>,
+    /// Features that follow from others: the model sees them, nobody changes them.
+    #[serde(default)]
+    pub derived: Vec<DerivedSpec>,
+}
+
+/// A rule between features.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RuleSpec {
+    /// An SQL predicate over features, such as `late_12m <= late_total`. As with SQL's `CHECK`, a null breaks
+    /// nothing.
+    pub check: String,
+    /// What the rule means for a row that breaks it already.
+    #[serde(default)]
+    pub broken: BrokenPolicy,
+}
+
+/// A feature that follows from others.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DerivedSpec {
+    /// The numeric feature's name.
+    pub name: String,
+    /// How it is computed from other features, such as `debt / income`.
+    pub value: String,
 }
 
 /// One feature.
@@ -185,14 +214,109 @@ fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
     }
     let mut names = HashSet::new();
     let mut features = Vec::with_capacity(document.value.feature.len());
-    for spec in document.value.feature {
+    for spec in &document.value.feature {
+        let spec = spec.clone();
         let mut resolver =
             Resolver { place: &document.place, name: spec.name.clone(), faults: &mut faults };
         resolver.require(names.insert(spec.name.clone()), "name", "stands for two features");
         features.push(resolver.feature(spec));
     }
+    let SchemaSpec { rule, derived, .. } = &document.value;
+    let between = Between { place: &document.place, faults: &mut faults };
+    let (rules, derived) = between.resolve(rule, derived, &mut features);
     Error::from_faults(Kind::Spec, faults)?;
-    Ok(FeatureSchema { features })
+    Ok(FeatureSchema { features, rules, derived })
+}
+
+/// Resolves what holds between features, noting faults as it goes.
+struct Between<'a> {
+    place: &'a Place,
+    faults: &'a mut Vec<Fault>,
+}
+
+impl Between<'_> {
+    fn resolve(
+        mut self,
+        rules: &[RuleSpec],
+        derived: &[DerivedSpec],
+        features: &mut [Feature],
+    ) -> (Vec<Rule>, Vec<Derived>) {
+        let derived: Vec<Derived> =
+            derived.iter().filter_map(|spec| self.derived(spec, features)).collect();
+        for of in &derived {
+            self.refuse_chain(of, &derived, features);
+            features[of.feature].change = Change::Never;
+        }
+        let mut found: Vec<Rule> = Vec::with_capacity(rules.len());
+        for (number, RuleSpec { check, broken }) in rules.iter().enumerate() {
+            match Rule::parse(check, *broken, features) {
+                Ok(rule) => found.push(rule),
+                Err(problem) => self.problem(&format!("rule[{number}].check"), problem),
+            }
+        }
+        // The range of what follows holds like a rule: nothing else keeps it.
+        found.extend(derived.iter().filter_map(|of| range_rule(of, features)));
+        (found, derived)
+    }
+
+    fn derived(&mut self, spec: &DerivedSpec, features: &[Feature]) -> Option<Derived> {
+        let DerivedSpec { name, value } = spec;
+        let key = format!("derived[{name}]");
+        let Some(index) = features.iter().position(|feature| feature.name == *name) else {
+            let fault = self.place.fault(&format!("{key}.name"), "is not one of the features");
+            self.faults.push(
+                fault.hint("list it as a numeric `[[feature]]` too, where the model takes it"),
+            );
+            return None;
+        };
+        let feature = &features[index];
+        if feature.numeric().is_none() || !matches!(feature.change, Change::Any | Change::Never) {
+            let problem = "is categorical or has a direction, expected a numeric feature without one: it follows from others";
+            self.faults.push(self.place.fault(&format!("{key}.name"), problem));
+            return None;
+        }
+        match Derived::parse(index, value, features) {
+            Ok(derived) => Some(derived),
+            Err(problem) => {
+                self.problem(&format!("{key}.value"), problem);
+                None
+            }
+        }
+    }
+
+    /// What follows from others does so from what is given, and once.
+    fn refuse_chain(&mut self, of: &Derived, all: &[Derived], features: &[Feature]) {
+        let key = format!("derived[{}]", features[of.feature].name);
+        if all.iter().filter(|other| other.feature == of.feature).count() > 1 {
+            self.faults.push(self.place.fault(&format!("{key}.name"), "is derived twice"));
+        }
+        let chained = of.inputs.iter().find(|input| all.iter().any(|one| one.feature == **input));
+        if let Some(input) = chained {
+            let problem = format!("reads `{}`, which is derived itself", features[*input].name);
+            let fault = self.place.fault(&format!("{key}.value"), &problem);
+            self.faults.push(fault.hint("write out what that one is computed from"));
+        }
+        if of.inputs.is_empty() {
+            let problem = "reads no feature, expected an expression over features";
+            self.faults.push(self.place.fault(&format!("{key}.value"), problem));
+        }
+    }
+
+    fn problem(&mut self, key: &str, problem: Problem) {
+        let fault = self.place.fault(key, &problem.what);
+        self.faults.push(match problem.hint {
+            Some(hint) => fault.hint(hint),
+            None => fault,
+        });
+    }
+}
+
+/// The declared range of a derived feature, as a rule.
+fn range_rule(derived: &Derived, features: &[Feature]) -> Option<Rule> {
+    let feature = &features[derived.feature];
+    let (low, high) = feature.numeric()?.range?;
+    let text = format!("\"{}\" BETWEEN {low} AND {high}", feature.name);
+    Rule::parse(&text, BrokenPolicy::KeepNoWorse, features).ok()
 }
 
 /// The lowest and highest value of every number of a feature schema, in its JSON Schema.

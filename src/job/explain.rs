@@ -36,6 +36,9 @@ pub struct ExplainSpec {
     pub neighbours: usize,
     /// How much likeness to rows of the wanted decision weighs against cost when answers are chosen.
     pub nearness: f64,
+    /// Whether counterfactuals keep to what all training rows keep to: numbers of which one is never above the
+    /// other, categories that never go together. Rules of the feature schema hold in any case.
+    pub coherence: Coherence,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
 }
@@ -54,6 +57,7 @@ impl Default for ExplainSpec {
             max_changes: None,
             neighbours: 20,
             nearness: 0.3,
+            coherence: Coherence::Observed,
             skip: Vec::new(),
         }
     }
@@ -68,6 +72,17 @@ pub enum ExplainMethod {
     Generator,
     /// The nearest training row of the wanted decision that keeps to the constraints, as it is.
     Nearest,
+}
+
+/// Whether counterfactuals keep to what all training rows keep to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Coherence {
+    /// They do.
+    #[default]
+    Observed,
+    /// Only to the rules of the feature schema.
+    Off,
 }
 
 /// What the first counterfactual of a row may change.
@@ -128,6 +143,8 @@ pub struct ExplainJob {
     pub conditions: FirstConditions,
     /// Rows of a piece of work.
     pub unit_rows: Option<u64>,
+    /// Whether they keep to what training rows keep to.
+    pub coherence: Coherence,
     /// What is done about answers.
     pub refine: RefineJob,
 }
@@ -168,6 +185,7 @@ impl ExplainJob {
             samples: spec.samples,
             conditions: spec.conditions,
             unit_rows: spec.unit_rows,
+            coherence: spec.coherence,
             refine: RefineJob {
                 mode,
                 queries_per_row: spec.queries_per_row,

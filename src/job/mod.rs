@@ -23,7 +23,7 @@ use crate::document::{self, Overrides};
 use crate::error::{Error, Kind, Result};
 
 pub use explain::{
-    ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
+    Coherence, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
 };
 pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
 pub use limits::{FARTHEST, LIMITS};

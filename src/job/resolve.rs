@@ -339,6 +339,7 @@ impl<'a> Resolver<'a> {
             samples: spec.samples,
             conditions: spec.conditions,
             unit_rows: spec.unit_rows,
+            coherence: spec.coherence,
             refine: self.refine(spec),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::artefact::GENERATOR_FILE;
 use super::generator::ActorShape;
-use crate::constrain::Constraints;
+use crate::constrain::{Constraints, Observed};
 use crate::encode::{Encoder, Layout, Slots};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureKind, FeatureSchema, FeatureStats, Numeric, Stats};
@@ -19,7 +19,7 @@ use crate::job::{
 use crate::target::TargetCodec;
 
 /// Version of the files' format.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 /// Width of a layer, or of a row: beyond what can be trained.
 const WIDEST: i64 = 1 << 20;
 /// Numbers of one network.
@@ -38,6 +38,8 @@ pub struct Description {
     pub column_types: Vec<String>,
     /// What was seen in them.
     pub stats: Stats,
+    /// What holds between them in all training rows.
+    pub observed: Observed,
     /// Where features stand in an encoded row.
     pub layout: Layout,
     /// Decisions and wishes as numbers.
@@ -149,7 +151,9 @@ impl Description {
     pub fn constraints(&self, encoder: &Encoder) -> Result<Constraints> {
         let table = arrow::datatypes::Schema::new(self.features()?);
         let schema = Arc::new(self.schema.clone());
-        Ok(Constraints::new(schema, &self.stats, Arc::clone(encoder.layout()), &table))
+        let constraints =
+            Constraints::new(schema, &self.stats, Arc::clone(encoder.layout()), &table);
+        Ok(constraints.with_observed(&self.observed))
     }
 
     /// The feature columns of a table like the one that was trained on.

@@ -144,8 +144,10 @@ pub(crate) fn table(columns: &[Drawn], rows: usize, dice: &mut Dice) -> Case {
             }
         }
     }
-    let schema =
-        FeatureSchema { features: columns.into_iter().map(|drawn| drawn.feature).collect() };
+    let schema = FeatureSchema {
+        features: columns.into_iter().map(|drawn| drawn.feature).collect(),
+        ..FeatureSchema::default()
+    };
     let all = cells.into_iter().chain(bounds).map(|(name, column)| (name, column, true));
     let table = RecordBatch::try_from_iter_with_nullable(all).expect("columns of one length");
     Case::new(schema, &table, rows.div_ceil(2))

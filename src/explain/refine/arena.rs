@@ -14,6 +14,7 @@ use crate::constrain::{Conditions, Room, RowBounds};
 use crate::error::Result;
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
+use crate::metrics::Status;
 use crate::predictor::{Outcome, Scores};
 use crate::target::{Wishes, is_valid};
 
@@ -130,10 +131,17 @@ impl<'a> Arena<'a> {
         self.known.get(&(entry, hash(changes))).copied()
     }
 
-    /// What the model says of trials; none where an entry's budget, or the time, is used up.
+    /// What the model says of trials; none where one breaks a rule between features, or an entry's budget, or
+    /// the time, is used up.
     pub(super) fn judge(&mut self, trials: &[Trial]) -> Result<Vec<Option<Answer>>> {
         let over = |deadline: Instant| Instant::now() >= deadline;
         let late = self.refining && self.deadline.is_some_and(over);
+        let (constraints, asked_of) = (&self.worker.shared.constraints, self.asked);
+        let incoherent = |trial: &Trial| {
+            let row = trial.entry as usize;
+            let original = |feature: usize| asked_of.originals.cell(feature, row);
+            !constraints.is_coherent(&trial.changes, original)
+        };
         let mut asked: Vec<u32> = Vec::with_capacity(trials.len());
         let mut found = Vec::with_capacity(trials.len());
         for (place, trial) in (0u32..).zip(trials) {
@@ -141,6 +149,8 @@ impl<'a> Arena<'a> {
             let queries = &mut self.queries[trial.entry as usize];
             found.push(match self.known.entry((trial.entry, hash(&trial.changes))) {
                 Entry::Occupied(known) => Some(*known.get()),
+                // What breaks a rule is no answer, whatever the model says.
+                Entry::Vacant(_) if incoherent(trial) => None,
                 Entry::Vacant(_) if late => {
                     self.cut_short[trial.entry as usize] = true;
                     None
@@ -168,9 +178,8 @@ impl<'a> Arena<'a> {
         let originals = self.asked.originals.take(&entries);
         let mut rows = originals.clone();
         for (row, place) in some.iter().enumerate() {
-            for change in &trial(place).changes {
-                rows.set(change.feature, row, change.cell);
-            }
+            let original = |feature: usize| originals.cell(feature, row);
+            shared.constraints.apply(&mut rows, row, &trial(place).changes, original);
         }
         let before = take(&self.asked.before, &entries)?;
         let batch = shared.writer.write(&rows, &originals, &before)?;
@@ -201,11 +210,36 @@ impl<'a> Arena<'a> {
     pub(super) fn rows<'c>(&self, changes: impl Iterator<Item = &'c Changes>) -> Rows {
         let mut rows = self.asked.originals.clone();
         for (row, changes) in changes.enumerate() {
-            for change in changes {
-                rows.set(change.feature, row, change.cell);
-            }
+            let original = |feature: usize| self.asked.originals.cell(feature, row);
+            self.worker.shared.constraints.apply(&mut rows, row, changes, original);
         }
         rows
+    }
+
+    /// Trials that keep to the rules between features: those that do not are repaired. What cannot be is left as
+    /// it is, and will not be asked about.
+    pub(super) fn repaired(
+        &self,
+        trials: Vec<Trial>,
+        means: &[Status],
+    ) -> (Vec<Trial>, Vec<Status>) {
+        let constraints = &self.worker.shared.constraints;
+        if !constraints.couples_features() {
+            return (trials, means.to_vec());
+        }
+        let mut kept = Vec::with_capacity(trials.len());
+        for (trial, by) in trials.into_iter().zip(means) {
+            let Trial { entry, changes } = &trial;
+            let original = |feature: usize| self.own(*entry, feature);
+            let repairs = constraints.repairs(self.room(*entry), changes, original);
+            if repairs.is_empty() {
+                kept.push((trial, *by));
+            } else {
+                let entry = *entry;
+                kept.extend(repairs.into_iter().map(|changes| (Trial { entry, changes }, *by)));
+            }
+        }
+        kept.into_iter().unzip()
     }
 }
 

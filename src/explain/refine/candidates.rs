@@ -63,7 +63,7 @@ impl Worker {
             nudges: Some(&nudges),
         })?;
         let found = shared.constraints.post_process(&decoded, &rows, &conditions, &bounds);
-        let lists = difference(&found, &rows);
+        let lists = difference(&shared.constraints, &found, &rows);
         let trials = of.into_iter().zip(lists).map(|(entry, changes)| Trial { entry, changes });
         Ok(trials.filter(|trial| !trial.changes.is_empty()).collect())
     }

@@ -88,6 +88,10 @@ impl Worker {
             }
         }
         space.swap_remove(0);
+        let constraints = &self.shared.constraints;
+        space.retain(|changes| {
+            constraints.is_coherent(changes, |feature| arena.own(entry, feature))
+        });
         Some(space)
     }
 
@@ -130,8 +134,7 @@ impl Outcomes {
         for feature in 0..self.rows.cells.len() {
             self.rows.set(feature, entry as usize, arena.own(entry, feature));
         }
-        for change in changes {
-            self.rows.set(change.feature, entry as usize, change.cell);
-        }
+        let original = |feature: usize| arena.own(entry, feature);
+        arena.worker.shared.constraints.apply(&mut self.rows, entry as usize, changes, original);
     }
 }

@@ -26,9 +26,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Instant;
 
-use smallvec::SmallVec;
-
 use super::{Ledger, Stage, Worker};
+use crate::constrain::{Constraints, Edit as Change, Edits as Changes};
 use crate::encode::Layout;
 use crate::error::Result;
 use crate::feature::{Cell, FeatureSchema, Rows};
@@ -55,16 +54,6 @@ const CHEAP: f64 = 0.8;
 const FINALISTS: usize = 4;
 /// Answers with several changes whose numbers are moved back.
 const MULTIPLES: usize = 2;
-
-/// One changed value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Change {
-    feature: usize,
-    cell: Cell,
-}
-
-/// What changes in a row, in the order of the features: mostly one or two.
-type Changes = SmallVec<[Change; 2]>;
 
 /// Changes to ask the model about.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,7 +177,7 @@ impl Worker {
             let trials = (0..arena.len() as u32).filter_map(nearest).collect();
             return pool.judge(arena, trials, Status::SolvedByNeighbour);
         }
-        let whole = difference(generated, &arena.asked.originals);
+        let whole = difference(&self.shared.constraints, generated, &arena.asked.originals);
         // With a single question there is none left for the answer as it was.
         let asks_twice = refiner.job.mode != Refine::Off && refiner.job.queries_per_row > 1;
         let snaps = asks_twice && refiner.does(Step::Snap);
@@ -276,10 +265,13 @@ impl Worker {
     }
 }
 
-/// What differs between rows and originals, row by row.
-fn difference(rows: &Rows, originals: &Rows) -> Vec<Changes> {
+/// What differs between rows and originals, row by row, but for what follows from other features.
+fn difference(constraints: &Constraints, rows: &Rows, originals: &Rows) -> Vec<Changes> {
     let mut lists: Vec<Changes> = vec![Changes::new(); rows.len];
     for (feature, (new, own)) in rows.cells.iter().zip(&originals.cells).enumerate() {
+        if constraints.is_derived(feature) {
+            continue;
+        }
         for (row, moved) in new.moved_from(own).into_iter().enumerate() {
             if moved {
                 lists[row].push(Change { feature, cell: rows.cell(feature, row) });

@@ -94,8 +94,9 @@ impl Pool {
         trials: Vec<Trial>,
         means: &[Status],
     ) -> Result<()> {
+        let (trials, means) = arena.repaired(trials, means);
         let answers = arena.judge(&trials)?;
-        for ((trial, answer), by) in trials.into_iter().zip(answers).zip(means) {
+        for ((trial, answer), by) in trials.into_iter().zip(answers).zip(&means) {
             if let Some(answer) = answer {
                 let entry = trial.entry as usize;
                 self.attempts[entry].push(Attempt::new(arena, trial, (answer, *by)));
@@ -124,8 +125,10 @@ impl Pool {
     ) {
         let Some(answer) = answer else { return };
         let entry = trial.entry as usize;
-        let singles = trial.changes.iter().map(|change| Single { change: *change, answer, by });
-        self.singles[entry].extend(singles);
+        // What had to move along is no single change any more.
+        if let [change] = trial.changes[..] {
+            self.singles[entry].push(Single { change, answer, by });
+        }
         if arena.is_valid(answer) {
             self.attempts[entry].push(Attempt::new(arena, trial, (answer, by)));
         }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{Asked, Change, Changes, Costs, Outcomes, difference};
+use crate::constrain::Observed;
 use crate::constrain::tests::Case;
 use crate::constrain::tests::random::{Dice, case, table};
 use crate::error::Result;
@@ -168,6 +169,7 @@ impl Ground {
             schema: self.case.schema.as_ref().clone(),
             column_types: table.fields().iter().map(|of| of.data_type().to_string()).collect(),
             stats: self.case.stats.clone(),
+            observed: Observed::default(),
             layout: self.case.encoder.layout().as_ref().clone(),
             targets: codec(),
             autoencoder: None,
@@ -226,7 +228,7 @@ impl Ground {
 
     fn costs(&self, rows: &Rows) -> Vec<f64> {
         let costs = Costs::new(&self.case.schema, self.case.encoder.layout());
-        let lists = difference(rows, &self.case.rows);
+        let lists = difference(&self.case.constraints, rows, &self.case.rows);
         let own = |row: usize| move |feature| self.case.rows.cell(feature, row);
         lists.iter().enumerate().map(|(row, changes)| costs.total(changes, own(row))).collect()
     }
@@ -305,7 +307,7 @@ proptest! {
                     prop_assert!(new <= old + 1e-9, "{mode:?} costs {new}, before {old}");
                 }
                 if let Some(most) = max_changes {
-                    let changed = difference(&after.rows, &case.rows)[row].len();
+                    let changed = difference(&case.constraints, &after.rows, &case.rows)[row].len();
                     prop_assert!(changed <= most as usize, "{changed} changes");
                 }
             }
@@ -357,8 +359,9 @@ proptest! {
         };
         let generated = ground.generated.take(&some);
         let part = worker.refine(&asked, &generated, &mut ledger).expect("refined");
-        let lists = difference(&whole.rows, &ground.case.rows);
-        for (place, changes) in difference(&part.rows, &asked.originals).iter().enumerate() {
+        let constraints = &ground.case.constraints;
+        let lists = difference(constraints, &whole.rows, &ground.case.rows);
+        for (place, changes) in difference(constraints, &part.rows, &asked.originals).iter().enumerate() {
             let row = some[place] as usize;
             prop_assert_eq!(changes, &lists[row]);
             prop_assert_eq!(part.queries[place], whole.queries[row]);

@@ -21,11 +21,11 @@ use super::{
     CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory, replace,
     seconds_since,
 };
-use crate::constrain::Constraints;
+use crate::constrain::{Constraints, Observed};
 use crate::encode::Encoder;
 use crate::error::{Error, Kind, Result};
 use crate::feature::Stats;
-use crate::job::{AutoencoderKind, ExplainMethod, Job, available_memory};
+use crate::job::{AutoencoderKind, Coherence, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
 use crate::nn::{Artefact, Description, ModelForm};
 use crate::output::{Manifest, RunFacts, SUCCESS_FILE, Staging, tidy};
@@ -157,7 +157,12 @@ pub(super) fn fit_generator(
     loaded_well().inspect_err(|_| predictor.stop())?;
     let from = warm::start(job, &inputs, &loaded, runtime)?;
     let stats = from.as_ref().map_or(&loaded.check.stats, |from| &from.description.stats).clone();
-    let fixed = Fixed::new(&inputs, &stats, predictor::fingerprint(&job.predictor)?);
+    let rows = &loaded.sample.rows;
+    let observed = match job.explain.coherence {
+        Coherence::Observed => Observed::find(rows, rows.len, &inputs.schema),
+        Coherence::Off => Observed::default(),
+    };
+    let fixed = Fixed::new(&inputs, &stats, observed, predictor::fingerprint(&job.predictor)?);
     refuse(&inputs, &fixed, &loaded, predictor.task())?;
     let origin = origin::of(&fixed, &loaded.sample, runtime)?;
     let checkpoints = Checkpoints::new(
@@ -179,8 +184,9 @@ pub(super) fn fit_generator(
     let reference = reference::gather(&fixed, &loaded, runtime);
     let neighbours = neighbours::gather(&fixed, &loaded);
     let Fitted { generator, critic, curve, .. } = fitted;
-    let description =
+    let mut description =
         describe(job, &inputs, &stats, (fitted.shape, fitted.codec), &summary, origin)?;
+    description.observed = fixed.observed;
     let artefact = Artefact { description, generator, critic, reference };
     Ok(Trained { artefact, neighbours, curve, summary, checkpoints })
 }
@@ -206,16 +212,19 @@ struct Fixed {
     /// SHA-256 of the model.
     model: String,
     encoder: Encoder,
+    /// What holds between features in all rows.
+    observed: Observed,
     constraints: Arc<Constraints>,
 }
 
 impl Fixed {
-    fn new(inputs: &Inputs, stats: &Stats, model: String) -> Fixed {
+    fn new(inputs: &Inputs, stats: &Stats, observed: Observed, model: String) -> Fixed {
         let encoder = Encoder::new(Arc::clone(&inputs.schema), stats);
         let columns = inputs.predictor_columns().schema;
         let layout = Arc::clone(encoder.layout());
-        let constraints = Constraints::new(Arc::clone(&inputs.schema), stats, layout, &columns);
-        Fixed { model, encoder, constraints: Arc::new(constraints) }
+        let constraints = Constraints::new(Arc::clone(&inputs.schema), stats, layout, &columns)
+            .with_observed(&observed);
+        Fixed { model, encoder, observed, constraints: Arc::new(constraints) }
     }
 }
 
@@ -414,6 +423,7 @@ fn describe(
         schema: inputs.schema.as_ref().clone(),
         column_types: types.collect(),
         stats: stats.clone(),
+        observed: Observed::default(),
         layout: encoder.layout().as_ref().clone(),
         targets,
         autoencoder: summary.autoencoder.used.then(|| summary.autoencoder.hidden.clone()),

@@ -120,7 +120,7 @@ fn regressor(program: &SubprocessJob) -> PredictorJob {
 }
 
 fn columns(batch: &RecordBatch) -> Columns {
-    let features = Arc::new(FeatureSchema { features: Vec::new() });
+    let features = Arc::new(FeatureSchema::default());
     Columns { features, schema: batch.schema() }
 }
 

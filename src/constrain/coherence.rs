@@ -1,0 +1,443 @@
+//! What holds between the features of a counterfactual: the schema's rules, what training rows keep to without
+//! exception ([`Observed`]), and features that follow from others. A proposal that breaks a rule is repaired by
+//! moving one of the rule's features to where it holds, or dropped.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::observed::Observed;
+use super::{Column, Conditions, Constraints, Room, RowBounds, Violation};
+use crate::encode::Slots;
+use crate::feature::{
+    Cell, Cells, Derived, FeatureSchema, Number, Rows, Rule, from_numbers, numbers,
+};
+
+/// One changed value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Edit {
+    /// The feature.
+    pub feature: usize,
+    /// Its new value.
+    pub cell: Cell,
+}
+
+/// What changes in a row, in the order of the features: mostly one or two.
+pub type Edits = SmallVec<[Edit; 2]>;
+
+/// Repairs of one proposal after each other, at most: a chain of rules is as long as that seldom.
+const MOST_REPAIRS: usize = 12;
+/// Values of a category that are tried to make a rule hold.
+const MOST_VALUES: usize = 64;
+
+/// What holds between features.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Coherence {
+    rules: Vec<Rule>,
+    derived: Vec<Derived>,
+    /// Per feature the rules that read it, also through what follows from it.
+    readers: Vec<Vec<u32>>,
+    /// Per feature the derived features that read it.
+    followers: Vec<Vec<u32>>,
+}
+
+/// Which features of a proposal may move to make it keep a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Movable {
+    /// Those that it changes.
+    Changed,
+    /// The others.
+    Partners,
+    /// All.
+    All,
+}
+
+impl Coherence {
+    pub(super) fn new(schema: &FeatureSchema, observed: &Observed) -> Coherence {
+        let mut rules = schema.rules.clone();
+        rules.extend(observed.rules(schema));
+        let derived = schema.derived.clone();
+        let count = schema.features.len();
+        let mut followers = vec![Vec::new(); count];
+        for (index, of) in (0u32..).zip(&derived) {
+            of.inputs.iter().for_each(|input| followers[*input].push(index));
+        }
+        let mut readers = vec![Vec::new(); count];
+        for (index, rule) in (0u32..).zip(&rules) {
+            inputs(rule, &derived).into_iter().for_each(|feature| readers[feature].push(index));
+        }
+        Coherence { rules, derived, readers, followers }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.derived.is_empty()
+    }
+}
+
+/// The features that decide about a rule: derived ones stand for what they are computed from.
+fn inputs(rule: &Rule, derived: &[Derived]) -> Vec<usize> {
+    let mut found: Vec<usize> = Vec::new();
+    for feature in &rule.features {
+        match derived.iter().find(|of| of.feature == *feature) {
+            Some(of) => found.extend(&of.inputs),
+            None => found.push(*feature),
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// A value of a row with these changes.
+fn cell_of(edits: &[Edit], original: impl Fn(usize) -> Cell) -> impl Fn(usize) -> Cell {
+    move |feature| {
+        let edit = edits.iter().find(|edit| edit.feature == feature);
+        edit.map_or_else(|| original(feature), |edit| edit.cell)
+    }
+}
+
+impl Constraints {
+    /// The same constraints, and what training rows keep to.
+    #[must_use]
+    pub fn with_observed(mut self, observed: &Observed) -> Constraints {
+        self.coherence = Coherence::new(&self.schema, observed);
+        self
+    }
+
+    /// Whether anything holds between features.
+    pub fn couples_features(&self) -> bool {
+        !self.coherence.is_empty()
+    }
+
+    /// Whether a feature follows from others.
+    pub fn is_derived(&self, feature: usize) -> bool {
+        self.coherence.derived.iter().any(|of| of.feature == feature)
+    }
+
+    /// Changes of a row, and what follows from them; none if what follows is not a number.
+    pub fn follow<'e>(
+        &self,
+        edits: &'e [Edit],
+        original: impl Fn(usize) -> Cell,
+    ) -> Option<Cow<'e, [Edit]>> {
+        let Coherence { derived, followers, .. } = &self.coherence;
+        if derived.is_empty() || edits.iter().all(|edit| followers[edit.feature].is_empty()) {
+            return Some(Cow::Borrowed(edits));
+        }
+        let mut all: Vec<Edit> =
+            edits.iter().filter(|edit| !self.is_derived(edit.feature)).copied().collect();
+        for of in derived {
+            if edits.iter().any(|edit| of.inputs.contains(&edit.feature)) {
+                let value = of.number.value(&cell_of(edits, &original));
+                let value = self.stored(of.feature, value)?;
+                all.push(Edit { feature: of.feature, cell: Cell::Number(value) });
+            }
+        }
+        Some(Cow::Owned(all))
+    }
+
+    /// A derived number as its column holds it; none if it cannot.
+    fn stored(&self, feature: usize, value: f64) -> Option<f64> {
+        if !value.is_finite() {
+            return None;
+        }
+        let Column { data_type, .. } = &self.columns[feature];
+        let numeric = self.schema.features[feature].numeric()?;
+        let rounded = match (numeric.step, numeric.integer) {
+            (Some(step), _) => (value / step).round() * step,
+            (None, Some(true)) => value.round(),
+            (None, _) if data_type.is_integer() => value.round(),
+            (None, _) => value,
+        };
+        let stored = from_numbers(&vec![rounded].into(), data_type).ok()?;
+        let stored = numbers(&stored).ok()?;
+        stored.iter().next().flatten().filter(|number| number.is_finite())
+    }
+
+    /// Whether a row with these changes keeps to all that holds between features. What follows from changes
+    /// need not be among them.
+    pub fn is_coherent(&self, edits: &[Edit], original: impl Fn(usize) -> Cell) -> bool {
+        self.coherence.is_empty()
+            || self
+                .follow(edits, &original)
+                .is_some_and(|edits| self.first_broken(&edits, &original).is_none())
+    }
+
+    /// The first rule that changes break; what follows from them is among them.
+    fn first_broken(&self, edits: &[Edit], original: impl Fn(usize) -> Cell) -> Option<&Rule> {
+        let Coherence { rules, readers, .. } = &self.coherence;
+        let new = cell_of(edits, &original);
+        let touched = edits.iter().flat_map(|edit| &readers[edit.feature]);
+        touched.map(|rule| &rules[*rule as usize]).find(|rule| !rule.allows(&new, &original))
+    }
+
+    /// Coherent stand-ins for a proposal that is not: with the rule's other features moved along, and with the
+    /// changed ones moved back to where the rule holds. A coherent proposal has none.
+    pub fn repairs(
+        &self,
+        room: Room<'_>,
+        edits: &[Edit],
+        original: impl Fn(usize) -> Cell,
+    ) -> SmallVec<[Edits; 2]> {
+        if self.is_coherent(edits, &original) {
+            return SmallVec::new();
+        }
+        let repaired = |movable| self.repair(room, edits, &original, movable);
+        let mut found: SmallVec<[Edits; 2]> =
+            [Movable::Partners, Movable::Changed].into_iter().filter_map(repaired).collect();
+        found.retain(|edits| !edits.is_empty());
+        found.dedup();
+        found
+    }
+
+    /// Moves features, one after the other and each as little as can be, until all rules hold.
+    fn repair(
+        &self,
+        room: Room<'_>,
+        edits: &[Edit],
+        original: impl Fn(usize) -> Cell,
+        movable: Movable,
+    ) -> Option<Edits> {
+        let proposed = |feature: usize| edits.iter().any(|edit| edit.feature == feature);
+        let mut repaired = Edits::from_slice(edits);
+        // A feature that was moved for one rule is not moved again for another: the two would take turns.
+        let mut moved: SmallVec<[usize; 8]> = SmallVec::new();
+        for _ in 0..MOST_REPAIRS {
+            let all = self.follow(&repaired, &original);
+            let broken = match &all {
+                Some(all) => match self.first_broken(all, &original) {
+                    Some(rule) => rule,
+                    None => return Some(repaired),
+                },
+                None => return None,
+            };
+            let free = |feature: &usize| {
+                let may = match movable {
+                    Movable::Changed => proposed(*feature),
+                    Movable::Partners => !proposed(*feature),
+                    Movable::All => true,
+                };
+                may && !moved.contains(feature)
+            };
+            let features = inputs(broken, &self.coherence.derived);
+            let options =
+                features.iter().copied().filter(free).flat_map(|feature| {
+                    self.options(room, broken, (&repaired, feature), &original)
+                });
+            let (_, best) = options.min_by(|one, two| one.0.total_cmp(&two.0))?;
+            moved.push(best.feature);
+            put(&mut repaired, best, original(best.feature));
+        }
+        None
+    }
+
+    /// Values of one feature under which a rule holds, and how far they are from the proposed one.
+    fn options(
+        &self,
+        room: Room<'_>,
+        rule: &Rule,
+        (edits, feature): (&Edits, usize),
+        original: impl Fn(usize) -> Cell,
+    ) -> Vec<(f64, Edit)> {
+        let own = original(feature);
+        let now = cell_of(edits, &original)(feature);
+        let wanted: Vec<Cell> = match (own, now) {
+            (Cell::Number(own), Cell::Number(now)) => {
+                let roots = self.roots(room, rule, (edits, feature), &original, (own, now));
+                roots.into_iter().map(Cell::Number).collect()
+            }
+            _ => room.options(feature, own, MOST_VALUES).unwrap_or_default(),
+        };
+        let allowed = |edit: &Edit| {
+            let mut edits = edits.clone();
+            put(&mut edits, *edit, own);
+            let all = self.follow(&edits, &original);
+            all.is_some_and(|all| rule.allows(cell_of(&all, &original), &original))
+        };
+        let distance = |cell: Cell| match (cell, now, &self.layout.slots[feature]) {
+            (Cell::Number(new), Cell::Number(now), Slots::Numeric(slots)) => {
+                (new - now).abs() / slots.std
+            }
+            // The original value is the likeliest that goes with the others.
+            (cell, ..) if cell == own => 1.0,
+            _ => 1.1,
+        };
+        [own]
+            .into_iter()
+            .chain(wanted)
+            .filter(|cell| *cell != now)
+            .map(|cell| Edit { feature, cell })
+            .filter(allowed)
+            .map(|edit| (distance(edit.cell), edit))
+            .collect()
+    }
+
+    /// Allowed numbers of a feature at which the two sides of one of a rule's comparisons are equal, or just
+    /// beyond.
+    fn roots(
+        &self,
+        room: Room<'_>,
+        rule: &Rule,
+        (edits, feature): (&Edits, usize),
+        original: impl Fn(usize) -> Cell,
+        (own, now): (f64, f64),
+    ) -> Vec<f64> {
+        let Slots::Numeric(slots) = &self.layout.slots[feature] else { return Vec::new() };
+        let mut found = Vec::new();
+        rule.truth.visit_comparisons(&mut |left: &Number, right: &Number| {
+            let difference = |value: f64| {
+                let mut edits = edits.clone();
+                put(&mut edits, Edit { feature, cell: Cell::Number(value) }, Cell::Number(own));
+                // What follows is not rounded to its column here: that would hide the slope.
+                let cell = |of: usize| match self.coherence.derived.iter().find(|d| d.feature == of)
+                {
+                    Some(derived) => {
+                        Cell::Number(derived.number.value(&cell_of(&edits, &original)))
+                    }
+                    None => cell_of(&edits, &original)(of),
+                };
+                left.value(&cell) - right.value(&cell)
+            };
+            // A line needs one step of the secant method, a ratio a few.
+            let (mut from, mut to) = (now, now + slots.std);
+            for _ in 0..4 {
+                let (at_from, at_to) = (difference(from), difference(to));
+                let root = to - at_to * (to - from) / (at_to - at_from);
+                if !root.is_finite() || root == to {
+                    break;
+                }
+                (from, to) = (to, root);
+            }
+            if to != now + slots.std && to.is_finite() {
+                let root = room.number(feature, to, own);
+                found.extend([root, room.beside(feature, root, own, 1.0)]);
+                found.push(room.beside(feature, root, own, -1.0));
+            }
+        });
+        found
+    }
+
+    /// Makes rows that a network's output stands for keep to all that holds between features: repaired where that
+    /// is possible, else with a broken rule's features as they were. Sets what follows.
+    pub(super) fn make_coherent(
+        &self,
+        proposed: &mut Rows,
+        originals: &Rows,
+        (conditions, bounds): (&Conditions, &RowBounds),
+    ) {
+        if self.coherence.is_empty() {
+            return;
+        }
+        for row in 0..proposed.len {
+            let original = |feature: usize| originals.cell(feature, row);
+            let changed = |feature: &usize| {
+                !self.is_derived(*feature) && proposed.cell(*feature, row) != original(*feature)
+            };
+            let edits: Edits = (0..proposed.cells.len())
+                .filter(changed)
+                .map(|feature| Edit { feature, cell: proposed.cell(feature, row) })
+                .collect();
+            let edits = if self.is_coherent(&edits, original) {
+                edits
+            } else {
+                let room = self.room(conditions, bounds, row);
+                let repaired = self.repair(room, &edits, original, Movable::All);
+                repaired.unwrap_or_else(|| self.without_broken(edits, original))
+            };
+            for feature in 0..proposed.cells.len() {
+                proposed.set(feature, row, original(feature));
+            }
+            self.apply(proposed, row, &edits, original);
+        }
+    }
+
+    /// Gives a row changes, and what follows from them.
+    pub fn apply(
+        &self,
+        rows: &mut Rows,
+        row: usize,
+        edits: &[Edit],
+        original: impl Fn(usize) -> Cell,
+    ) {
+        let all = self.follow(edits, original);
+        for edit in all.as_deref().unwrap_or(edits) {
+            rows.set(edit.feature, row, edit.cell);
+        }
+    }
+
+    /// Changes without those that break a rule. A row as it was breaks none more than it did.
+    fn without_broken(&self, mut edits: Edits, original: impl Fn(usize) -> Cell) -> Edits {
+        loop {
+            let Some(all) = self.follow(&edits, &original) else { return Edits::new() };
+            let Some(broken) = self.first_broken(&all, &original) else { break };
+            let features = inputs(broken, &self.coherence.derived);
+            drop(all);
+            edits.retain(|edit| !features.contains(&edit.feature));
+        }
+        edits
+    }
+
+    /// The rows with derived features as they were: nobody changes those, so they count as no change.
+    pub fn without_derived<'r>(&self, rows: &'r Rows, originals: &Rows) -> Cow<'r, Rows> {
+        if self.coherence.derived.is_empty() {
+            return Cow::Borrowed(rows);
+        }
+        let mut rows = rows.clone();
+        for of in &self.coherence.derived {
+            rows.cells[of.feature] = originals.cells[of.feature].clone();
+        }
+        Cow::Owned(rows)
+    }
+
+    /// Every rule that counterfactuals break, and every derived feature that does not follow.
+    pub(super) fn incoherences(&self, new: &Rows, originals: &Rows) -> Vec<Violation> {
+        let Coherence { rules, derived, .. } = &self.coherence;
+        let mut found = Vec::new();
+        for row in 0..new.len {
+            let now = |feature: usize| new.cell(feature, row);
+            let own = |feature: usize| originals.cell(feature, row);
+            let broken = rules.iter().filter(|rule| !rule.allows(now, own));
+            found.extend(broken.map(|rule| Violation {
+                row,
+                feature: rule.text.clone(),
+                what: "does not hold".to_string(),
+            }));
+            for of in derived {
+                let moved = of.inputs.iter().any(|input| now(*input) != own(*input));
+                let expected = match moved {
+                    true => self.stored(of.feature, of.number.value(&now)).map(Cell::Number),
+                    false => Some(own(of.feature)),
+                };
+                if expected != Some(now(of.feature)) {
+                    let feature = self.schema.features[of.feature].name.clone();
+                    let what = format!("is not `{}`", of.text);
+                    found.push(Violation { row, feature, what });
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Puts a change among others, or takes it away if it is none.
+fn put(edits: &mut Edits, edit: Edit, own: Cell) {
+    edits.retain(|other| other.feature != edit.feature);
+    if edit.cell != own {
+        let at = edits.partition_point(|other| other.feature < edit.feature);
+        edits.insert(at, edit);
+    }
+}
+
+impl Constraints {
+    /// The rows that a set of cells is.
+    pub(super) fn coherent_rows(
+        &self,
+        cells: Vec<Cells>,
+        originals: &Rows,
+        within: (&Conditions, &RowBounds),
+    ) -> Rows {
+        let mut rows = Rows { len: originals.len, cells };
+        self.make_coherent(&mut rows, originals, within);
+        rows
+    }
+}
