@@ -52,6 +52,23 @@ impl Case {
         Case::new(schema, &table, trained)
     }
 
+    /// The same without what holds between features.
+    pub(super) fn without_rules(&self) -> Case {
+        let schema = FeatureSchema { features: self.schema.features.clone(), ..Default::default() };
+        let schema = Arc::new(schema);
+        let layout = Arc::clone(self.encoder.layout());
+        let types = self.batch.schema_ref();
+        Case {
+            constraints: Constraints::new(Arc::clone(&schema), &self.stats, layout, types),
+            schema,
+            encoder: self.encoder.clone(),
+            batch: self.batch.clone(),
+            rows: self.rows.clone(),
+            bounds: self.bounds.clone(),
+            stats: self.stats.clone(),
+        }
+    }
+
     pub(crate) fn widest(&self) -> Conditions {
         self.constraints.widest(&self.rows, &self.bounds)
     }

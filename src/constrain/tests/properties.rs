@@ -5,7 +5,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use proptest::prelude::*;
 
-use super::random::{Dice, case, table};
+use super::random::{Dice, case, coupled_table, table};
 use super::*;
 use crate::encode::Slots;
 use crate::feature::{Change, Feature, Numeric, RowWriter, numbers, whole_range};
@@ -179,6 +179,42 @@ fn has_changed(new: &Rows, own: &Rows, row: usize) -> bool {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn rules_hold_whatever_a_network_answers((columns, rows, seed) in case()) {
+        let mut dice = Dice::new(seed);
+        let case = coupled_table(&columns, rows, &mut dice, seed);
+        let output = dice.output(&case);
+        let settled = case.process(&output, &case.widest());
+        let violations = case.constraints.violations(&settled, &case.rows, &case.bounds);
+        prop_assert!(violations.is_empty(), "{violations:?}");
+        // A row as it is never breaks more than it does.
+        let unchanged = case.constraints.violations(&case.rows, &case.rows, &case.bounds);
+        prop_assert!(unchanged.is_empty(), "{unchanged:?}");
+    }
+
+    #[test]
+    fn repairs_are_coherent_and_allowed((columns, rows, seed) in case()) {
+        let mut dice = Dice::new(seed);
+        let case = coupled_table(&columns, rows, &mut dice, seed);
+        let conditions = case.widest();
+        let free = case.without_rules().process(&dice.output(&case), &conditions);
+        for row in 0..rows {
+            let own = |feature: usize| case.rows.cell(feature, row);
+            let changed = (0..case.rows.cells.len()).filter(|feature| {
+                !case.constraints.is_derived(*feature) && free.cell(*feature, row) != own(*feature)
+            });
+            let edit = |feature: usize| Edit { feature, cell: free.cell(feature, row) };
+            let edits: Edits = changed.map(edit).collect();
+            let room = case.constraints.room(&conditions, &case.bounds, row);
+            for repaired in case.constraints.repairs(room, &edits, own) {
+                let mut rows = case.rows.clone();
+                case.constraints.apply(&mut rows, row, &repaired, own);
+                let violations = case.constraints.violations(&rows, &case.rows, &case.bounds);
+                prop_assert!(violations.is_empty(), "{violations:?} of {repaired:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_row_moves_if_and_only_if_it_is_said_to_be_movable((columns, rows, seed) in case()) {

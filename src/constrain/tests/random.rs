@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use super::examples::text_lists;
 use super::*;
 use crate::feature::{
-    Categorical, Change, Feature, Limit, NullPolicy, Numeric, OutsidePolicy, UnseenPolicy,
-    from_numbers, from_texts,
+    BrokenPolicy, Categorical, Change, Derived, Feature, Limit, NullPolicy, Numeric, OutsidePolicy,
+    Rule, UnseenPolicy, from_numbers, from_texts,
 };
 
 /// A feature with its column's type and whether rows have bounds of their own.
@@ -121,6 +121,58 @@ pub(crate) fn case() -> impl Strategy<Value = (Vec<Drawn>, usize, u64)> {
 
 /// The table of a drawn schema.
 pub(crate) fn table(columns: &[Drawn], rows: usize, dice: &mut Dice) -> Case {
+    drawn_table(columns, rows, dice, |schema| schema)
+}
+
+/// The same with rules between its features, and one that follows from others.
+pub(crate) fn coupled_table(columns: &[Drawn], rows: usize, dice: &mut Dice, seed: u64) -> Case {
+    drawn_table(columns, rows, dice, |schema| coupled(schema, seed))
+}
+
+/// A schema with rules between neighbouring features, some of them broken by many rows.
+fn coupled(mut schema: FeatureSchema, seed: u64) -> FeatureSchema {
+    let features = &mut schema.features;
+    let of_kind = |features: &[Feature], numeric: bool| -> Vec<usize> {
+        let kind = |index: &usize| features[*index].numeric().is_some() == numeric;
+        (0..features.len()).filter(kind).collect()
+    };
+    let (numbers, categories) = (of_kind(features, true), of_kind(features, false));
+    let mut texts = Vec::new();
+    for (place, pair) in numbers.windows(2).enumerate() {
+        texts.push(match (seed >> place) % 4 {
+            0 => format!("f{} <= f{}", pair[0], pair[1]),
+            1 => format!("f{} < 2 * f{} + 3", pair[1], pair[0]),
+            2 => format!("f{} IS NULL OR f{} >= f{} - 10", pair[0], pair[0], pair[1]),
+            _ => format!("NOT (f{} > 5 AND f{} > 5)", pair[0], pair[1]),
+        });
+    }
+    for (number, category) in numbers.iter().zip(&categories) {
+        texts.push(format!("f{category} <> '0' OR f{number} < 4"));
+    }
+    if let [one, two, ..] = categories[..] {
+        texts.push(format!("f{one} = '0' OR f{two} = '0'"));
+    }
+    let policies = [BrokenPolicy::KeepNoWorse, BrokenPolicy::Ignore];
+    let broken = policies[(seed % 2) as usize];
+    schema.rules = texts
+        .iter()
+        .map(|text| Rule::parse(text, broken, features).expect("a good rule"))
+        .collect();
+    if let ([first, second, third, ..], true) = (&numbers[..], seed % 3 == 0) {
+        let text = format!("f{second} / 2 - f{third}");
+        let derived = Derived::parse(*first, &text, features).expect("a good number");
+        schema.derived = vec![derived];
+        features[*first].change = Change::Never;
+    }
+    schema
+}
+
+fn drawn_table(
+    columns: &[Drawn],
+    rows: usize,
+    dice: &mut Dice,
+    couple: impl Fn(FeatureSchema) -> FeatureSchema,
+) -> Case {
     let named = |(index, column): (usize, &Drawn)| {
         let feature = Feature { name: format!("f{index}"), ..column.feature.clone() };
         Drawn { feature, ..column.clone() }
@@ -148,6 +200,7 @@ pub(crate) fn table(columns: &[Drawn], rows: usize, dice: &mut Dice) -> Case {
         features: columns.into_iter().map(|drawn| drawn.feature).collect(),
         ..FeatureSchema::default()
     };
+    let schema = couple(schema);
     let all = cells.into_iter().chain(bounds).map(|(name, column)| (name, column, true));
     let table = RecordBatch::try_from_iter_with_nullable(all).expect("columns of one length");
     Case::new(schema, &table, rows.div_ceil(2))

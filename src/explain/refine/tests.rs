@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Asked, Change, Changes, Costs, Outcomes, difference};
 use crate::constrain::Observed;
 use crate::constrain::tests::Case;
-use crate::constrain::tests::random::{Dice, case, table};
+use crate::constrain::tests::random::{Dice, case, coupled_table, table};
 use crate::error::Result;
 use crate::explain::{Columns, Explainer, Keep, Setup, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
@@ -93,7 +93,10 @@ struct Ground {
 impl Ground {
     fn new(columns: &[crate::constrain::tests::random::Drawn], rows: usize, seed: u64) -> Ground {
         let mut dice = Dice::new(seed);
-        let case = table(columns, rows, &mut dice);
+        let case = match seed % 5 {
+            0 | 1 => table(columns, rows, &mut dice),
+            _ => coupled_table(columns, rows, &mut dice, seed),
+        };
         let weights: Vec<f64> = (0..case.rows.cells.len())
             .map(|place| ((seed.rotate_left(place as u32 * 7) % 1000) as f64) / 250.0 - 2.0)
             .collect();
@@ -261,6 +264,8 @@ impl Ground {
                 return None;
             }
         }
+        let own = |feature: usize| self.case.rows.cell(feature, row);
+        space.retain(|changes| self.case.constraints.is_coherent(changes, own));
         Some(space)
     }
 }
@@ -322,7 +327,8 @@ proptest! {
             let Some(space) = ground.space(row) else { continue };
             let mut trials = ground.case.rows.take(&vec![row as u32; space.len()]);
             for (place, changes) in space.iter().enumerate() {
-                changes.iter().for_each(|change| trials.set(change.feature, place, change.cell));
+                let own = |feature: usize| ground.case.rows.cell(feature, row);
+                ground.case.constraints.apply(&mut trials, place, changes, own);
             }
             let at = vec![row as u32; space.len()];
             let writer = crate::feature::RowWriter::new(&ground.case.schema);
