@@ -56,8 +56,8 @@ impl Observed {
         }
     }
 
-    /// The same as texts of rules, one for each.
-    pub fn texts(&self) -> Vec<String> {
+    /// The same as texts of rules, one for each, with what each is: an `order` or a `combination`.
+    pub fn texts(&self) -> Vec<(&'static str, String)> {
         let quoted = |name: &String| {
             let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             let plain = plain && !name.starts_with(|c: char| c.is_ascii_digit());
@@ -65,13 +65,15 @@ impl Observed {
         };
         let text = |value: &String| format!("'{}'", value.replace('\'', "''"));
         let orders = self.orders.iter();
-        let mut texts: Vec<String> = orders
+        let mut texts: Vec<(&str, String)> = orders
             .map(|order| format!("{} <= {}", quoted(&order.low), quoted(&order.high)))
+            .map(|text| ("order", text))
             .collect();
         for Combinations { features: [first, second], excluded } in &self.combinations {
             texts.extend(excluded.iter().map(|[one, two]| {
                 let (first, second) = (quoted(first), quoted(second));
-                format!("{first} <> {} OR {second} <> {}", text(one), text(two))
+                let rule = format!("{first} <> {} OR {second} <> {}", text(one), text(two));
+                ("combination", rule)
             }));
         }
         texts
@@ -295,11 +297,14 @@ mod tests {
         let texts = observed.texts();
         assert_eq!(
             texts,
-            ["part <= \"the whole\"", "home <> 'own' OR work <> 'student'"],
+            [
+                ("order", "part <= \"the whole\"".to_string()),
+                ("combination", "home <> 'own' OR work <> 'student'".to_string()),
+            ],
             "and nothing of `far`, whose range is another, or of `free`"
         );
         let schema = schema();
-        for text in texts {
+        for (_, text) in texts {
             Rule::parse(&text, BrokenPolicy::KeepNoWorse, &schema.features).expect("it is a rule");
         }
     }

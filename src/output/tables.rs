@@ -362,6 +362,15 @@ pub fn mmd_schema(by: &[String]) -> SchemaRef {
     report(by, own)
 }
 
+/// What counterfactuals keep to between features.
+pub fn rules_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        text("source", "`schema`: written there; `observed`: all training rows keep to it"),
+        text("kind", "`rule`, `derived`, `order` or `combination`"),
+        text("rule", "the predicate, or what a derived feature is computed by"),
+    ]))
+}
+
 /// The training curve: a row per judgement on the validation rows.
 pub fn training_schema() -> SchemaRef {
     let numbers = [
@@ -391,7 +400,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 11] = [
+    let tables: [(&str, SchemaRef); 12] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -402,6 +411,7 @@ pub fn describe_tables() -> Value {
         ("reports/sparsity", sparsity_schema(&by)),
         ("reports/features", features_schema(&by)),
         ("reports/mmd", mmd_schema(&by)),
+        ("reports/rules", rules_schema()),
         ("reports/training", training_schema()),
     ];
     let column = |field: &FieldRef| {

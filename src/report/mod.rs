@@ -4,6 +4,7 @@
 mod columns;
 mod gates;
 mod mmd;
+mod rules;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::output::{
 use columns::Columns;
 pub use gates::{Gate, Reached, judge};
 pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, Wanted, mmd_ratio, mmd_table};
+pub use rules::rules;
 
 /// What numbers in a tally stand for.
 #[derive(Debug, Clone)]

@@ -24,6 +24,7 @@ mod processes;
 mod real_data;
 mod refine;
 mod resume;
+mod rules;
 mod run;
 mod schemas;
 mod scorers;

@@ -45,7 +45,7 @@ fn a_run_from_table_to_reports() {
     );
     assert_eq!(
         bench.names("out/reports"),
-        ["coverage", "features", "mmd", "sparsity", "training", "validity"]
+        ["coverage", "features", "mmd", "rules", "sparsity", "training", "validity"]
             .map(|name| format!("{name}.parquet"))
     );
     bench.nothing_is_left();
@@ -98,6 +98,7 @@ fn tables_are_as_documented() {
         ("reports/sparsity", "out/reports/sparsity.parquet"),
         ("reports/features", "out/reports/features.parquet"),
         ("reports/mmd", "out/reports/mmd.parquet"),
+        ("reports/rules", "out/reports/rules.parquet"),
         ("reports/training", "out/reports/training.parquet"),
     ] {
         let found = read_table(&bench.path(path)).schema();

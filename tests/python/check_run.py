@@ -39,7 +39,7 @@ QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 MEASURES = ["l0", "l1", "n_changed"]
 # What a coverage report always has; its other columns are segments.
 COVERAGE = {"level", "target", "status", "rows", "share", "queries", "certified"}
-SCHEMA_REASONS = ["null", "infinite", "outside_range", "unseen_category"]
+SCHEMA_REASONS = ["null", "infinite", "outside_range", "unseen_category", "broken_rule"]
 OWN_FILES = {"manifest.json", "_SUCCESS"}
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 # Of distances per row, of means and shares, of quantiles (the width of the reports' buckets).
@@ -59,6 +59,7 @@ class Feature:
     arrow_type: pyarrow.DataType
     sql_type: str
     seen: dict
+    derived: str | None = None
 
     @property
     def name(self):
@@ -70,11 +71,12 @@ class Feature:
 
     @property
     def changed(self):
-        return f"(c{self.place} IS DISTINCT FROM o{self.place})"
+        """Whether somebody changes it: what follows from others counts as no change."""
+        return "false" if self.derived else f"(c{self.place} IS DISTINCT FROM o{self.place})"
 
     @property
     def moved(self):
-        return f"abs(c{self.place} - o{self.place})"
+        return "0.0" if self.derived else f"abs(c{self.place} - o{self.place})"
 
     @property
     def range(self):
@@ -98,6 +100,8 @@ class Run:
     sample: int
     features: list = field(default_factory=list)
     by: list = field(default_factory=list)
+    rules: list = field(default_factory=list)
+    observed: dict = field(default_factory=dict)
     figures: dict = field(default_factory=dict)
     failed: list = field(default_factory=list)
 
@@ -238,16 +242,25 @@ def read_features(run, place, schema):
     types = {column.name: column.type for column in pyarrow.parquet.read_schema(files[0])}
     run.database.execute(f"CREATE VIEW input AS FROM read_parquet({text(glob)})")
     sql_types = column_types(run, "input")
-    stats = json.loads((run.folder / "generator/generator.json").read_text())["stats"]["features"]
-    for place, spec in enumerate(tomllib.loads(Path(schema).read_text())["feature"]):
+    generator = json.loads((run.folder / "generator/generator.json").read_text())
+    stats = generator["stats"]["features"]
+    document = tomllib.loads(Path(schema).read_text())
+    run.rules = document.get("rule", [])
+    if run.manifest["job"]["explain"]["coherence"] == "observed":
+        run.observed = generator["observed"]
+    derived = {spec["name"]: spec["value"] for spec in document.get("derived", [])}
+    for place, spec in enumerate(document["feature"]):
         name = spec["name"]
         arrow_type = types.get(name, pyarrow.string())
         seen = stats[place].get("Numeric", {})
-        run.features.append(Feature(place, spec, arrow_type, sql_types[name], seen))
+        feature = Feature(place, spec, arrow_type, sql_types[name], seen, derived.get(name))
+        run.features.append(feature)
     columns = [f"{quoted(key)} AS k{place}" for place, key in enumerate(run.key)]
     columns += [f"CAST({quoted(name)} AS VARCHAR) AS s{place}" for place, name in enumerate(run.by)]
     columns.append(f"coalesce({run.where}, false) AS in_scope")
-    columns.append("(" + " OR ".join(f"({misfit(feature)})" for feature in run.features) + ") AS misfit")
+    misfits = [misfit(feature) for feature in run.features]
+    misfits += [f"({rule['check']}) IS FALSE" for rule in run.rules if rule.get("broken") == "reject"]
+    columns.append("(" + " OR ".join(f"({one})" for one in misfits) + ") AS misfit")
     for feature in run.features:
         columns += [f"{original_cell(feature)} AS o{feature.place}", *own_bounds(feature, types)]
     run.database.execute(f"CREATE VIEW original AS SELECT {', '.join(columns)} FROM input")
@@ -437,6 +450,46 @@ def check_constraints(run):
     problems += type_problems(run)
     run.check("constraints", problems, rules=len(names), violations=sum(found), cells_changed=sum(changed))
     run.figures["constraints"]["changed"] = dict(zip([f.name for f in run.features], changed))
+
+
+def observed_rules(run):
+    """What all training rows keep to, as predicates."""
+    orders = [f"{quoted(one['low'])} <= {quoted(one['high'])}" for one in run.observed.get("orders", [])]
+    for one in run.observed.get("combinations", []):
+        first, second = map(quoted, one["features"])
+        pairs = ", ".join(f"({text(left)}, {text(right)})" for left, right in one["excluded"])
+        orders.append(f"({first}, {second}) NOT IN ({pairs})")
+    return orders
+
+
+def check_rules(run):
+    """No counterfactual breaks a rule that its row keeps, none breaks an order by more than its row does, and
+    derived features follow."""
+    for name, side in [("before", "o"), ("after", "c")]:
+        cells = ", ".join(f"{side}{f.place} AS {quoted(f.name)}" for f in run.features)
+        run.database.execute(f"CREATE VIEW {name} AS SELECT rowid AS r, {cells} FROM pair")
+    texts_of = [rule["check"] for rule in run.rules] + observed_rules(run)
+    problems, broken = [], 0
+    for rule in texts_of:
+        query = """SELECT count(*) FILTER (a.ok = false AND b.ok IS DISTINCT FROM false)
+            FROM (SELECT r, ({rule}) AS ok FROM after) a JOIN (SELECT r, ({rule}) AS ok FROM before) b USING (r)"""
+        count = run.row(query.format(rule=rule))[0]
+        broken += count
+        problems += [f"{count} counterfactuals break `{rule}`"] if count else []
+    for one in run.observed.get("orders", []):
+        size = f"greatest({quoted(one['low'])} - {quoted(one['high'])}, 0)"
+        query = f"""SELECT count(*) FROM (SELECT r, {size} AS size FROM after) a
+            JOIN (SELECT r, {size} AS size FROM before) b USING (r) WHERE a.size > b.size"""
+        count = run.row(query)[0]
+        problems += [f"{count} counterfactuals break {one} by more than their rows"] if count else []
+    for feature in (f for f in run.features if f.derived):
+        name, slack = quoted(feature.name), feature.spec.get("step", 0.0) / 2
+        query = f"""SELECT count(*) FROM after a JOIN before b USING (r)
+            WHERE a.{name} IS DISTINCT FROM b.{name} AND r IN
+            (SELECT r FROM after WHERE abs({name} - ({feature.derived})) > {slack!r} + 1e-6 * abs({name}))"""
+        count = run.row(query)[0]
+        problems += [f"{count} of {feature.name} do not follow"] if count else []
+    run.check("rules", problems, rules=len(texts_of), violations=broken)
 
 
 def check_distances(run):
@@ -703,7 +756,8 @@ def check_features(run):
     for feature in run.features:
         moves = [f"c{feature.place} {sign} o{feature.place}" for sign in "><"]
         moves = moves if feature.numeric else ["false", "false"]
-        conditions += [f"valid AND {condition}" for condition in [feature.changed, *moves]]
+        differs = f"(c{feature.place} IS DISTINCT FROM o{feature.place})"
+        conditions += [f"valid AND {condition}" for condition in [differs, *moves]]
     expected = {}
     for group, (valid, *found) in recount(run, "needed", counts(conditions)).items():
         for feature in run.features:
@@ -832,7 +886,7 @@ def check_tables(run, given):
     read_answers(run)
     check_accounting(run)
     make_pairs(run)
-    for check in [check_constraints, check_distances, check_changes, check_statuses, check_reports]:
+    for check in [check_constraints, check_rules, check_distances, check_changes, check_statuses, check_reports]:
         check(run)
 
 

@@ -10,9 +10,10 @@ use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
 use super::work::Done;
 use super::{Part, Stages, facts, prometheus};
+use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Keep, Kept, StageSeconds, target_names};
-use crate::job::Target;
+use crate::job::{Coherence, Target};
 use crate::metrics::{Group, Segment, Status, Tally, wilson};
 use crate::nn::Artefact;
 use crate::output::{
@@ -21,7 +22,7 @@ use crate::output::{
 };
 use crate::report::{
     ComparedRows, Comparison, MmdRow, Names, Reached, Wanted, coverage, features, judge, mmd_ratio,
-    mmd_table, sparsity, validity,
+    mmd_table, rules, sparsity, validity,
 };
 use crate::runtime::usage;
 
@@ -52,7 +53,9 @@ impl Stages<'_> {
         let names = self.names(&artefact);
         let found = self.compare(&done, &artefact, &tally)?;
         if self.part != Part::Explain {
-            files.extend(self.reports(&staging, (&tally, &names), &found, rejected(&done))?);
+            let mut tables = self.reports((&tally, &names), &found, rejected(&done))?;
+            tables.push(("rules", self.rules(&artefact)?));
+            files.extend(self.write_reports(&staging, &tables)?);
         }
         let reporting = seconds_since(reporting);
         self.runtime.check_signals()?;
@@ -182,22 +185,37 @@ impl Stages<'_> {
         }
     }
 
-    /// Writes the reports.
+    /// The figures of the reports.
     fn reports(
         &self,
-        staging: &Staging,
         (tally, names): (&Tally, &Names),
         found: &[MmdRow],
         rejected: u64,
-    ) -> Result<Vec<StagedFile>> {
+    ) -> Result<Vec<(&'static str, RecordBatch)>> {
         let space = self.job.report.mmd.space.name();
-        let tables: [(&str, RecordBatch); 5] = [
+        Ok(vec![
             ("coverage", coverage(tally, names, rejected)?),
             ("validity", validity(tally, names)?),
             ("sparsity", sparsity(tally, names)?),
             ("features", features(tally, names)?),
             ("mmd", mmd_table(found, names, space)?),
-        ];
+        ])
+    }
+
+    /// What counterfactuals keep to between features.
+    fn rules(&self, artefact: &Artefact) -> Result<RecordBatch> {
+        let observed = match self.job.explain.coherence {
+            Coherence::Observed => artefact.description.observed.clone(),
+            Coherence::Off => Observed::default(),
+        };
+        rules(&self.inputs.schema, &observed)
+    }
+
+    fn write_reports(
+        &self,
+        staging: &Staging,
+        tables: &[(&str, RecordBatch)],
+    ) -> Result<Vec<StagedFile>> {
         let options = self.writer_options()?;
         let write = |(report, table): &(&str, RecordBatch)| {
             let name = report_name(report);

@@ -1,0 +1,95 @@
+//! Rules between columns as their user sees them: answers that keep to them, and what is wrong with a rule.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::util::{Bench, Run, overturn, project, python};
+
+#[test]
+fn no_answer_has_a_part_larger_than_its_whole() {
+    let Some(python) = python("no_answer_has_a_part_larger_than_its_whole") else { return };
+    let bench = Bench::new();
+    let script = project().join("tests/python/coherence.py");
+    let mut command = Command::new(&python);
+    command.arg(script).arg(env!("CARGO_BIN_EXE_overturn"));
+    command.args(["--rows", "1500", "--steps", "300", "--out", &bench.text("out")]);
+    let found = Run::of(&mut command).ok().json();
+    let way = |name: &str| {
+        let mut ways = found.as_array().expect("a list").iter();
+        ways.find(|way| way["way"] == name).unwrap_or_else(|| panic!("{name}: {found}"))
+    };
+    let count = |way: &Value, key: &str| way[key].as_u64().expect("a count");
+    assert!(count(way("off"), "incoherent") > 100, "the table tempts: {found}");
+    let by_rule = &way("observed")["by_rule"];
+    assert_eq!(by_rule["late_12m <= late_total"], 0, "{found}");
+    assert_eq!(by_rule["card_balance <= card_limit"], 0, "{found}");
+    assert_eq!(count(way("rules"), "incoherent"), 0, "{found}");
+    for name in ["observed", "rules"] {
+        let (valid, needed) = (count(way(name), "valid"), count(way(name), "rows_in_need"));
+        assert!(valid * 1000 >= needed * 995, "{found}");
+    }
+    // What every row keeps to is found, and told.
+    let out = bench.text("out/lr/observed/reports/rules.parquet");
+    let rules = overturn(&["sql", "SELECT * FROM r", "--table", &format!("r={out}")]);
+    let said = rules.ok().stdout;
+    assert!(said.contains("late_12m <= late_total"), "{said}");
+    // A second opinion on both runs.
+    for name in ["observed", "rules"] {
+        let at = |file: &str| bench.text(&format!("out/lr/{file}"));
+        let check = project().join("tests/python/check_run.py");
+        let mut command = Command::new(&python);
+        command.arg(check).args([
+            at(name),
+            at("table.parquet"),
+            at(&format!("{name}.schema.toml")),
+        ]);
+        Run::of(command.args(["--key", "id"])).ok();
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_rule_is_told() {
+    let bench = Bench::new();
+    let schema = r#"
+[[feature]]
+name = "debt"
+kind = "numeric"
+[[feature]]
+name = "income"
+kind = "numeric"
+[[feature]]
+name = "ratio"
+kind = "numeric"
+[[feature]]
+name = "work"
+kind = "categorical"
+values = ["student", "clerk"]
+[[rule]]
+check = "dept <= income"
+[[rule]]
+check = "work <> 'studnt' OR income < 20000"
+[[rule]]
+check = "sqrt(debt) < 3"
+[[derived]]
+name = "ratio"
+value = "debt / work"
+[[derived]]
+name = "rate"
+value = "debt / income"
+"#;
+    std::fs::write(bench.path("schema.toml"), schema).expect("written");
+    let error = overturn::feature::FeatureSchema::read(&bench.path("schema.toml"))
+        .expect_err("full of faults")
+        .to_string();
+    for expected in [
+        "`rule[0].check` names `dept`, which is not a feature\n  hint: did you mean `debt`?",
+        "`rule[1].check` compares `work` with 'studnt', which is not one of its values\n  \
+         hint: did you mean `student`?",
+        "`rule[2].check` has `sqrt(debt)`, expected a literal\n  hint: use features, numbers",
+        "`derived[ratio].value` takes `work` for a number, but the feature is categorical",
+        "`derived[rate].name` is not one of the features\n  hint: list it as a numeric",
+    ] {
+        assert!(error.contains(expected), "{expected}\nnot in\n{error}");
+    }
+}
