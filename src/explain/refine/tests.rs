@@ -19,7 +19,7 @@ use crate::job::{
     TaskSpec,
 };
 use crate::metrics::Status;
-use crate::nearest::{NULL_POINT, PointColumn, Points};
+use crate::nearest::{LEAST_POINTS, NULL_POINT, PointColumn, Points};
 use crate::nn::{ActorShape, Description, Form, Generator, ModelForm, Origin};
 use crate::predictor::{NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
 use crate::runtime::Streams;
@@ -196,13 +196,16 @@ impl Ground {
         }
     }
 
-    /// The table's own rows as neighbours.
+    /// The table's own rows as neighbours, again and again until there are enough to compare with.
     fn points(&self) -> Points {
+        let rows = self.case.rows.len;
+        let again: Vec<u32> = (0..rows as u32).cycle().take(rows.max(2 * LEAST_POINTS)).collect();
+        let cells = self.case.rows.take(&again).cells;
         let Outcome::Classes { labels, .. } = &self.asked.decided.outcome else {
             unreachable!("classes")
         };
         let slots = &self.case.encoder.layout().slots;
-        let columns = self.case.rows.cells.iter().zip(slots).map(|(cells, slots)| match cells {
+        let columns = cells.iter().zip(slots).map(|(cells, slots)| match cells {
             Cells::Numbers(numbers) => {
                 let crate::encode::Slots::Numeric(slots) = slots else { unreachable!("numeric") };
                 PointColumn::Numbers(numbers.iter().map(|of| slots.standardised(*of)).collect())
@@ -212,9 +215,9 @@ impl Ground {
             ),
         });
         Points {
-            len: self.case.rows.len,
+            len: again.len(),
             columns: columns.collect(),
-            decisions: labels.iter().map(|label| f64::from(*label)).collect(),
+            decisions: again.iter().map(|row| f64::from(labels[*row as usize])).collect(),
         }
     }
 
@@ -332,6 +335,32 @@ proptest! {
             // What the model has not answered proves nothing.
             let failed = scores.failures.iter().any(|failure| !space[failure.row].is_empty());
             prop_assert_eq!(found.certified[row], !solvable && !failed);
+        }
+    }
+
+    #[test]
+    fn every_answer_is_as_plausible_as_it_must_be(
+        (columns, rows, seed) in case(),
+        least in prop_oneof![Just(0.3), Just(0.7), Just(1.0)],
+        mode in prop_oneof![Just(Refine::Off), Just(Refine::Repair), Just(Refine::Full)],
+    ) {
+        let ground = Ground::new(&columns, rows, seed);
+        let without = ground.refine(&job(mode, 2500, None));
+        let mut job = job(mode, 2500, None);
+        job.refine.min_plausibility = least;
+        let worker = ground.worker(&job);
+        let plausibility = worker.shared.plausibility.as_ref().expect("enough rows");
+        let found = ground.refine(&job);
+        let said = ground.judge(&found.rows);
+        for row in 0..rows {
+            prop_assert_eq!(found.valid[row], said[row], "shows what is refused as an answer");
+            prop_assert_eq!(found.valid[row], found.status[row].is_solved());
+            prop_assert!(!found.valid[row] || plausibility.of(&found.rows, row) >= least);
+            prop_assert!(!found.certified[row] || !without.valid[row], "there is an answer");
+            if mode == Refine::Full && without.valid[row] {
+                let enough = plausibility.of(&without.rows, row) >= least;
+                prop_assert!(!enough || found.valid[row], "one that is plausible is lost");
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::output::{
 };
 use crate::report::{
     ComparedRows, Comparison, MmdRow, Names, Reached, Wanted, coverage, features, judge, mmd_ratio,
-    mmd_table, sparsity, validity,
+    mmd_table, plausibility, sparsity, validity,
 };
 use crate::runtime::usage;
 
@@ -191,10 +191,11 @@ impl Stages<'_> {
         rejected: u64,
     ) -> Result<Vec<StagedFile>> {
         let space = self.job.report.mmd.space.name();
-        let tables: [(&str, RecordBatch); 5] = [
+        let tables: [(&str, RecordBatch); 6] = [
             ("coverage", coverage(tally, names, rejected)?),
             ("validity", validity(tally, names)?),
             ("sparsity", sparsity(tally, names)?),
+            ("plausibility", plausibility(tally, names)?),
             ("features", features(tally, names)?),
             ("mmd", mmd_table(found, names, space)?),
         ];
@@ -238,6 +239,7 @@ impl Stages<'_> {
             l0: total.valid.l0.mean(),
             l1: total.valid.l1.mean(),
             n_changed: total.valid.changed.mean(),
+            plausibility: total.plausibility.quantile(0.5),
             targets: targets(tally, names, found),
             queries_per_row: queries_per_row(&total),
             units: done.units.len(),
@@ -275,6 +277,7 @@ impl Stages<'_> {
         let reached = Reached {
             validity: summary.validity,
             reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
+            plausibility: summary.plausibility,
             mmd_ratios: needed.map(ratio).collect(),
         };
         judge(&self.job.report.gates, &reached)
@@ -416,6 +419,7 @@ fn targets(tally: &Tally, names: &Names, found: &[MmdRow]) -> Vec<TargetSummary>
             l0: group.valid.l0.mean(),
             l1: group.valid.l1.mean(),
             n_changed: group.valid.changed.mean(),
+            plausibility: group.plausibility.quantile(0.5),
             mmd2: mmd.map(|row| row.estimate.mmd2),
             mmd2_held_out: mmd.and_then(|row| row.held_out),
             mmd2_unchanged: mmd.and_then(|row| row.unchanged),
