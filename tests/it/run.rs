@@ -45,7 +45,7 @@ fn a_run_from_table_to_reports() {
     );
     assert_eq!(
         bench.names("out/reports"),
-        ["coverage", "features", "mmd", "sparsity", "training", "validity"]
+        ["coverage", "features", "mmd", "plausibility", "sparsity", "training", "validity"]
             .map(|name| format!("{name}.parquet"))
     );
     bench.nothing_is_left();
@@ -96,6 +96,7 @@ fn tables_are_as_documented() {
         ("reports/coverage", "out/reports/coverage.parquet"),
         ("reports/validity", "out/reports/validity.parquet"),
         ("reports/sparsity", "out/reports/sparsity.parquet"),
+        ("reports/plausibility", "out/reports/plausibility.parquet"),
         ("reports/features", "out/reports/features.parquet"),
         ("reports/mmd", "out/reports/mmd.parquet"),
         ("reports/training", "out/reports/training.parquet"),
@@ -553,7 +554,7 @@ fn explaining_alone_and_reporting_later() {
     bench.nothing_is_left();
     bench.check(&python, &table, &[]);
     // The reports are those of a run that does all at once.
-    let reported = ["coverage", "validity", "sparsity", "features", "mmd"];
+    let reported = ["coverage", "validity", "sparsity", "plausibility", "features", "mmd"];
     let tables = |out: &str| {
         reported.map(|name| read_table(&bench.path(&format!("{out}/reports/{name}.parquet"))))
     };
