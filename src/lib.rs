@@ -39,7 +39,7 @@
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
 //! | 4 | [`target`] | what did the model decide, what should it decide, and what is an answer worth? |
 //! | 4 | [`metrics`] | how good are counterfactuals: distances, counts that merge, MMD? |
-//! | 4 | [`nearest`] | which training rows are nearest to a row, of those that it may become? |
+//! | 4 | [`nearest`] | which training rows are nearest to a row, of those that it may become, and how plausible is it beside them? |
 //! | 4 | [`score`] | what becomes of a batch? (engine-free) |
 //! | 3 | [`encode`] | how does a row become numbers? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |

@@ -206,8 +206,19 @@ fn times(summary: &RunSummary) -> String {
 
 /// A table of figures by wanted decision.
 fn targets(targets: &[TargetSummary]) -> String {
-    let head =
-        ["wanted", "needed", "valid", "validity", "L0", "L1", "changed", "MMD²", "floor", "as is"];
+    let head = [
+        "wanted",
+        "needed",
+        "valid",
+        "validity",
+        "L0",
+        "L1",
+        "changed",
+        "plausible",
+        "MMD²",
+        "floor",
+        "as is",
+    ];
     let number = |value: Option<f64>, digits: usize| {
         value.map_or("–".to_string(), |value| format!("{value:.digits$}"))
     };
@@ -220,6 +231,7 @@ fn targets(targets: &[TargetSummary]) -> String {
             number(target.l0, 3),
             number(target.l1, 3),
             number(target.n_changed, 2),
+            number(target.plausibility, 2),
             number(target.mmd2, 4),
             number(target.mmd2_held_out, 4),
             number(target.mmd2_unchanged, 4),
@@ -231,11 +243,11 @@ fn targets(targets: &[TargetSummary]) -> String {
 }
 
 /// Columns to the right, the first to the left.
-fn aligned(table: &[[String; 10]]) -> String {
+fn aligned<const COLUMNS: usize>(table: &[[String; COLUMNS]]) -> String {
     let width =
         |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..10).map(width).collect();
-    let line = |row: &[String; 10]| {
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let line = |row: &[String; COLUMNS]| {
         let cells = row.iter().zip(&widths).enumerate();
         let cells: Vec<String> = cells
             .map(|(column, (cell, width))| match column {

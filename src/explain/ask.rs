@@ -98,6 +98,8 @@ pub(super) struct Answers {
     pub(super) decided: Scores,
     pub(super) scores: Scores,
     pub(super) distances: Distances,
+    /// How plausible they are; NaN where there is no answer, or nothing to compare with.
+    pub(super) plausibility: Vec<f64>,
     /// Times that the model was asked.
     pub(super) queries: Vec<u32>,
     /// Whether it is proven that there is no answer.
@@ -336,6 +338,7 @@ impl Explainer {
                 &originals,
                 self.encoder.layout(),
             ),
+            plausibility: self.plausibility_of(&counterfactuals, &status),
             rows,
             status,
             valid,

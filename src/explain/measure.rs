@@ -127,6 +127,7 @@ impl Explainer {
             queries: &answers.queries,
             certified: &answers.certified,
             distances: &answers.distances,
+            plausibility: &answers.plausibility,
             counterfactuals: &answers.counterfactuals,
             originals: &answers.originals,
         };

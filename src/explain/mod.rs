@@ -13,6 +13,7 @@ mod decisions;
 mod fit;
 mod ledger;
 mod measure;
+mod plausible;
 mod refine;
 mod table;
 
@@ -28,7 +29,7 @@ use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
 use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
-use crate::nearest::Points;
+use crate::nearest::{Plausibility, Points};
 use crate::nn::{Description, Generator};
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
 use crate::predictor::{Predictor, Task};
@@ -40,6 +41,7 @@ pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use ledger::{Kept, Ledger, Stage, StageSeconds};
 pub use measure::{Keep, Recorder};
+pub use plausible::check_plausibility;
 use refine::Refiner;
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
@@ -84,7 +86,7 @@ pub struct Setup<'a> {
     pub target: &'a Target,
     /// How many answers, and how they are refined.
     pub explain: &'a ExplainJob,
-    /// Training rows to look for neighbours in, where the job needs them.
+    /// Training rows to look for neighbours in, and to tell by how plausible answers are.
     pub neighbours: Option<Points>,
     /// Random streams.
     pub streams: Streams,
@@ -109,6 +111,8 @@ pub struct Explainer {
     samples: usize,
     conditions: FirstConditions,
     refiner: Refiner,
+    /// None without training rows, or with too few.
+    plausibility: Option<Plausibility>,
     streams: Streams,
     recorder: Recorder,
     /// Schema of the counterfactual table.
@@ -127,7 +131,8 @@ impl Explainer {
     /// An explainer with this generator.
     ///
     /// # Errors
-    /// When a key column has a name that the table needs itself, or the target is not one of the model's.
+    /// When a key column has a name that the table needs itself, the target is not one of the model's, or there are
+    /// too few training rows to tell whether answers are as plausible as they must be.
     pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
         let Setup { description, schema, table, columns, predictor, .. } = setup;
         if !description.learnt && setup.explain.method == ExplainMethod::Generator {
@@ -148,7 +153,10 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len() as u32,
             Task::Regression => 0,
         };
-        let refiner = Refiner::new(setup.explain, &schema, &layout, (setup.neighbours, classes));
+        let plausibility =
+            plausible::comparison(setup.explain, setup.neighbours.as_ref(), &layout)?;
+        let points = setup.neighbours.filter(|_| setup.explain.needs_neighbours());
+        let refiner = Refiner::new(setup.explain, &schema, &layout, (points, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
         let observed = match setup.explain.coherence {
             Coherence::Observed => description.observed.clone(),
@@ -176,6 +184,7 @@ impl Explainer {
             samples: setup.explain.samples,
             conditions: setup.explain.conditions,
             refiner,
+            plausibility,
             streams: setup.streams,
             recorder,
             counterfactuals,

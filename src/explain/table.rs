@@ -34,6 +34,7 @@ impl Explainer {
         columns.push(Arc::new(Float64Array::from(found.l1.clone())));
         let changed = found.changed.iter().map(|changed| *changed as i32);
         columns.push(Arc::new(Int32Array::from_iter_values(changed)));
+        columns.push(known_numbers(&answers.plausibility));
         let batches = (&answers.before, &answers.after);
         let Answers { originals, counterfactuals, .. } = answers;
         let changed = self.constraints.without_derived(counterfactuals, originals);

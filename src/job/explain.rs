@@ -32,6 +32,10 @@ pub struct ExplainSpec {
     pub max_seconds: Option<f64>,
     /// Features that a counterfactual may change, at most. By default any number.
     pub max_changes: Option<u32>,
+    /// Plausibility that an answer must have, from 0 to 1: the share of held-out rows of the data that are at
+    /// least as far from training rows as the answer. A row for which none is found is `unsolved`. By default 0:
+    /// any will do.
+    pub min_plausibility: f64,
     /// Training rows of the wanted decision that are looked at for each row.
     pub neighbours: usize,
     /// How much likeness to rows of the wanted decision weighs against cost when answers are chosen.
@@ -55,6 +59,7 @@ impl Default for ExplainSpec {
             queries_per_row: 256,
             max_seconds: None,
             max_changes: None,
+            min_plausibility: 0.0,
             neighbours: 20,
             nearness: 0.3,
             coherence: Coherence::Observed,
@@ -160,6 +165,8 @@ pub struct RefineJob {
     pub max_time: Option<Duration>,
     /// Features that a counterfactual may change, at most.
     pub max_changes: Option<u32>,
+    /// Plausibility that an answer must have.
+    pub min_plausibility: f64,
     /// Training rows that are looked at for each row.
     pub neighbours: usize,
     /// How much likeness to the data weighs.
@@ -191,6 +198,7 @@ impl ExplainJob {
                 queries_per_row: spec.queries_per_row,
                 max_time: None,
                 max_changes: spec.max_changes,
+                min_plausibility: spec.min_plausibility,
                 neighbours: spec.neighbours,
                 nearness: spec.nearness,
                 skip: spec.skip,
@@ -198,7 +206,7 @@ impl ExplainJob {
         }
     }
 
-    /// Whether training rows are needed to compare with.
+    /// Whether training rows are needed to look for answers among.
     pub fn needs_neighbours(&self) -> bool {
         let refine = &self.refine;
         let looked_for = refine.neighbours > 0 && refine.does(Step::Neighbours);

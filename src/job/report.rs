@@ -86,6 +86,8 @@ pub struct GatesSpec {
     pub max_mmd_ratio: Option<f64>,
     /// Most that may be rejected of the rows in scope.
     pub max_reject_share: Option<f64>,
+    /// Least median of `plausibility` over the valid counterfactuals.
+    pub min_median_plausibility: Option<f64>,
 }
 
 /// What is reported, checked.

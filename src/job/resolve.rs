@@ -362,6 +362,7 @@ impl<'a> Resolver<'a> {
                 .max_seconds
                 .and_then(|seconds| self.seconds(seconds, "explain.max_seconds")),
             max_changes: spec.max_changes,
+            min_plausibility: spec.min_plausibility,
             neighbours: spec.neighbours,
             nearness: spec.nearness,
             skip: spec.skip,

@@ -43,6 +43,8 @@ pub struct Group {
     pub all: Spread,
     /// The valid ones among them.
     pub valid: Spread,
+    /// Plausibility of the valid ones.
+    pub plausibility: Sketch,
     /// Per feature, over the valid ones.
     pub features: Vec<FeatureChanges>,
 }
@@ -92,6 +94,8 @@ pub struct Observed<'a> {
     pub certified: &'a [bool],
     /// How far it is.
     pub distances: &'a Distances,
+    /// How plausible it is; NaN if that is not known.
+    pub plausibility: &'a [f64],
     /// The rows as they would have to be …
     pub counterfactuals: &'a Rows,
     /// … and as they are.
@@ -216,6 +220,7 @@ impl Group {
             needed.iter().filter(|place| observed.valid[**place]).copied().collect();
         self.all.count(observed.distances, &needed);
         self.valid.count(observed.distances, &valid);
+        valid.iter().for_each(|place| self.plausibility.add(observed.plausibility[*place]));
         let cells = observed.counterfactuals.cells.iter().zip(&observed.originals.cells);
         for (feature, (new, own)) in self.features.iter_mut().zip(cells) {
             feature.count(new, own, &valid);
@@ -233,6 +238,7 @@ impl Group {
         self.certified += other.certified;
         self.all.merge(&other.all);
         self.valid.merge(&other.valid);
+        self.plausibility.merge(&other.plausibility);
         self.features
             .resize(self.features.len().max(other.features.len()), FeatureChanges::default());
         for (feature, more) in self.features.iter_mut().zip(&other.features) {

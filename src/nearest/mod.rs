@@ -8,6 +8,7 @@
 //! its rows, to the last bit, and no margin is needed.
 
 mod boxes;
+mod plausibility;
 mod search;
 mod split;
 mod terms;
@@ -16,14 +17,26 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+pub use plausibility::{LEAST_POINTS, Plausibility};
 use search::Search;
 use terms::Terms;
 use tree::Tree;
+
+use crate::feature::NULL_CODE;
 
 /// The code of a null.
 pub const NULL_POINT: u16 = u16::MAX;
 /// The code of a value that the schema does not list.
 pub const UNSEEN_POINT: u16 = u16::MAX - 1;
+
+/// A feature's code in two bytes. One of tens of thousands of values is nobody's neighbour: it counts as unseen.
+pub fn point(code: u32) -> u16 {
+    match u16::try_from(code) {
+        Ok(code) if code < UNSEEN_POINT => code,
+        _ if code == NULL_CODE => NULL_POINT,
+        _ => UNSEEN_POINT,
+    }
+}
 
 /// Rows to be searched, column by column.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -188,6 +188,10 @@ pub fn counterfactual_schema(
     fields.push(number("l0", "changed categorical features ÷ categorical features"));
     fields.push(number("l1", "mean |Δ| over standardised numeric features"));
     fields.push(described("n_changed", DataType::Int32, Nulls::Never, "changed features"));
+    fields.push(maybe_number(
+        "plausibility",
+        "share of held-out rows that are at least as far from training rows: 1 is near; null if not solved",
+    ));
     fields.push(described(
         "changes",
         DataType::List(change_item()),
@@ -244,7 +248,14 @@ pub fn refuse_folders(key: &[FieldRef], by: &[String]) -> Result<()> {
 
 /// Columns that reports have themselves, whatever the segments.
 pub fn report_columns() -> Vec<String> {
-    let reports = [coverage_schema, validity_schema, sparsity_schema, features_schema, mmd_schema];
+    let reports = [
+        coverage_schema,
+        validity_schema,
+        sparsity_schema,
+        plausibility_schema,
+        features_schema,
+        mmd_schema,
+    ];
     let names = |schema: SchemaRef| -> Vec<String> {
         schema.fields().iter().map(|field| field.name().clone()).collect()
     };
@@ -312,6 +323,21 @@ pub fn sparsity_schema(by: &[String]) -> SchemaRef {
         let quantile = |(name, _)| maybe_number(&format!("{measure}_{name}"), meaning);
         own.extend(QUANTILES.map(quantile));
     }
+    report(by, own)
+}
+
+/// Shares at which quantiles of plausibility are reported: what is low is of interest.
+pub const LOW_QUANTILES: [(&str, f64); 3] = [("p05", 0.05), ("p25", 0.25), ("p50", 0.5)];
+
+/// How plausible valid counterfactuals are.
+pub fn plausibility_schema(by: &[String]) -> SchemaRef {
+    let mut own = vec![
+        count("rows", "valid counterfactuals whose plausibility is known"),
+        maybe_number("plausibility_mean", "its mean: 0.5 if they were like held-out rows"),
+    ];
+    let meaning = "its quantile, within 1 %";
+    let quantile = |(name, _)| maybe_number(&format!("plausibility_{name}"), meaning);
+    own.extend(LOW_QUANTILES.map(quantile));
     report(by, own)
 }
 
@@ -400,7 +426,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 12] = [
+    let tables: [(&str, SchemaRef); 13] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -409,6 +435,7 @@ pub fn describe_tables() -> Value {
         ("reports/coverage", coverage_schema(&by)),
         ("reports/validity", validity_schema(&by)),
         ("reports/sparsity", sparsity_schema(&by)),
+        ("reports/plausibility", plausibility_schema(&by)),
         ("reports/features", features_schema(&by)),
         ("reports/mmd", mmd_schema(&by)),
         ("reports/rules", rules_schema()),

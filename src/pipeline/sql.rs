@@ -9,12 +9,11 @@ use futures::TryStreamExt;
 use serde_json::{Value, json};
 
 use super::model::shown;
-use super::run::neighbours;
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 use crate::explain::{Columns, Explainer, Keep, Setup, check_fit};
 use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
-use crate::nn::{Artefact, Description, load};
+use crate::nn::{Artefact, Description, load, load_neighbours};
 use crate::predictor::{self, Columns as PredictorColumns, Task};
 use crate::runtime::Runtime;
 
@@ -132,7 +131,7 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
     table.push(Field::new("__row", DataType::UInt32, true));
     let target = Target::Column { name: "target".to_string(), tolerance: query.tolerance };
     let explain = query.explain.clone();
-    let neighbours = neighbours(&explain, &query.generator, &description)?;
+    let neighbours = Some(load_neighbours(&query.generator, &description)?);
     let explainer = Explainer::new(
         generator,
         Setup {

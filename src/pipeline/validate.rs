@@ -12,14 +12,14 @@ use tokio::task::block_in_place;
 
 use super::partitions::{check_class_folders, check_key_folders};
 use super::places::check_places;
-use super::run::{check_output_names, neighbours};
+use super::run::check_output_names;
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
-use crate::explain::{Decisions, check_fit};
+use crate::explain::{Decisions, check_fit, check_plausibility};
 use crate::feature::{Admission, numbers, type_name};
 use crate::job::{Job, MemoryEstimate, ScoresJob, Target, available_memory};
-use crate::nn::{Artefact, load};
+use crate::nn::{Artefact, load, load_neighbours};
 use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
 
@@ -107,7 +107,8 @@ pub(super) fn check_generator(
 ) -> Result<()> {
     let Artefact { description, .. } = load(folder, runtime.device)?;
     check_fit(&description, &inputs.schema, task, &folder.display().to_string())?;
-    neighbours(&job.explain, folder, &description).map(|_| ())
+    let points = load_neighbours(folder, &description)?;
+    check_plausibility(&job.explain, points.len)
 }
 
 /// Asks the model about the first rows that can be used: what can be loaded may still not answer.

@@ -11,6 +11,8 @@ pub struct Reached {
     pub validity: Option<f64>,
     /// Share of the rows in scope that were rejected.
     pub reject_share: f64,
+    /// Median plausibility of the valid counterfactuals; none if there is none.
+    pub plausibility: Option<f64>,
     /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
@@ -24,7 +26,8 @@ pub struct Gate {
     pub limit: f64,
     /// What was reached.
     pub found: Option<f64>,
-    /// Whether that is enough. What could not be measured is not, but validity where nothing was needed is.
+    /// Whether that is enough. What could not be measured is not, but validity and plausibility where nothing
+    /// was needed are.
     pub passed: bool,
 }
 
@@ -41,6 +44,11 @@ pub fn judge(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
     if let Some(most) = gates.max_reject_share {
         let found = reached.reject_share;
         add("report.gates.max_reject_share".to_string(), most, Some(found), found <= most);
+    }
+    if let Some(least) = gates.min_median_plausibility {
+        let found = reached.plausibility;
+        let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
+        add("report.gates.min_median_plausibility".to_string(), least, found, passed);
     }
     if let Some(most) = gates.max_mmd_ratio {
         for (target, found) in &reached.mmd_ratios {
@@ -61,14 +69,28 @@ mod tests {
             min_validity: Some(0.9),
             max_mmd_ratio: Some(1.1),
             max_reject_share: Some(0.01),
+            min_median_plausibility: Some(0.2),
         };
         let reached = Reached {
             validity: Some(0.95),
             reject_share: 0.02,
+            plausibility: Some(0.2),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
         let passed: Vec<bool> = judge(&gates, &reached).iter().map(|gate| gate.passed).collect();
-        assert_eq!(passed, [true, false, true, false], "what cannot be measured fails");
+        assert_eq!(passed, [true, false, true, true, false], "what cannot be measured fails");
         assert!(judge(&GatesSpec::default(), &reached).is_empty());
+    }
+
+    #[test]
+    fn answers_that_were_needed_must_be_measured_for_their_plausibility() {
+        let gates = GatesSpec { min_median_plausibility: Some(0.2), ..GatesSpec::default() };
+        let passes = |validity: Option<f64>, plausibility: Option<f64>| {
+            let reached = Reached { validity, plausibility, ..Reached::default() };
+            judge(&gates, &reached)[0].passed
+        };
+        assert!(passes(None, None), "nothing was needed");
+        assert!(!passes(Some(0.0), None), "needed, and none is valid");
+        assert!(!passes(Some(1.0), Some(0.19)));
     }
 }

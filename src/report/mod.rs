@@ -1,4 +1,4 @@
-//! From counts to report tables: coverage, validity, sparsity, features, and how like rows of the wanted
+//! From counts to report tables: coverage, validity, sparsity, plausibility, features, and how like rows of the wanted
 //! class counterfactuals are ([`Comparison`]). Knows what the columns mean; counts nothing itself.
 
 mod columns;
@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::feature::FeatureSchema;
 use crate::metrics::{Group, Segment, Status, Tally, wilson};
 use crate::output::{
-    QUANTILES, coverage_schema, features_schema, sparsity_schema, validity_schema,
+    LOW_QUANTILES, QUANTILES, coverage_schema, features_schema, plausibility_schema,
+    sparsity_schema, validity_schema,
 };
 
 use columns::Columns;
@@ -147,6 +148,22 @@ pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
         }
     }
     columns.finish(sparsity_schema(&names.by))
+}
+
+/// How plausible valid counterfactuals are.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn plausibility(tally: &Tally, names: &Names) -> Result<RecordBatch> {
+    let mut columns = Columns::new(names);
+    for (level, group) in rows(tally, names) {
+        let found = &group.plausibility;
+        columns.group(&level, names);
+        columns.count(found.count());
+        columns.number(found.mean());
+        LOW_QUANTILES.iter().for_each(|(_, share)| columns.number(found.quantile(*share)));
+    }
+    columns.finish(plausibility_schema(&names.by))
 }
 
 /// How features change.

@@ -82,6 +82,27 @@ fn more_is_solved_and_less_is_changed() {
     assert_eq!(none["statuses"], off["statuses"], "no step is left");
 }
 
+/// Answers that must be plausible are, or are not given; and the run as a whole may be held to it.
+#[test]
+fn implausible_answers_are_refused() {
+    let Some(python) = python("implausible_answers_are_refused") else { return };
+    let bench = Bench::new();
+    let table = applications(&bench, 2000, &["--nulls", "0.02"]);
+    let any = explained(&bench, &table, &python, "");
+    let found = bench.check(&python, &table, &[]);
+    assert!(found["plausibility"]["compared"].as_u64() > Some(100), "{found}");
+    // The second opinion goes through all that is demanded of answers.
+    let bar = explained(&bench, &table, &python, "min_plausibility = 0.5\n");
+    assert!(number(&bar["plausibility"]) > number(&any["plausibility"]), "{bar}");
+    assert!(number(&bar["statuses"]["unsolved"]) > number(&any["statuses"]["unsolved"]), "{bar}");
+    explained(&bench, &table, &python, "min_plausibility = 0.5\nrefine = \"off\"\n");
+    explained(&bench, &table, &python, "min_plausibility = 0.5\nsamples = 3\n");
+    let gate = "[report.gates]\nmin_median_plausibility = 0.999\n";
+    bench.explain_job(&table, gate);
+    bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");
+    bench.does("run", &[]).fails(3, &["report.gates.min_median_plausibility"]);
+}
+
 /// The nearest training row needs no generator that has learnt anything.
 #[test]
 fn the_nearest_training_row_alone() {
@@ -136,6 +157,7 @@ fn faults_of_the_section_are_told() {
         ("queries_per_row = 4294967295", "expected at most 10000"),
         ("max_seconds = 0", "`explain.max_seconds` is 0"),
         ("nearness = -1", "`explain.nearness` is -1"),
+        ("min_plausibility = 1.5", "`explain.min_plausibility` is 1.5"),
         ("neighbours = 5000", "`explain.neighbours` is 5000"),
         ("skip = [\"shrnk\"]", "`explain.skip"),
     ];

@@ -33,7 +33,7 @@ fn tables(bench: &Bench) -> Vec<RecordBatch> {
         read_table(&bench.path("out/counterfactuals")),
         read_table(&bench.path("out/rejects")),
     ];
-    let reports = ["coverage", "validity", "sparsity", "features", "mmd"];
+    let reports = ["coverage", "validity", "sparsity", "plausibility", "features", "mmd"];
     let report = |name| read_table(&bench.path(&format!("out/reports/{name}.parquet")));
     found.extend(reports.map(report));
     found

@@ -45,8 +45,17 @@ fn a_run_from_table_to_reports() {
     );
     assert_eq!(
         bench.names("out/reports"),
-        ["coverage", "features", "mmd", "rules", "sparsity", "training", "validity"]
-            .map(|name| format!("{name}.parquet"))
+        [
+            "coverage",
+            "features",
+            "mmd",
+            "plausibility",
+            "rules",
+            "sparsity",
+            "training",
+            "validity"
+        ]
+        .map(|name| format!("{name}.parquet"))
     );
     bench.nothing_is_left();
     let found = bench.check(&python, &table, &["--where", "loan_amount < 20000"]);
@@ -96,6 +105,7 @@ fn tables_are_as_documented() {
         ("reports/coverage", "out/reports/coverage.parquet"),
         ("reports/validity", "out/reports/validity.parquet"),
         ("reports/sparsity", "out/reports/sparsity.parquet"),
+        ("reports/plausibility", "out/reports/plausibility.parquet"),
         ("reports/features", "out/reports/features.parquet"),
         ("reports/mmd", "out/reports/mmd.parquet"),
         ("reports/rules", "out/reports/rules.parquet"),
@@ -554,7 +564,7 @@ fn explaining_alone_and_reporting_later() {
     bench.nothing_is_left();
     bench.check(&python, &table, &[]);
     // The reports are those of a run that does all at once.
-    let reported = ["coverage", "validity", "sparsity", "features", "mmd"];
+    let reported = ["coverage", "validity", "sparsity", "plausibility", "features", "mmd"];
     let tables = |out: &str| {
         reported.map(|name| read_table(&bench.path(&format!("{out}/reports/{name}.parquet"))))
     };

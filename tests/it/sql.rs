@@ -32,7 +32,7 @@ fn single_rows_and_groups() {
     bench.does("run", &[]).ok();
     let found = read_table(&bench.path("out/counterfactuals"));
     let query = "SELECT application_id, x['status'] AS status, x['cf_employment'] AS employment, \
-                 x['n_changed'] AS n_changed FROM (SELECT application_id, counterfactual('approved') AS x \
+                 x['plausibility'] AS plausibility FROM (SELECT application_id, counterfactual('approved') AS x \
                  FROM a) ORDER BY application_id";
     let said = ask(&bench, query, &["--format", "json"]).ok().stdout;
     let rows: Vec<serde_json::Value> =
@@ -43,9 +43,14 @@ fn single_rows_and_groups() {
     assert_eq!(answered.len(), found.num_rows());
     let status =
         arrow::array::AsArray::as_string::<i32>(found.column_by_name("status").expect("a column"));
-    for (row, status) in answered.iter().zip(status) {
+    let plausibility = found.column_by_name("plausibility").expect("a column");
+    let plausibility =
+        arrow::array::AsArray::as_primitive::<arrow::datatypes::Float64Type>(plausibility);
+    for ((row, status), plausibility) in answered.iter().zip(status).zip(plausibility) {
         assert_eq!(row["status"].as_str(), status, "{row}");
+        assert_eq!(row["plausibility"].as_f64(), plausibility, "{row}");
     }
+    assert!(plausibility.iter().flatten().count() > 100, "solved rows have it");
     let text = ask(
         &bench,
         "SELECT region, count(*) AS rows, avg(CAST(counterfactual('approved')['valid'] AS INT)) AS valid \

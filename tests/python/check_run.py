@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
+import numpy
 import pyarrow
 import pyarrow.parquet
 
@@ -37,6 +38,7 @@ STATUSES = [*SOLVED, "unsolved", "already_target", "infeasible"]
 NEEDED = "status <> 'already_target'"
 QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 MEASURES = ["l0", "l1", "n_changed"]
+LOW_QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5}
 # What a coverage report always has; its other columns are segments.
 COVERAGE = {"level", "target", "status", "rows", "share", "queries", "certified"}
 SCHEMA_REASONS = ["null", "infinite", "outside_range", "unseen_category", "broken_rule"]
@@ -47,6 +49,10 @@ ROW_TOLERANCE, MEAN_TOLERANCE, QUANTILE_TOLERANCE = 1e-6, 1e-9, 0.01
 # Whole numbers and decimals may pass an end by this part of their unit: 0.29 of 100 is a little below 29.
 UNIT_SLACK = 2e-6
 NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0, "day": 86_400e9}
+# Of plausibility: a standard deviation, where numbers are cut, nearest rows, rows compared with at most and at least,
+# and rows whose plausibility is computed again.
+UNIT, CUT, NEAREST, REFERENCE, HELD_OUT, LEAST_POINTS, MEASURED = 256, 8.0, 5, 2_048, 1_024, 40, 500
+NULL_STATE, UNSEEN_STATE = 65_535, 65_534
 Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
@@ -278,7 +284,7 @@ def read_answers(run):
         columns += ["original_value AS before", "cf_value AS after"]
     else:
         columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
-    columns += ["cf_score", "queries", "certified", *MEASURES, "changes"]
+    columns += ["cf_score", "queries", "certified", *MEASURES, "plausibility", "changes"]
     columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
     run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
     files, glob = table_files(run.folder / "rejects")
@@ -547,6 +553,8 @@ def status_rules(run):
     refine = run.manifest["job"]["explain"]["refine"]
     budget, most = refine["queries_per_row"], refine["max_changes"] or len(run.features)
     already = "status = 'already_target'"
+    solved = f"status IN {texts(SOLVED)}"
+    measured = solved if kept_rows(run) >= LEAST_POINTS else "false"
     return {
         "nulls where none may be": " OR ".join(f"{name} IS NULL" for name in needed),
         "unknown statuses": f"status NOT IN {texts(STATUSES)}",
@@ -562,6 +570,9 @@ def status_rules(run):
         "asked without need, or too often": f"queries NOT BETWEEN 0 AND {budget} OR ({already} AND queries > 0)",
         "more changes than may be": f"n_changed > {most}",
         "unchanged, but decided otherwise": f"{own} AND after <> before",
+        "`plausibility` is there or missing against the status": f"({measured}) <> (plausibility IS NOT NULL)",
+        "`plausibility` is no share": "plausibility IS NOT NULL AND NOT plausibility BETWEEN 0 AND 1",
+        "less plausible than the job demands": f"{solved} AND plausibility < {refine['min_plausibility']}",
         "`cf_score` is no probability": "cf_score IS NOT NULL AND NOT cf_score BETWEEN 0 AND 1",
     }
 
@@ -576,6 +587,97 @@ def check_statuses(run):
     if told != statuses:
         problems.append(f"the manifest says {told}, found {statuses}")
     run.check("statuses", problems, **{str(status): rows for status, rows in statuses.items()})
+
+
+# --- plausibility ----------------------------------------------------------------------------------
+
+
+def read_tensors(path):
+    """The tensors of a safetensors file, flat."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    kinds = {"F32": "<f4", "F64": "<f8", "I16": "<i2"}
+    tensors = {}
+    for name, told in json.loads(content[8:start]).items():
+        if name != "__metadata__":
+            first, end = told["data_offsets"]
+            tensors[name] = numpy.frombuffer(content[start + first : start + end], kinds[told["dtype"]])
+    return tensors
+
+
+def kept_rows(run):
+    """Training rows that are kept with the generator."""
+    return len(read_tensors(run.folder / "generator/neighbours.safetensors")["decisions"])
+
+
+def number_states(standardised):
+    """Standardised numbers as whole ones; a null is a state of its own."""
+    cut = numpy.clip(standardised.astype("f4"), -CUT, CUT) + numpy.float32(CUT)
+    states = numpy.floor(cut.astype("f8") * UNIT + 0.5)
+    return numpy.where(numpy.isnan(standardised), NULL_STATE, states).astype(int)
+
+
+def kept_states(run, layout):
+    """The kept training rows, feature by feature."""
+    tensors = read_tensors(run.folder / "generator/neighbours.safetensors")
+    rows = len(tensors["decisions"])
+    numbers, codes = (tensors[name].reshape(-1, rows) for name in ["numbers", "codes"])
+    numbers, codes = iter(numbers), iter(codes)
+    return [number_states(next(numbers)) if "Numeric" in slots else next(codes).view("u2").astype(int)
+            for slots in layout]
+
+
+def answer_states(run, layout, condition):
+    """Published counterfactuals as such states, and the plausibility that they are said to have."""
+    columns = ", ".join(f"c{feature.place}" for feature in run.features)
+    rows = run.rows(f"""SELECT plausibility, {columns} FROM pair WHERE {condition}
+        ORDER BY hash({run.keys}, sample) LIMIT {MEASURED}""")
+    told, *cells = zip(*rows) if rows else [()] * (1 + len(run.features))
+    states = []
+    for feature, slots, values in zip(run.features, layout, cells):
+        fill = feature.spec.get("fill") if feature.spec.get("nulls") == "fill" else None
+        values = [fill if value is None else value for value in values]
+        if feature.numeric:
+            slots = slots["Numeric"]
+            numbers = numpy.array([math.nan if value is None else value for value in values], "f8")
+            standardised = ((numbers - slots["mean"]) * (1.0 / slots["std"])).astype("f4")
+            states.append(number_states(numpy.clip(standardised, -slots["cut"], slots["cut"])))
+        else:
+            codes = {value: code for code, value in enumerate(feature.spec["values"])} | {None: NULL_STATE}
+            states.append(numpy.array([codes.get(value, UNSEEN_STATE) for value in values], int))
+    return states, numpy.array(told, float)
+
+
+def distances_to(reference, rows, numeric):
+    """How far rows are from their nearest reference rows: every pair is gone through."""
+    apart = numpy.zeros((len(rows[0]), len(reference[0])), int)
+    for others, own, is_numeric in zip(reference, rows, numeric):
+        own, others = own[:, None], others[None, :]
+        usual = numpy.where(own == others, 0, UNIT)
+        known = (own != NULL_STATE) & (others != NULL_STATE)
+        apart += numpy.where(known, abs(own - others), usual) if is_numeric else usual
+    return numpy.sort(apart, axis=1)[:, :NEAREST].sum(axis=1)
+
+
+def check_plausibility(run):
+    """The share of held-out rows that are at least as far from training rows as an answer is, once more."""
+    layout = json.loads((run.folder / "generator/generator.json").read_text())["layout"]["slots"]
+    kept, numeric = kept_states(run, layout), ["Numeric" in slots for slots in layout]
+    told_of = run.row("SELECT count(plausibility) FROM pair")[0]
+    if len(kept[0]) < LEAST_POINTS or told_of == 0:
+        return run.check("plausibility", [], kept_rows=len(kept[0]), answers=told_of)
+    held_out = min(len(kept[0]) // 4, HELD_OUT)
+    rows = min(len(kept[0]) - held_out, REFERENCE)
+    reference = [states[:rows] for states in kept]
+    others = distances_to(reference, [states[rows : rows + held_out] for states in kept], numeric)
+    answers, told = answer_states(run, layout, f"status IN {texts(SOLVED)}")
+    found = distances_to(reference, answers, numeric)
+    found = (others[None, :] >= found[:, None]).mean(axis=1)
+    wrong = numpy.flatnonzero(abs(found - told) > MEAN_TOLERANCE)
+    problems = [f"{len(wrong)} of {len(told)} are others"] if len(wrong) else []
+    problems += [f"{told[place]} is {found[place]}" for place in wrong]
+    figures = {"rows": rows, "held_out": held_out, "compared": len(told), "median": float(numpy.median(told))}
+    run.check("plausibility", problems, **figures)
 
 
 # --- reports ---------------------------------------------------------------------------------------
@@ -681,6 +783,8 @@ def marks_of(run):
     overs = {"valid": "valid", "all": "true"}
     marks = [Mark(measure, condition, part, "sparsity", (over,), f"{measure}_{name}")
              for over, condition in overs.items() for measure in MEASURES for name, part in QUANTILES.items()]
+    marks += [Mark("plausibility", "valid AND plausibility IS NOT NULL", part, "plausibility", (), f"plausibility_{name}")
+              for name, part in LOW_QUANTILES.items()]
     return marks + [Mark(f.moved, f"valid AND {f.changed}", 0.5, "features", (f.name,), "median_change")
                     for f in run.features if f.numeric]
 
@@ -688,6 +792,7 @@ def marks_of(run):
 def check_quantiles(run):
     """Between the ranks on both sides of a quantile lies a value within 1 % of the one reported."""
     reports = {"sparsity": read_report(run, "sparsity", "over")[0],
+               "plausibility": read_report(run, "plausibility")[0],
                "features": read_report(run, "features", "feature")[0]}
     marks, problems, checked = marks_of(run), [], 0
     write_marks(run, marks, reports)
@@ -751,6 +856,22 @@ def check_sparsity(run):
     run.check("sparsity", problems, rows=len(report))
 
 
+def check_plausibility_report(run):
+    expected = {}
+    figures = "count(plausibility) FILTER (valid), favg(plausibility) FILTER (valid)"
+    for group, (rows, mean) in recount(run, "needed", figures).items():
+        expected[group] = {"rows": (rows, 0), "plausibility_mean": (mean, MEAN_TOLERANCE)}
+    # A group in which nothing was needed has a row without figures.
+    for group in recount(run, "grouped", "count(*)").keys() - expected.keys():
+        expected[group] = {"rows": (0, 0), "plausibility_mean": (None, 0)}
+    report, problems = compare(run, "plausibility", [], expected)
+    whole = report.get(("all", None, *[None] * len(run.by)), {})
+    told = run.manifest["summary"]["plausibility"]
+    if differs(told, whole.get("plausibility_p50"), MEAN_TOLERANCE):
+        problems.append(f"the manifest says {told}, the report {whole.get('plausibility_p50')}")
+    run.check("plausibility report", problems, groups=len(report), median=told)
+
+
 def check_features(run):
     conditions = ["valid"]
     for feature in run.features:
@@ -793,7 +914,8 @@ def check_reports(run):
     if not list((run.folder / "reports").glob("coverage.parquet")):
         missing = ["the reports are missing"] if run.manifest["command"] == "run" else []
         return run.check("reports", missing, reports=0)
-    for check in [check_coverage, check_validity, check_sparsity, check_features, check_quantiles]:
+    checks = [check_coverage, check_validity, check_sparsity, check_plausibility_report, check_features]
+    for check in [*checks, check_quantiles]:
         check(run)
 
 
@@ -886,7 +1008,8 @@ def check_tables(run, given):
     read_answers(run)
     check_accounting(run)
     make_pairs(run)
-    for check in [check_constraints, check_rules, check_distances, check_changes, check_statuses, check_reports]:
+    checks = [check_constraints, check_rules, check_distances, check_changes, check_statuses]
+    for check in [*checks, check_plausibility, check_reports]:
         check(run)
 
 

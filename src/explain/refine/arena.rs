@@ -61,6 +61,8 @@ pub(super) struct Arena<'a> {
     known: HashMap<(u32, u64), Answer>,
     answers: Scores,
     valid: Vec<bool>,
+    /// What gets the wanted decision, but is less plausible than an answer must be.
+    implausible: Vec<bool>,
     shares: Vec<f32>,
 }
 
@@ -80,6 +82,7 @@ impl<'a> Arena<'a> {
             known: HashMap::new(),
             answers: Scores::empty(worker.shared.predictor.task()),
             valid: Vec::new(),
+            implausible: Vec::new(),
             shares: Vec::new(),
         }
     }
@@ -105,9 +108,14 @@ impl<'a> Arena<'a> {
         self.budget - self.queries[entry as usize]
     }
 
-    /// Whether an answer is what its entry wants.
+    /// Whether an answer is what its entry wants, and as plausible as it must be.
     pub(super) fn is_valid(&self, answer: Answer) -> bool {
         self.valid[answer as usize]
+    }
+
+    /// Whether an answer is refused for nothing but its plausibility.
+    pub(super) fn is_implausible(&self, answer: Answer) -> bool {
+        self.implausible[answer as usize]
     }
 
     /// Whether the model has said nothing of a trial.
@@ -187,7 +195,11 @@ impl<'a> Arena<'a> {
         let scores = shared.predictor.predict(&batch)?;
         self.model_seconds += began.elapsed().as_secs_f64();
         let wishes = self.asked.wishes.take(&entries);
-        self.valid.extend(is_valid(&scores, &wishes));
+        let reached = is_valid(&scores, &wishes);
+        let implausible = shared.implausible(&rows, &reached);
+        let both = reached.iter().zip(&implausible);
+        self.valid.extend(both.map(|(reached, implausible)| *reached && !implausible));
+        self.implausible.extend(implausible);
         self.shares.extend(shares(&scores, &wishes));
         self.answers.append(scores);
         Ok(())
@@ -204,6 +216,15 @@ impl<'a> Arena<'a> {
         seconds.clock(own, since);
         seconds.add_to(own, -asked);
         seconds.add_to(model, asked);
+    }
+
+    /// The row of an entry with changes.
+    pub(super) fn row(&self, entry: u32, changes: &[Change]) -> Rows {
+        let mut row = self.asked.originals.take(&[entry]);
+        for change in changes {
+            row.set(change.feature, 0, change.cell);
+        }
+        row
     }
 
     /// Rows with changes, an entry's own each.

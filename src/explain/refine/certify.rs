@@ -104,8 +104,9 @@ impl Worker {
     ) {
         let costs = &self.shared.refiner.costs;
         let cost = |trial: &Trial| costs.total(&trial.changes, |feature| arena.own(entry, feature));
-        // What the model has not answered proves nothing.
-        let known = answers.iter().all(|of| of.is_some_and(|answer| !arena.has_failed(answer)));
+        // What the model has not answered proves nothing, nor what is refused though it gets the decision.
+        let fails = |answer: Answer| !arena.has_failed(answer) && !arena.is_implausible(answer);
+        let known = answers.iter().all(|answer| answer.is_some_and(fails));
         let valid = trials.iter().zip(answers).filter_map(|(trial, answer)| {
             answer.filter(|answer| arena.is_valid(*answer)).map(|answer| (trial, answer))
         });

@@ -1,4 +1,5 @@
-//! The choice among valid answers: the least cost, and likeness to rows of the wanted decision.
+//! The choice among valid answers: the least cost, and likeness to rows of the wanted decision. Of answers that
+//! cost the same the most plausible one.
 
 use super::arena::{Answer, Arena};
 use super::pool::{Attempt, Pool};
@@ -6,17 +7,21 @@ use super::{Change, Changes, Outcomes, Refiner, Spare};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
+use crate::job::Step;
 use crate::metrics::Status;
+
+/// Answers whose costs differ by less than this share cost the same.
+const TIE: f64 = 0.01;
 
 impl Worker {
     /// The best valid answer of every entry; else what the generator proposed.
     pub(super) fn choose(&self, arena: &Arena<'_>, pool: &Pool) -> Result<Outcomes> {
         let chosen: Vec<Option<&Attempt>> =
-            (0..arena.len()).map(|entry| self.best(arena, pool, entry)).collect();
+            (0..arena.len()).map(|entry| self.choice(arena, pool, entry)).collect();
         let shown: Vec<Option<&Attempt>> = chosen
             .iter()
             .zip(&pool.first)
-            .map(|(chosen, first)| chosen.or(first.as_ref().filter(|one| self.may_show(one))))
+            .map(|(chosen, first)| chosen.or(first.as_ref().filter(|one| arena.may_show(one))))
             .collect();
         let none = Changes::new();
         let rows = arena.rows(shown.iter().map(|shown| shown.map_or(&none, |one| &one.changes)));
@@ -45,18 +50,56 @@ impl Worker {
         most.is_none_or(|most| attempt.changes.len() <= most as usize)
     }
 
+    /// The best valid answer of an entry; among those that cost as little, the most plausible one.
+    fn choice<'p>(&self, arena: &Arena<'_>, pool: &'p Pool, entry: usize) -> Option<&'p Attempt> {
+        let best = self.best(arena, pool, entry)?;
+        let Some(plausibility) = &self.shared.plausibility else { return Some(best) };
+        if !self.shared.refiner.does(Step::Choice) {
+            return Some(best);
+        }
+        let slack = TIE * best.cost;
+        let ties = |one: &&Attempt| {
+            one.answer != best.answer
+                && one.cost <= best.cost + slack
+                && one.score <= best.score + slack
+                && one.changes.len() <= best.changes.len()
+        };
+        let mut tied = self.within_cost(arena, pool, entry).filter(ties).peekable();
+        if tied.peek().is_none() {
+            return Some(best);
+        }
+        let worth = |one: &'p Attempt| {
+            let row = arena.row(entry as u32, &one.changes);
+            (plausibility.of(&row, 0), one)
+        };
+        let better = |best: (f64, &'p Attempt), other: (f64, &'p Attempt)| match other.0 > best.0 {
+            true => other,
+            false => best,
+        };
+        Some(tied.map(worth).fold(worth(best), better).1)
+    }
+
     pub(super) fn best<'p>(
         &self,
         arena: &Arena<'_>,
         pool: &'p Pool,
         entry: usize,
     ) -> Option<&'p Attempt> {
-        // Nothing is chosen that costs more than what the generator proposed.
+        let valid = self.within_cost(arena, pool, entry);
+        valid.min_by(|one, two| one.score.total_cmp(&two.score))
+    }
+
+    /// The valid answers of an entry that cost no more than what the generator proposed.
+    fn within_cost<'p>(
+        &self,
+        arena: &Arena<'_>,
+        pool: &'p Pool,
+        entry: usize,
+    ) -> impl Iterator<Item = &'p Attempt> {
         let first = pool.first[entry].as_ref().filter(|one| arena.is_answer(one));
         let most = first.map_or(f64::INFINITY, |one| one.cost);
         let attempts = pool.attempts[entry].iter();
-        let valid = attempts.filter(|one| arena.is_answer(one) && one.cost <= most);
-        valid.min_by(|one, two| one.score.total_cmp(&two.score))
+        attempts.filter(move |one| arena.is_answer(one) && one.cost <= most)
     }
 
     /// The score that changes tend to when their numbers are moved back.
@@ -98,6 +141,12 @@ fn spare(arena: &Arena<'_>, pool: &Pool) -> Spare {
 }
 
 impl Arena<'_> {
+    /// Whether a proposal that is not valid may be shown: one that gets the wanted decision would be taken for an
+    /// answer.
+    fn may_show(&self, attempt: &Attempt) -> bool {
+        self.worker.may_show(attempt) && !self.is_implausible(attempt.answer)
+    }
+
     /// Whether an attempt is valid, and changes no more than it may.
     pub(super) fn is_answer(&self, attempt: &Attempt) -> bool {
         self.is_valid(attempt.answer) && self.worker.may_show(attempt)

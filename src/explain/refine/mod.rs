@@ -128,6 +128,11 @@ impl Refiner {
         (self.job.queries_per_row as usize).div_ceil(USUAL_QUERIES)
     }
 
+    /// Plausibility that an answer must have.
+    pub(super) fn min_plausibility(&self) -> f64 {
+        self.job.min_plausibility
+    }
+
     fn does(&self, step: Step) -> bool {
         self.job.does(step)
     }

@@ -20,7 +20,7 @@ use crate::job::{
     TaskSpec,
 };
 use crate::metrics::Status;
-use crate::nearest::{NULL_POINT, PointColumn, Points};
+use crate::nearest::{LEAST_POINTS, NULL_POINT, PointColumn, Points};
 use crate::nn::{ActorShape, Description, Form, Generator, ModelForm, Origin};
 use crate::predictor::{NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
 use crate::runtime::Streams;
@@ -201,13 +201,16 @@ impl Ground {
         }
     }
 
-    /// The table's own rows as neighbours.
+    /// The table's own rows as neighbours, again and again until there are enough to compare with.
     fn points(&self) -> Points {
+        let rows = self.case.rows.len;
+        let again: Vec<u32> = (0..rows as u32).cycle().take(rows.max(2 * LEAST_POINTS)).collect();
+        let cells = self.case.rows.take(&again).cells;
         let Outcome::Classes { labels, .. } = &self.asked.decided.outcome else {
             unreachable!("classes")
         };
         let slots = &self.case.encoder.layout().slots;
-        let columns = self.case.rows.cells.iter().zip(slots).map(|(cells, slots)| match cells {
+        let columns = cells.iter().zip(slots).map(|(cells, slots)| match cells {
             Cells::Numbers(numbers) => {
                 let crate::encode::Slots::Numeric(slots) = slots else { unreachable!("numeric") };
                 PointColumn::Numbers(numbers.iter().map(|of| slots.standardised(*of)).collect())
@@ -217,9 +220,9 @@ impl Ground {
             ),
         });
         Points {
-            len: self.case.rows.len,
+            len: again.len(),
             columns: columns.collect(),
-            decisions: labels.iter().map(|label| f64::from(*label)).collect(),
+            decisions: again.iter().map(|row| f64::from(labels[*row as usize])).collect(),
         }
     }
 
@@ -241,6 +244,21 @@ impl Ground {
         let writer = crate::feature::RowWriter::new(&self.case.schema);
         let batch = writer.write(rows, &self.case.rows, &self.case.batch).expect("written");
         is_valid(&self.model.predict(&batch).expect("answers"), &self.asked.wishes)
+    }
+
+    /// A row with each of some changes, and whether the model gives the wanted decision for it.
+    fn trials(&self, row: usize, space: &[Changes]) -> (Rows, Vec<bool>) {
+        let at = vec![row as u32; space.len()];
+        let own = self.case.rows.take(&at);
+        let mut trials = own.clone();
+        for (place, changes) in space.iter().enumerate() {
+            changes.iter().for_each(|change| trials.set(change.feature, place, change.cell));
+        }
+        let writer = crate::feature::RowWriter::new(&self.case.schema);
+        let before = crate::explain::take(&self.case.batch, &at).expect("taken");
+        let batch = writer.write(&trials, &own, &before).expect("written");
+        let scores = self.model.predict(&batch).expect("answers");
+        (trials, is_valid(&scores, &self.asked.wishes.take(&at)))
     }
 
     /// Every row that a row may become, by walking through all of them.
@@ -340,6 +358,33 @@ proptest! {
             // What the model has not answered proves nothing.
             let failed = scores.failures.iter().any(|failure| !space[failure.row].is_empty());
             prop_assert_eq!(found.certified[row], !solvable && !failed);
+        }
+    }
+
+    #[test]
+    fn every_answer_is_as_plausible_as_it_must_be(
+        (columns, rows, seed) in case(),
+        least in prop_oneof![Just(0.3), Just(0.7), Just(1.0)],
+        mode in prop_oneof![Just(Refine::Off), Just(Refine::Repair), Just(Refine::Full)],
+    ) {
+        let ground = Ground::new(&columns, rows, seed);
+        let without = ground.refine(&job(mode, 2500, None));
+        let mut job = job(mode, 2500, None);
+        job.refine.min_plausibility = least;
+        let worker = ground.worker(&job);
+        let plausibility = worker.shared.plausibility.as_ref().expect("enough rows");
+        let found = ground.refine(&job);
+        let said = ground.judge(&found.rows);
+        for row in 0..rows {
+            prop_assert_eq!(found.valid[row], said[row], "shows what is refused as an answer");
+            prop_assert_eq!(found.valid[row], found.status[row].is_solved());
+            prop_assert!(!found.valid[row] || plausibility.of(&found.rows, row) >= least);
+            prop_assert!(!found.certified[row] || !without.valid[row], "there is an answer");
+            let Some(space) = ground.space(row).filter(|_| mode == Refine::Full) else { continue };
+            let (trials, reached) = ground.trials(row, &space);
+            let answers = (0..space.len()).filter(|place| reached[*place]);
+            let plausible = answers.map(|place| plausibility.of(&trials, place)).any(|p| p >= least);
+            prop_assert_eq!(found.valid[row], plausible, "row {} of {} ways", row, space.len());
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::{cast, concat_batches, take_record_batch};
-use arrow::datatypes::{FieldRef, Int32Type, SchemaRef};
+use arrow::datatypes::{FieldRef, Float64Type, Int32Type, SchemaRef};
 use futures::StreamExt;
 use hashbrown::HashMap;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -344,6 +344,9 @@ impl Again<'_> {
         let samples = column(batch, "sample")?.as_primitive::<Int32Type>().values().to_vec();
         let queries = column(batch, "queries")?.as_primitive::<Int32Type>();
         let queries: Vec<u32> = queries.values().iter().map(|queries| *queries as u32).collect();
+        let plausibility = column(batch, "plausibility")?.as_primitive::<Float64Type>();
+        let plausibility: Vec<f64> =
+            plausibility.iter().map(|found| found.unwrap_or(f64::NAN)).collect();
         let targets = self.targets(batch)?;
         let layout = &self.artefact.description.layout;
         let observed = Observed {
@@ -359,6 +362,7 @@ impl Again<'_> {
                 .iter()
                 .collect::<Vec<_>>(),
             distances: &distances(&counterfactuals, &originals, layout),
+            plausibility: &plausibility,
             targets: &targets,
             counterfactuals: &counterfactuals,
             originals: &originals,

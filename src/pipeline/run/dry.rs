@@ -9,13 +9,13 @@ use serde::Serialize;
 use super::super::partitions::check_key_folders;
 use super::super::{Observer, Scope, seconds_since};
 use super::work::rows_of;
-use super::{Part, Stages, neighbours};
+use super::{Part, Stages};
 use crate::engine::ScanPlan;
 use crate::engine::check_keys;
 use crate::error::Result;
 use crate::explain::{Explainer, Keep, Setup, check_fit};
 use crate::job::Job;
-use crate::nn::load;
+use crate::nn::{load, load_neighbours};
 use crate::output::check_output;
 use crate::predictor;
 use crate::runtime::Runtime;
@@ -92,7 +92,9 @@ impl Stages<'_> {
             self.runtime.threads, job.explain.samples
         ));
         if self.part == Part::Run {
-            stages.push("report coverage, validity, sparsity, features and MMD".to_string());
+            stages.push(
+                "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
+            );
         }
         stages.push(format!("publish {}", job.output.dir.display()));
         stages
@@ -118,7 +120,7 @@ impl Stages<'_> {
             decisions: None,
             target: self.target,
             explain: &job.explain,
-            neighbours: neighbours(&job.explain, folder, &artefact.description)?,
+            neighbours: Some(load_neighbours(folder, &artefact.description)?),
             streams: runtime.streams(),
             keep: Keep::None,
         };

@@ -22,7 +22,7 @@ use crate::output::{
 };
 use crate::report::{
     ComparedRows, Comparison, MmdRow, Names, Reached, Wanted, coverage, features, judge, mmd_ratio,
-    mmd_table, rules, sparsity, validity,
+    mmd_table, plausibility, rules, sparsity, validity,
 };
 use crate::runtime::usage;
 
@@ -197,6 +197,7 @@ impl Stages<'_> {
             ("coverage", coverage(tally, names, rejected)?),
             ("validity", validity(tally, names)?),
             ("sparsity", sparsity(tally, names)?),
+            ("plausibility", plausibility(tally, names)?),
             ("features", features(tally, names)?),
             ("mmd", mmd_table(found, names, space)?),
         ])
@@ -256,6 +257,7 @@ impl Stages<'_> {
             l0: total.valid.l0.mean(),
             l1: total.valid.l1.mean(),
             n_changed: total.valid.changed.mean(),
+            plausibility: total.plausibility.quantile(0.5),
             targets: targets(tally, names, found),
             queries_per_row: queries_per_row(&total),
             units: done.units.len(),
@@ -293,6 +295,7 @@ impl Stages<'_> {
         let reached = Reached {
             validity: summary.validity,
             reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
+            plausibility: summary.plausibility,
             mmd_ratios: needed.map(ratio).collect(),
         };
         judge(&self.job.report.gates, &reached)
@@ -434,6 +437,7 @@ fn targets(tally: &Tally, names: &Names, found: &[MmdRow]) -> Vec<TargetSummary>
             l0: group.valid.l0.mean(),
             l1: group.valid.l1.mean(),
             n_changed: group.valid.changed.mean(),
+            plausibility: group.plausibility.quantile(0.5),
             mmd2: mmd.map(|row| row.estimate.mmd2),
             mmd2_held_out: mmd.and_then(|row| row.held_out),
             mmd2_unchanged: mmd.and_then(|row| row.unchanged),

@@ -28,8 +28,7 @@ use super::{Inputs, Observer, Scope, check_repeatable, replace, seconds_since, v
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
-use crate::job::{ExplainJob, Job, MmdSpace, Target, TaskSpec};
-use crate::nearest::Points;
+use crate::job::{Job, MmdSpace, Target, TaskSpec};
 use crate::nn::{Artefact, Description, load_neighbours};
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, REPORTS, RunFacts,
@@ -357,7 +356,7 @@ impl<'a> Stages<'a> {
             remarks.push(format!("{} decisions taken from the score table", found.len()));
         }
         let folder = staging.folder().join(GENERATOR);
-        let neighbours = neighbours(&job.explain, &folder, &artefact.description)?;
+        let neighbours = Some(load_neighbours(&folder, &artefact.description)?);
         let explainer = Explainer::new(
             artefact.generator.replica()?,
             Setup {
@@ -429,15 +428,6 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
             Err(Error::spec("output.metrics", problem).hint("make the folder first"))
         }
     }
-}
-
-/// The training rows of a generator, where explaining needs them.
-pub(super) fn neighbours(
-    job: &ExplainJob,
-    generator: &Path,
-    description: &Description,
-) -> Result<Option<Points>> {
-    job.needs_neighbours().then(|| load_neighbours(generator, description)).transpose()
 }
 
 /// The run that was stopped before it could publish into a folder, if there is one.

@@ -44,6 +44,8 @@ pub struct RunSummary {
     pub l1: Option<f64>,
     /// Mean number of changed features, over valid counterfactuals.
     pub n_changed: Option<f64>,
+    /// Median plausibility, over valid counterfactuals.
+    pub plausibility: Option<f64>,
     /// The same by wanted decision, with MMD².
     pub targets: Vec<TargetSummary>,
     /// Times that the model was asked about counterfactuals: for each that was needed.
@@ -93,6 +95,8 @@ pub struct TargetSummary {
     pub l1: Option<f64>,
     /// Mean number of changed features, over valid ones.
     pub n_changed: Option<f64>,
+    /// Median plausibility, over valid ones.
+    pub plausibility: Option<f64>,
     /// MMD² of all of them.
     pub mmd2: Option<f64>,
     /// That of rows of the class that were not trained on.

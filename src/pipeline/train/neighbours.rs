@@ -3,8 +3,8 @@
 use super::Fixed;
 use super::load::Loaded;
 use crate::encode::Slots;
-use crate::feature::{Cells, NULL_CODE};
-use crate::nearest::{NULL_POINT, PointColumn, Points, UNSEEN_POINT};
+use crate::feature::Cells;
+use crate::nearest::{PointColumn, Points, point};
 use crate::predictor::{NO_CLASS, Outcome};
 
 /// Rows kept at most: more are hardly nearer, and all of them are held in memory.
@@ -35,14 +35,5 @@ fn column((cells, slots): (&Cells, &Slots)) -> PointColumn {
             PointColumn::Codes(codes.iter().map(|code| point(*code)).collect())
         }
         _ => unreachable!("rows and layout are of one schema"),
-    }
-}
-
-/// A code in two bytes. One of tens of thousands of values is nobody's neighbour: it counts as unseen.
-fn point(code: u32) -> u16 {
-    match u16::try_from(code) {
-        Ok(code) if code < UNSEEN_POINT => code,
-        _ if code == NULL_CODE => NULL_POINT,
-        _ => UNSEEN_POINT,
     }
 }
