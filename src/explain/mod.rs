@@ -130,9 +130,11 @@ impl Explainer {
     /// When a key column has a name that the table needs itself, or the target is not one of the model's.
     pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
         let Setup { description, schema, table, columns, predictor, .. } = setup;
-        if !description.learnt && setup.explain.method == ExplainMethod::Generator {
-            let problem = "has learnt nothing: it was made by a job with `method = \"nearest\"`";
-            return Err(Error::input("generator", problem).hint("train one without that line"));
+        let method = setup.explain.method.with_generator(description.learnt);
+        if !description.learnt && method == ExplainMethod::Generator {
+            let problem = "has learnt nothing: it was made by a run that needed no training";
+            return Err(Error::input("generator", problem)
+                .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
         }
         let fields = |places: &[usize]| -> Vec<FieldRef> {
             places.iter().map(|place| Arc::clone(&table.fields()[*place])).collect()
@@ -148,7 +150,8 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len() as u32,
             Task::Regression => 0,
         };
-        let refiner = Refiner::new(setup.explain, &schema, &layout, (setup.neighbours, classes));
+        let explain = ExplainJob { method, ..setup.explain.clone() };
+        let refiner = Refiner::new(&explain, &schema, &layout, (setup.neighbours, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
         let constraints =
             Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema);
