@@ -12,6 +12,7 @@ mod certify;
 mod choose;
 mod cost;
 mod distinct;
+mod grow;
 mod likeness;
 mod neighbours;
 mod pairs;
@@ -261,6 +262,9 @@ impl Worker {
         }
         if reverts {
             self.pairs(arena, pool)?;
+            if !refiner.asks_generator() {
+                self.grow(arena, pool, &near)?;
+            }
             self.reduce(arena, pool, &near)?;
             if shrinks {
                 self.shrink(arena, pool, (MULTIPLES, usize::MAX))?;
