@@ -176,7 +176,9 @@ pub fn main() -> ExitCode {
     };
     log::start(&arguments.global);
     let printer = Printer::new(&arguments.global);
-    match heard.and_then(|()| execute(&arguments, &printer)) {
+    let result = heard.and_then(|()| execute(&arguments, &printer));
+    predictor::summarise_warnings();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = as_interrupted(error);
@@ -250,7 +252,7 @@ fn version() -> &'static str {
     })
 }
 
-/// Progress for a stage: bars on a terminal, nothing elsewhere.
+/// Progress for a stage: bars on a terminal, log lines elsewhere.
 fn observer(global: &Global) -> pipeline::Observer {
     progress::observer(global.quiet || global.log == LogFormat::Json)
 }

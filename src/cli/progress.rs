@@ -1,7 +1,9 @@
 //! Progress: bars on a terminal, elsewhere a log line every ten seconds.
 
 use std::io::IsTerminal;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -20,7 +22,9 @@ struct Bars {
 
 /// What a log says of a long stage.
 struct Lines {
-    stage: Mutex<Option<StageProgress>>,
+    stage: Arc<Mutex<Option<StageProgress>>>,
+    /// Ends the thread that writes the lines when it is dropped.
+    _alive: Sender<()>,
 }
 
 /// How far a stage has come.
@@ -31,7 +35,6 @@ struct StageProgress {
     total: Option<u64>,
     done: u64,
     began: Instant,
-    last_line: Instant,
 }
 
 /// An observer for this run.
@@ -39,19 +42,37 @@ pub(super) fn observer(quiet: bool) -> Observer {
     if std::io::stderr().is_terminal() {
         return Arc::new(Bars { bar: Mutex::new(None), shown: !quiet });
     }
-    Arc::new(Lines { stage: Mutex::new(None) })
+    Arc::new(Lines::start(LINE_EVERY, |line| tracing::info!("{line}")))
 }
 
 impl Lines {
+    /// Hands a line about the current stage to `say` at every interval, also while nothing advances.
+    fn start(every: Duration, say: impl Fn(String) + Send + 'static) -> Lines {
+        let stage: Arc<Mutex<Option<StageProgress>>> = Arc::default();
+        let (alive, ended) = mpsc::channel::<()>();
+        let watched = Arc::clone(&stage);
+        let lines = move || {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let stage = watched.lock().unwrap_or_else(PoisonError::into_inner);
+                // A stage that has just begun has nothing to tell yet.
+                let line = stage.as_ref().filter(|stage| stage.began.elapsed() >= every / 2);
+                let line = line.map(|stage| stage.line(stage.began.elapsed()));
+                drop(stage);
+                line.into_iter().for_each(&say);
+            }
+        };
+        // Without a thread there are no lines: the work goes on.
+        let _ = thread::Builder::new().name("progress".to_string()).spawn(lines);
+        Lines { stage, _alive: alive }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<StageProgress>> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self, name: &str, unit: &'static str, total: Option<u64>) {
-        let now = Instant::now();
-        let name = name.to_string();
-        *self.lock() =
-            Some(StageProgress { name, unit, total, done: 0, began: now, last_line: now });
+        let (name, began) = (name.to_string(), Instant::now());
+        *self.lock() = Some(StageProgress { name, unit, total, done: 0, began });
     }
 }
 
@@ -67,13 +88,8 @@ impl Progress for Lines {
     }
 
     fn advance(&self, count: u64) {
-        let mut stage = self.lock();
-        let Some(stage) = stage.as_mut() else { return };
-        stage.done += count;
-        let now = Instant::now();
-        if now.duration_since(stage.last_line) >= LINE_EVERY {
-            stage.last_line = now;
-            tracing::info!("{}", stage.line(now.duration_since(stage.began)));
+        if let Some(stage) = self.lock().as_mut() {
+            stage.done += count;
         }
     }
 }
@@ -81,7 +97,11 @@ impl Progress for Lines {
 impl StageProgress {
     /// Name, count, rate, and the time left where the total is known.
     fn line(&self, elapsed: Duration) -> String {
-        let rate = self.done as f64 / elapsed.as_secs_f64().max(1e-9);
+        let seconds = elapsed.as_secs_f64();
+        if self.done == 0 {
+            return format!("{}: {seconds:.0} s so far", self.name);
+        }
+        let rate = self.done as f64 / seconds.max(1e-9);
         let (name, unit, done) = (&self.name, self.unit, grouped(self.done));
         let speed = grouped(rate as u64);
         match self.total {
@@ -188,7 +208,6 @@ mod tests {
             total: Some(1_000_000),
             done: 250_000,
             began: now,
-            last_line: now,
         };
         let elapsed = Duration::from_secs(10);
         assert_eq!(
@@ -199,5 +218,26 @@ mod tests {
         assert_eq!(stage.line(elapsed), "explaining: 250,000 rows, 25,000 rows/s");
         (stage.total, stage.done) = (Some(0), 5);
         assert!(stage.line(Duration::ZERO).ends_with("0 s left"));
+        stage.done = 0;
+        assert_eq!(stage.line(elapsed), "explaining: 10 s so far");
+    }
+
+    #[test]
+    fn lines_come_at_every_interval_and_end_with_the_observer() {
+        let (say, said) = mpsc::channel();
+        let lines = Lines::start(Duration::from_millis(20), move |line| {
+            let _ = say.send(line);
+        });
+        lines.stage("explaining", Some(100));
+        lines.advance(25);
+        let patience = Duration::from_secs(10);
+        for _ in 0..2 {
+            let line = said.recv_timeout(patience).expect("a line without further progress");
+            assert!(line.starts_with("explaining: 25 of 100 rows (25 %), "), "{line}");
+            assert!(line.ends_with(" s left"), "{line}");
+        }
+        drop(lines);
+        while said.recv_timeout(patience).is_ok() {}
+        assert_eq!(said.recv(), Err(mpsc::RecvError), "the thread has ended");
     }
 }

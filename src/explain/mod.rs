@@ -135,9 +135,11 @@ impl Explainer {
     /// too few training rows to tell whether answers are as plausible as they must be.
     pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
         let Setup { description, schema, table, columns, predictor, .. } = setup;
-        if !description.learnt && setup.explain.method == ExplainMethod::Generator {
-            let problem = "has learnt nothing: it was made by a job with `method = \"nearest\"`";
-            return Err(Error::input("generator", problem).hint("train one without that line"));
+        let method = setup.explain.method.with_generator(description.learnt);
+        if !description.learnt && method == ExplainMethod::Generator {
+            let problem = "has learnt nothing: it was made by a run that needed no training";
+            return Err(Error::input("generator", problem)
+                .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
         }
         let fields = |places: &[usize]| -> Vec<FieldRef> {
             places.iter().map(|place| Arc::clone(&table.fields()[*place])).collect()
@@ -153,10 +155,10 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len() as u32,
             Task::Regression => 0,
         };
-        let plausibility =
-            plausible::comparison(setup.explain, setup.neighbours.as_ref(), &layout)?;
-        let points = setup.neighbours.filter(|_| setup.explain.needs_neighbours());
-        let refiner = Refiner::new(setup.explain, &schema, &layout, (points, classes));
+        let explain = ExplainJob { method, ..setup.explain.clone() };
+        let plausibility = plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?;
+        let points = setup.neighbours.filter(|_| explain.needs_neighbours());
+        let refiner = Refiner::new(&explain, &schema, &layout, (points, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
         let observed = match setup.explain.coherence {
             Coherence::Observed => description.observed.clone(),

@@ -51,7 +51,7 @@ impl Default for ExplainSpec {
     fn default() -> Self {
         ExplainSpec {
             generator: None,
-            method: ExplainMethod::Generator,
+            method: ExplainMethod::Auto,
             samples: 1,
             conditions: FirstConditions::Widest,
             unit_rows: None,
@@ -72,9 +72,13 @@ impl Default for ExplainSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExplainMethod {
-    /// The fitted generator.
+    /// A generator where training it costs less than searching for every row in scope, else `search`.
     #[default]
+    Auto,
+    /// The fitted generator, refined.
     Generator,
+    /// Training rows of the target, refined: nothing is trained.
+    Search,
     /// The nearest training row of the wanted decision that keeps to the constraints, as it is.
     Nearest,
 }
@@ -88,6 +92,17 @@ pub enum Coherence {
     Observed,
     /// Only to the rules of the feature schema.
     Off,
+}
+
+impl ExplainMethod {
+    /// What `auto` means with a generator at hand: one that has learnt nothing is not asked.
+    pub fn with_generator(self, learnt: bool) -> ExplainMethod {
+        match self {
+            ExplainMethod::Auto if learnt => ExplainMethod::Generator,
+            ExplainMethod::Auto => ExplainMethod::Search,
+            decided => decided,
+        }
+    }
 }
 
 /// What the first counterfactual of a row may change.
@@ -211,7 +226,7 @@ impl ExplainJob {
         let refine = &self.refine;
         let looked_for = refine.neighbours > 0 && refine.does(Step::Neighbours);
         let compared = refine.nearness > 0.0 && refine.does(Step::Choice);
-        self.method == ExplainMethod::Nearest
+        self.method != ExplainMethod::Generator
             || (refine.mode != Refine::Off && (looked_for || compared))
     }
 }

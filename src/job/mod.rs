@@ -5,6 +5,7 @@ mod explain;
 mod input;
 mod limits;
 mod memory;
+mod method;
 mod output;
 mod placeholders;
 mod predictor;

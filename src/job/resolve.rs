@@ -4,13 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
     InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec,
     Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
     PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
     RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec,
-    TrainJob, TrainLimits, TrainRows, TrainSpec, predictor,
+    TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
@@ -36,9 +38,10 @@ impl<'a> Resolver<'a> {
         let input = self.input(spec.input);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
+        let trains = differs(&spec.autoencoder) || differs(&spec.train);
         let autoencoder = self.autoencoder(spec.autoencoder, spec.train.preset);
         let train = self.train(spec.train, task);
-        let explain = self.explain(spec.explain);
+        let explain = self.explain(spec.explain, trains);
         let report = self.report(spec.report);
         let output = self.output(spec.output);
         let runtime = self.runtime(&spec.runtime);
@@ -330,12 +333,12 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn explain(&mut self, spec: ExplainSpec) -> ExplainJob {
+    fn explain(&mut self, spec: ExplainSpec, trains: bool) -> ExplainJob {
         let generator =
             spec.generator.as_ref().map(|path| self.existing(path, "explain.generator"));
         ExplainJob {
             generator,
-            method: spec.method,
+            method: method::settled(&spec, trains),
             samples: spec.samples,
             conditions: spec.conditions,
             unit_rows: spec.unit_rows,
@@ -351,6 +354,9 @@ impl<'a> Resolver<'a> {
         let problem =
             "is given, but `explain.method` is `nearest`, which gives training rows as they are";
         self.require(alone, "explain.refine", problem);
+        let searched = spec.method != ExplainMethod::Search || mode == Refine::Full;
+        let problem = "is given, but `explain.method` is `search`, which is `refine = \"full\"`";
+        self.require(searched, "explain.refine", problem);
         if spec.max_changes.is_some() {
             let problem = "is given, but only `refine = \"full\"` puts changes back";
             self.require(mode == Refine::Full, "explain.max_changes", problem);
@@ -445,6 +451,12 @@ impl<'a> Resolver<'a> {
         }
         path
     }
+}
+
+/// Whether a section says anything but its defaults.
+fn differs<T: Default + Serialize>(section: &T) -> bool {
+    let as_json = |section: &T| serde_json::to_value(section).ok();
+    as_json(section) != as_json(&T::default())
 }
 
 /// Rows per step of the autoencoder, unless the preset says otherwise.

@@ -29,7 +29,7 @@ use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
 pub use inputs::{CheckSummary, Inputs, Scope};
-use model::{ModelFacts, check_repeatable};
+use model::{ModelFacts, assumed, check_repeatable};
 pub use run::{
     DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, journal_pieces,
     report, run,

@@ -125,6 +125,14 @@ pub(super) async fn check_repeatable(
     Ok(remarks)
 }
 
+/// What was assumed about the model, unless stored decisions are compared with its own.
+pub(super) fn assumed(job: &Job, predictor: &dyn Predictor) -> Option<String> {
+    let compared = job.input.scores.as_ref().is_some_and(|scores| scores.parity_rows > 0);
+    let text = predictor.assumed().filter(|_| !compared)?;
+    tracing::warn!("{text}");
+    Some(text.to_string())
+}
+
 fn told(difference: &Difference, repeated: &Repeated, key: &str) -> String {
     let Difference { first, second, how, .. } = difference;
     format!(

@@ -13,7 +13,7 @@ use tokio::task::block_in_place;
 use super::partitions::{check_class_folders, check_key_folders};
 use super::places::check_places;
 use super::run::check_output_names;
-use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory};
+use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
 use crate::explain::{Decisions, check_fit, check_plausibility};
@@ -84,6 +84,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         check.remarks.extend(inputs.contradictions(scope).await?);
         try_out(job, &inputs, predictor.as_ref()).await?;
         check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
+        check.remarks.extend(assumed(job, predictor.as_ref()));
         let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;
         let (classes, probabilities) = match predictor.task() {
             Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),

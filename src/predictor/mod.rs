@@ -23,7 +23,9 @@ use crate::job::{PredictorJob, PredictorKind};
 pub use fingerprint::{fingerprint, model_files};
 #[doc(hidden)]
 pub use onnx::read_graph;
-pub use onnx::{OnnxFile, inspect_onnx, runtime_version as onnxruntime_version};
+pub use onnx::{
+    OnnxFile, inspect_onnx, runtime_version as onnxruntime_version, summarise_warnings,
+};
 pub use repeat::{Difference, Repeated, ask_again};
 #[doc(hidden)]
 pub use subprocess::read_answers;
@@ -186,6 +188,11 @@ pub trait Predictor: Send + Sync {
     /// # Errors
     /// When the model as a whole fails; rows that fail on their own are in [`Scores::failures`].
     fn predict(&self, batch: &RecordBatch) -> Result<Scores>;
+
+    /// What was assumed about the model that only stored decisions could confirm, in words.
+    fn assumed(&self) -> Option<&str> {
+        None
+    }
 
     /// Gives up whatever is still being computed: the run has failed or was interrupted. Calls that are
     /// under way may fail; none may follow.

@@ -12,6 +12,7 @@ mod certify;
 mod choose;
 mod cost;
 mod distinct;
+mod grow;
 mod likeness;
 mod neighbours;
 mod pairs;
@@ -176,7 +177,7 @@ impl Worker {
     /// training row.
     fn begin(&self, arena: &mut Arena<'_>, pool: &mut Pool, generated: &Rows) -> Result<()> {
         let refiner = &self.shared.refiner;
-        if refiner.method == ExplainMethod::Nearest {
+        if !refiner.asks_generator() {
             let nearest =
                 |entry: u32| refiner.nearest(arena, entry).map(|changes| Trial { entry, changes });
             let trials = (0..arena.len() as u32).filter_map(nearest).collect();
@@ -205,7 +206,7 @@ impl Worker {
     /// Further answers for entries that have none; gives what is near to every entry that was looked at.
     fn repair(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<Vec<Near>> {
         let refiner = &self.shared.refiner;
-        if refiner.does(Step::Candidates) {
+        if refiner.asks_generator() && refiner.does(Step::Candidates) {
             self.candidates(arena, pool)?;
         }
         let mut near: Vec<Near> = vec![Near::default(); arena.len()];
@@ -237,10 +238,13 @@ impl Worker {
             self.shrink(arena, pool, (1, most))?;
         }
         if refiner.does(Step::Neighbours) && refiner.neighbours.is_some() {
-            for entry in self.dear(arena, pool, CHEAP) {
+            // Without a generator, neighbours are all there is: they are asked about every row.
+            let searches = !refiner.asks_generator();
+            for entry in self.dear(arena, pool, if searches { 0.0 } else { CHEAP }) {
                 let near = &mut near[entry as usize];
                 if near.firsts.is_empty() {
-                    *near = refiner.near_some(arena, entry);
+                    let look = if searches { Refiner::near } else { Refiner::near_some };
+                    *near = look(refiner, arena, entry);
                 }
             }
         }
@@ -252,6 +256,9 @@ impl Worker {
         }
         if reverts {
             self.pairs(arena, pool)?;
+            if !refiner.asks_generator() {
+                self.grow(arena, pool, &near)?;
+            }
             self.reduce(arena, pool, &near)?;
             if shrinks {
                 self.shrink(arena, pool, (MULTIPLES, usize::MAX))?;

@@ -43,9 +43,13 @@ impl Worker {
         near: &[Near],
     ) -> Result<()> {
         let by = Status::SolvedByNeighbour;
+        // Without a generator, nobody else has anything to propose.
+        let searches = !self.shared.refiner.asks_generator();
+        let (at_once, further) =
+            if searches { (usize::MAX, usize::MAX) } else { (OF_NEIGHBOURS, FURTHER) };
         let likest = |(entry, near): (u32, &Near)| {
             let changes = self.likest(arena, entry, &near.firsts);
-            changes.into_iter().take(OF_NEIGHBOURS).map(move |change| (single(entry, change), by))
+            changes.into_iter().take(at_once).map(move |change| (single(entry, change), by))
         };
         let trials = (0u32..).zip(near).flat_map(likest).collect();
         self.try_singles(arena, pool, trials)?;
@@ -54,10 +58,10 @@ impl Worker {
             singles.any(|single| arena.is_valid(single.answer))
         };
         let others = |(entry, near): (u32, &Near)| {
-            let firsts = self.likest(arena, entry, &near.firsts).into_iter().skip(OF_NEIGHBOURS);
+            let firsts = self.likest(arena, entry, &near.firsts).into_iter().skip(at_once);
             let seconds = self.likest(arena, entry, &near.seconds);
-            let further: Vec<Change> = firsts.chain(seconds).take(FURTHER).collect();
-            further.into_iter().map(move |change| (single(entry, change), by))
+            let more: Vec<Change> = firsts.chain(seconds).take(further).collect();
+            more.into_iter().map(move |change| (single(entry, change), by))
         };
         let open = (0u32..).zip(near).filter(|(entry, _)| !solved(*entry));
         let trials = open.flat_map(others).collect();

@@ -14,7 +14,7 @@ use crate::engine::ScanPlan;
 use crate::engine::check_keys;
 use crate::error::Result;
 use crate::explain::{Explainer, Keep, Setup, check_fit};
-use crate::job::Job;
+use crate::job::{ExplainMethod, Job};
 use crate::nn::{load, load_neighbours};
 use crate::output::check_output;
 use crate::predictor;
@@ -57,14 +57,15 @@ pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) ->
     inputs.refuse_keys(&job.input, scope, &keys)?;
     runtime.block_on(check_key_folders(job, inputs))?;
     let units = inputs.engine.units(&inputs.features, job.explain.unit_rows);
-    let trains = job.explain.generator.is_none();
+    let method = job.method_for(keys.rows);
+    let trains = job.explain.generator.is_none() && method == ExplainMethod::Generator;
     let explaining_seconds = stages.probe(keys.rows)?;
     Ok(DryRun {
         rows: inputs.features.rows,
         rows_in_scope: keys.rows,
         files: inputs.features.files,
         units: units.len(),
-        stages: stages.plan(units.len()),
+        stages: stages.plan(units.len(), method),
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
         explaining_seconds,
         output: job.output.dir.display().to_string(),
@@ -72,11 +73,14 @@ pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) ->
 }
 
 impl Stages<'_> {
-    fn plan(&self, units: usize) -> Vec<String> {
+    fn plan(&self, units: usize, method: ExplainMethod) -> Vec<String> {
         let job = self.job;
         let mut stages = Vec::new();
         stages.push(match &job.explain.generator {
             Some(folder) => format!("take the generator from {}", folder.display()),
+            None if method != ExplainMethod::Generator => {
+                "search among training rows, without a generator".to_string()
+            }
             None => format!(
                 "train a generator: at most {} steps, {:.0} s",
                 job.train.limits.max_steps,

@@ -62,6 +62,7 @@ impl Stages<'_> {
         let verifying = Instant::now();
         verify(staging.folder(), &files)?;
         let mut summary = self.summarise(&done, (&tally, &names), &found, generator.summary);
+        summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
         summary.seconds.total = seconds_since(began);
@@ -246,6 +247,7 @@ impl Stages<'_> {
         let mut summary = RunSummary {
             command: self.part.name().to_string(),
             run_id: self.facts.run_id.clone(),
+            method: self.job.explain.method,
             already_published: false,
             rows_read,
             rows_out_of_scope: rows_read - done.rows_in_scope,

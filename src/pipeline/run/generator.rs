@@ -45,12 +45,12 @@ impl Stages<'_> {
         &self,
         staging: &mut Staging,
         progressed: &mut Progressed,
-        resume: bool,
+        (rows, resume): (u64, bool),
     ) -> Result<Artefact> {
         if progressed.generator.is_none() {
             let record = match &self.job.explain.generator {
                 Some(folder) => copy(folder, staging)?,
-                None => self.train(staging, resume)?,
+                None => self.train(staging, rows, resume)?,
             };
             staging.keep();
             progressed.journal.append(&Entry::Generator(Box::new(record.clone())))?;
@@ -59,11 +59,14 @@ impl Stages<'_> {
         load(&staging.folder().join(GENERATOR), self.runtime.device)
     }
 
-    fn train(&self, staging: &Staging, resume: bool) -> Result<GeneratorRecord> {
-        let (job, checkpoint) = (self.job, staging.checkpoint());
+    /// A generator for this many rows, trained if that is worth it.
+    fn train(&self, staging: &Staging, rows: u64, resume: bool) -> Result<GeneratorRecord> {
+        let (mut job, checkpoint) = (self.job.clone(), staging.checkpoint());
+        job.explain.method = job.method_for(rows);
+        tracing::info!(method = ?job.explain.method, rows, "decided where answers come from");
         let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps);
         let resumed = (resume, &unchanged as &dyn Fn() -> Result<()>);
-        let trained = fit_generator(job, &checkpoint, resumed, (self.runtime, self.observer))?;
+        let trained = fit_generator(&job, &checkpoint, resumed, (self.runtime, self.observer))?;
         let files = save_generator(staging, &trained, &self.writer_options()?)?;
         trained.checkpoints.clear();
         Ok(GeneratorRecord { summary: Some(trained.summary), files })

@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 use super::partitions::{check_class_folders, check_key_folders};
 use super::places::check_places;
 use super::validate::{check_generator, check_target, hold_against};
-use super::{Inputs, Observer, Scope, check_repeatable, replace, seconds_since, versions};
+use super::{Inputs, Observer, Scope, assumed, check_repeatable, replace, seconds_since, versions};
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
-use crate::job::{Job, MmdSpace, Target, TaskSpec};
+use crate::job::{ExplainMethod, Job, MmdSpace, Target, TaskSpec};
 use crate::nn::{Artefact, Description, load_neighbours};
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, REPORTS, RunFacts,
@@ -132,7 +132,7 @@ pub fn run(
     let open = if resume { Staging::resume } else { Staging::begin };
     let mut staging = open(&job.output.dir, replace(job))?;
     let mut progressed = stages.journal(&staging, resume)?;
-    let artefact = stages.generator(&mut staging, &mut progressed, resume)?;
+    let artefact = stages.generator(&mut staging, &mut progressed, (keyed.rows, resume))?;
     let generator = progressed.generator.take().unwrap_or_default();
     let mut done = stages.explain(&mut staging, progressed, &artefact, keyed)?;
     done.remarks.extend(remarks);
@@ -221,7 +221,9 @@ impl<'a> Stages<'a> {
                 self.runtime.block_on(stored).map(|_| ())
             }
         });
-        checked.and_then(|()| repeated()).inspect_err(|_| predictor.stop())
+        let mut remarks = checked.and_then(|()| repeated()).inspect_err(|_| predictor.stop())?;
+        remarks.extend(assumed(job, predictor.as_ref()));
+        Ok(remarks)
     }
 
     /// The decisions of the score table, if there is one, held against the model.
@@ -352,6 +354,7 @@ impl<'a> Stages<'a> {
         } else {
             self.stored_decisions(predictor.as_ref()).await?
         };
+        remarks.extend(self.searched(&artefact.description, keyed.rows));
         if let Some(found) = &decisions {
             remarks.push(format!("{} decisions taken from the score table", found.len()));
         }
@@ -380,6 +383,13 @@ impl<'a> Stages<'a> {
         let mut done = shop.work(self.runtime.threads).await?;
         (done.check_seconds, done.remarks) = (check_seconds, remarks);
         Ok(done)
+    }
+
+    /// What is to be said where there is no generator to ask.
+    fn searched(&self, description: &Description, rows: u64) -> Option<String> {
+        let explain = &self.job.explain;
+        let method = explain.method.with_generator(description.learnt);
+        (method == ExplainMethod::Search).then(|| explain.searched(rows))
     }
 
     /// What is to be said of a generator that was trained against another model than the job's.

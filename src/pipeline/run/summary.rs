@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::TrainSummary;
 use crate::explain::StageSeconds;
+use crate::job::ExplainMethod;
 use crate::metrics::Status;
 use crate::report::Gate;
 
@@ -22,6 +23,9 @@ pub struct RunSummary {
     pub command: String,
     /// Name of the run.
     pub run_id: String,
+    /// Where answers come from: what `explain.method` says, or what `auto` came to.
+    #[serde(default)]
+    pub method: ExplainMethod,
     /// Whether the very same was published before: nothing was done.
     pub already_published: bool,
     /// Rows of the feature table.

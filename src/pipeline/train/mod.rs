@@ -99,7 +99,8 @@ pub fn train(
     let staging = Staging::begin(&job.output.dir, replace(job))?;
     let unchanged = || refuse_changed(&facts.inputs, &stamps);
     let resumed = (resume, &unchanged as &dyn Fn() -> Result<()>);
-    let trained = fit_generator(job, &staging.checkpoint(), resumed, (runtime, observer))?;
+    let trained =
+        fit_generator(&told_to_train(job), &staging.checkpoint(), resumed, (runtime, observer))?;
     ModelFacts::of(&facts).refuse_changed(job)?;
     publish::publish(job, staging, &trained, facts)?;
     trained.checkpoints.clear();
@@ -189,6 +190,13 @@ pub(super) fn fit_generator(
     description.observed = fixed.observed;
     let artefact = Artefact { description, generator, critic, reference };
     Ok(Trained { artefact, neighbours, curve, summary, checkpoints })
+}
+
+/// The job, where `auto` means a generator: whoever calls `train` wants one.
+fn told_to_train(job: &Job) -> Job {
+    let mut job = job.clone();
+    job.explain.method = job.explain.method.with_generator(true);
+    job
 }
 
 /// Whether a job's generator is to learn anything.

@@ -49,7 +49,7 @@ pub(super) fn start(
     reasons.extend(other_autoencoder(made, &job.autoencoder));
     if !made.learnt {
         reasons
-            .push("has learnt nothing: it was made for `explain.method = \"nearest\"`".to_string());
+            .push("has learnt nothing: it was made by a run that needed no training".to_string());
     }
     reasons.extend(drift(&made.schema.features, &made.stats, &loaded.check.stats));
     let shown = folder.display().to_string();

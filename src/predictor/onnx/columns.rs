@@ -1,7 +1,7 @@
 //! One input tensor per feature, of the type that the model declares.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::types::{Int32Type, Int64Type};
@@ -11,10 +11,10 @@ use arrow::error::ArrowError;
 use ort::session::SessionInputValue;
 use ort::value::{Outlet, Tensor, TensorElementType, TensorRef};
 
-use super::convert;
 use super::inputs::{Failed, Named, shape_of};
+use super::names::{self, Pairing};
 use super::spread::Spread;
-use crate::document::nearest;
+use super::{convert, said};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::predictor::{Columns, RowFailure};
 
@@ -105,10 +105,10 @@ impl ColumnInputs {
         columns: &Columns,
         null_text: &str,
     ) -> Result<ColumnInputs> {
-        let matching = Matching { model: model.name, inputs: model.outlets, rename, columns };
-        Error::from_faults(Kind::Spec, matching.renamed_strangers())?;
-        Error::from_faults(Kind::Spec, matching.rivals())?;
-        Error::from_faults(Kind::Predictor, matching.strangers())?;
+        let Pairing { rename, by_form } = names::pair(model, rename, columns)?;
+        say_pairs(model.name, &by_form);
+        let matching =
+            Matching { model: model.name, inputs: model.outlets, rename: &rename, columns };
         let (mut inputs, mut faults) = (Vec::new(), Vec::new());
         for (column, feature) in columns.features.names().enumerate() {
             match matching.input(column, feature) {
@@ -163,89 +163,26 @@ pub(super) struct Prepared {
     pub(super) failures: Vec<RowFailure>,
 }
 
+/// Says, once for each process, which inputs were matched without the job's word.
+fn say_pairs(model: &str, pairs: &[(String, String)]) {
+    if pairs.is_empty() {
+        return;
+    }
+    let pairs: Vec<String> =
+        pairs.iter().map(|(feature, input)| format!("`{feature}` feeds `{input}`")).collect();
+    let text = format!(
+        "{model}: matched inputs with features whose names differ only in characters that exporters \
+         replace: {}",
+        pairs.join(", ")
+    );
+    if said::first_time(&text) {
+        tracing::info!("{text}");
+    }
+}
+
 impl Matching<'_> {
     fn input_name<'a>(&'a self, feature: &'a str) -> &'a str {
         self.rename.get(feature).map_or(feature, String::as_str)
-    }
-
-    /// Renames of what is no feature.
-    fn renamed_strangers(&self) -> Vec<Fault> {
-        let features = &self.columns.features;
-        let unknown = self.rename.keys().filter(|name| features.get(name).is_none());
-        unknown
-            .map(|name| {
-                let problem = format!("names `{name}`, which is not a feature of the schema");
-                let fault = Fault::new("predictor.rename", problem);
-                match nearest(name, features.names()) {
-                    Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                    None => fault,
-                }
-            })
-            .collect()
-    }
-
-    /// Features that would feed an input that another one feeds already.
-    fn rivals(&self) -> Vec<Fault> {
-        let mut fed = HashSet::new();
-        let features = self.columns.features.names();
-        let rivals = features.filter(|feature| !fed.insert(self.input_name(feature)));
-        rivals
-            .map(|feature| {
-                let input = self.input_name(feature);
-                let problem =
-                    format!("feeds input `{input}` from two features, one is `{feature}`");
-                Fault::new("predictor.rename", problem)
-            })
-            .collect()
-    }
-
-    /// Inputs that no feature feeds, and features that no input takes.
-    fn strangers(&self) -> Vec<Fault> {
-        let features: Vec<&str> = self.columns.features.names().collect();
-        let given: HashSet<&str> = features.iter().map(|name| self.input_name(name)).collect();
-        let wanted: HashSet<&str> = self.inputs.iter().map(Outlet::name).collect();
-        let inputs = self.inputs.iter().map(Outlet::name);
-        let starved: Vec<&str> = inputs.filter(|name| !given.contains(name)).collect();
-        let unused: Vec<&str> =
-            features.into_iter().filter(|name| !wanted.contains(self.input_name(name))).collect();
-        let mut faults: Vec<Fault> =
-            starved.iter().map(|input| self.starved(input, &unused)).collect();
-        faults.extend(unused.iter().map(|feature| self.unused(feature, &starved)));
-        faults
-    }
-
-    fn starved(&self, input: &str, unused: &[&str]) -> Fault {
-        let problem = format!("takes an input `{input}`, which is not a feature of the schema");
-        let fault = Fault::new(self.model, problem);
-        match nearest(input, unused.iter().copied()) {
-            Some(feature) => fault.hint(format!(
-                "did you mean `{feature}`? if so, add `\"{feature}\" = \"{input}\"` to `[predictor.rename]`"
-            )),
-            None => fault.hint("add it to the feature schema, or name it in `predictor.rename`"),
-        }
-    }
-
-    fn unused(&self, feature: &str, starved: &[&str]) -> Fault {
-        let inputs: Vec<String> =
-            self.inputs.iter().map(|input| format!("`{}`", input.name())).collect();
-        let problem = format!(
-            "takes no input `{}`, which is a feature of the schema; its inputs are {}",
-            self.input_name(feature),
-            inputs.join(", ")
-        );
-        let fault = Fault::new(self.model, problem);
-        let wide = self.inputs.len() == 1 && shape_of(&self.inputs[0]).get(1) != Some(&1);
-        if wide && self.columns.features.features.len() > 1 {
-            return fault.hint("if its one input is a matrix, set `predictor.inputs = \"matrix\"`");
-        }
-        match nearest(self.input_name(feature), starved.iter().copied()) {
-            Some(input) => fault.hint(format!(
-                "did you mean `{input}`? if so, add `\"{feature}\" = \"{input}\"` to `[predictor.rename]`"
-            )),
-            None => {
-                fault.hint("take it out of the feature schema, or name it in `predictor.rename`")
-            }
-        }
     }
 
     /// The input that a feature feeds.

@@ -229,29 +229,36 @@ fn is_double(model: &str, outlet: &Outlet) -> Result<bool> {
     }
 }
 
+/// Columns whose types do not fit. Categories that would need an encoding are one fault together.
 fn column_faults(model: &str, blocks: &[Block], columns: &Columns) -> Vec<Fault> {
-    let unfit = blocks.iter().filter_map(|block| {
+    let unfit = |block: &&Block| !block.cells.take(columns.schema.field(block.column).data_type());
+    let numbers = |block: &Block| matches!(block.cells, Cells::Number | Cells::Standard(_));
+    let encodable = |block: &&Block| {
+        numbers(block) && columns.features.features[block.column].categorical().is_some()
+    };
+    let (categories, others): (Vec<&Block>, Vec<&Block>) =
+        blocks.iter().filter(unfit).partition(encodable);
+    let shown = |block: &Block| {
         let field = columns.schema.field(block.column);
-        if block.cells.take(field.data_type()) {
-            return None;
-        }
-        let (name, found) = (field.name(), field.data_type());
-        let numbers = matches!(block.cells, Cells::Number | Cells::Standard(_));
-        let expected = if numbers { "numbers" } else { "text, whole numbers or booleans" };
-        let fault = Fault::new(
-            model,
-            format!("takes a matrix, for which column `{name}` is {found}, expected {expected}"),
+        format!("`{}` is {}", field.name(), field.data_type())
+    };
+    let other = |block: &Block| {
+        let expected = if numbers(block) { "numbers" } else { "text, whole numbers or booleans" };
+        let found = shown(block);
+        Fault::new(model, format!("takes a matrix, for which column {found}, expected {expected}"))
+    };
+    let mut faults: Vec<Fault> = others.into_iter().map(other).collect();
+    if !categories.is_empty() {
+        let found: Vec<String> = categories.into_iter().map(shown).collect();
+        let problem = format!(
+            "takes a matrix, for which column {}, expected numbers",
+            found.join(", column ")
         );
-        let encodable = numbers && columns.features.features[block.column].categorical().is_some();
-        Some(if encodable {
-            fault.hint(
-                "set `predictor.encoding` to `codes` or `standardised`, as the model was trained",
-            )
-        } else {
-            fault
-        })
-    });
-    unfit.collect()
+        faults.push(Fault::new(model, problem).hint(
+            "set `predictor.encoding` to `codes` or `standardised`, as the model was trained",
+        ));
+    }
+    faults
 }
 
 fn check_width(model: &str, outlet: &Outlet, width: usize) -> Result<()> {

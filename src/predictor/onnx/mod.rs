@@ -5,6 +5,7 @@
 //! Scoring is then three steps without a decision in them: columns to tensors, the model, tensors to
 //! answers.
 
+mod categories;
 mod columns;
 mod convert;
 mod external;
@@ -12,10 +13,12 @@ mod graph;
 mod inputs;
 mod labels;
 mod matrix;
+mod names;
 mod outputs;
 mod pool;
 mod protobuf;
 mod runtime;
+mod said;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -28,7 +31,7 @@ use arrow::array::RecordBatch;
 
 use super::{Columns, NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
 use crate::error::{Error, Result, Source};
-use crate::job::{OnnxJob, PredictorJob};
+use crate::job::{OnnxInputs, OnnxJob, PredictorJob};
 
 use graph::Graph;
 use inputs::{Inputs, Named};
@@ -38,7 +41,7 @@ use watch::Watch;
 
 pub(super) use external::read as read_delivered;
 pub use external::{OnnxFile, inspect_onnx};
-pub use runtime::runtime_version;
+pub use runtime::{runtime_version, summarise_warnings};
 
 /// Rows that one session scores at a time. A larger batch is cut, so that sessions can share it.
 /// The size itself hardly matters: the test `measure` finds 241,000 to 248,000 rows a second on one
@@ -58,6 +61,8 @@ pub(super) struct OnnxPredictor {
     outputs: Outputs,
     pool: Pool,
     watch: Watch,
+    /// What was assumed about it that it does not tell.
+    assumed: Option<String>,
 }
 
 impl OnnxPredictor {
@@ -87,8 +92,16 @@ impl OnnxPredictor {
             let outputs = Outputs::plan(Model { outputs: gives, graph: &graph }, job)?;
             (Inputs::plan(takes, model, columns)?, outputs)
         };
+        let assumed = match model.inputs {
+            OnnxInputs::Codes => {
+                let known = categories::known(&bytes).map_err(broken)?;
+                let features = &columns.features.features;
+                categories::assumed(&categories::check(&name, &known, features)?)
+            }
+            _ => None,
+        };
         let watch = Watch::start(model.batch_limit)?;
-        Ok(OnnxPredictor { name, inputs, outputs, pool, watch })
+        Ok(OnnxPredictor { name, inputs, outputs, pool, watch, assumed })
     }
 
     /// Scores the chunks that other workers have not taken yet; stops at the first that fails.
@@ -166,6 +179,10 @@ impl Predictor for OnnxPredictor {
             all.append(scores?);
         }
         Ok(all)
+    }
+
+    fn assumed(&self) -> Option<&str> {
+        self.assumed.as_deref()
     }
 
     /// Runs that are under way end at the next operator.

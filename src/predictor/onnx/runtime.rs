@@ -1,7 +1,7 @@
 //! The ONNX Runtime library: where it is, loading it once, its version, and sessions made with it.
 //! Nothing else may touch `ort` before [`environment`] has succeeded: its own loading panics.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -91,40 +91,62 @@ fn load(path: &Path) -> Result<Environment> {
 /// Sends what the library says to our log; by itself it would write to standard error. A model can make it
 /// warn once for each batch: of such lines the first is shown, then every tenth, hundredth, thousandth …
 fn logger() -> LoggerFunction {
-    let repeats = Repeats::default();
+    let repeats = &REPEATS;
     Arc::new(move |level, _, _, place, message| match level {
         LogLevel::Verbose | LogLevel::Info => tracing::debug!(place, "onnxruntime: {message}"),
         LogLevel::Warning => {
-            if let Some(note) = repeats.note(place) {
+            if let Some(note) = repeats.note(place, message) {
                 tracing::warn!(place, "onnxruntime: {message}{note}");
             }
         }
         LogLevel::Error | LogLevel::Fatal => {
-            if let Some(note) = repeats.note(place) {
+            if let Some(note) = repeats.note(place, message) {
                 tracing::error!(place, "onnxruntime: {message}{note}");
             }
         }
     })
 }
 
-/// How often the library has spoken, by the line of its source that speaks.
-#[derive(Default)]
-struct Repeats(Mutex<HashMap<String, u64>>);
+/// Says how often the library has warned where that was not shown, once for each kind of warning. To be
+/// called when the work is done.
+pub fn summarise_warnings() {
+    REPEATS.totals().iter().for_each(|line| tracing::warn!("{line}"));
+}
+
+/// What this process has heard.
+static REPEATS: Repeats = Repeats(Mutex::new(BTreeMap::new()));
+
+/// How often the library has spoken, with its first words, by the line of its source that speaks.
+struct Repeats(Mutex<BTreeMap<String, (u64, String)>>);
 
 impl Repeats {
     /// Counts a message; gives what to add to it, or nothing if it is not to be shown.
-    fn note(&self, place: &str) -> Option<String> {
+    fn note(&self, place: &str, message: &str) -> Option<String> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(place.to_string()).or_default();
+        let (count, _) =
+            counts.entry(place.to_string()).or_insert_with(|| (0, message.trim().to_string()));
         *count += 1;
         match *count {
             1 => Some(String::new()),
-            count if count.ilog10() > 0 && count == 10u64.pow(count.ilog10()) => {
-                Some(format!(" ({count} messages like this so far)"))
-            }
+            count if is_shown(count) => Some(format!(" ({count} messages like this so far)")),
             _ => None,
         }
     }
+
+    /// A line for each message whose last count was not shown.
+    fn totals(&self) -> Vec<String> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = std::mem::take(&mut *counts);
+        let unsaid = counts.into_values().filter(|(count, _)| !is_shown(*count));
+        unsaid
+            .map(|(count, first)| format!("onnxruntime: {count} messages like: {first}"))
+            .collect()
+    }
+}
+
+/// Whether the message with this number is shown: the first, the tenth, the hundredth …
+fn is_shown(count: u64) -> bool {
+    count == 10u64.pow(count.ilog10())
 }
 
 /// Makes a session. `folder` is where the model keeps weights that are not in the file itself.
@@ -167,13 +189,21 @@ mod tests {
 
     #[test]
     fn repeated_messages_are_counted_instead_of_shown() {
-        let repeats = Repeats::default();
-        let notes: Vec<String> = (0..837).filter_map(|_| repeats.note("a.cc:1")).collect();
+        let repeats = Repeats(Mutex::new(BTreeMap::new()));
+        let text = "Expected shape {1} does not match actual shape {8192}";
+        let notes: Vec<String> = (0..837).filter_map(|_| repeats.note("a.cc:1", text)).collect();
         assert_eq!(
             notes,
             ["", " (10 messages like this so far)", " (100 messages like this so far)"]
         );
-        assert_eq!(repeats.note("b.cc:1").as_deref(), Some(""), "another place has its own count");
+        assert_eq!(repeats.note("b.cc:1", "").as_deref(), Some(""), "another place has its own");
+        assert_eq!(
+            repeats.totals(),
+            [
+                "onnxruntime: 837 messages like: Expected shape {1} does not match actual shape {8192}"
+            ]
+        );
+        assert!(repeats.totals().is_empty(), "said once");
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! What `explain.method = "auto"` means for a job and its table.
+
+use super::{ExplainJob, ExplainMethod, ExplainSpec, Job, Refine, Step};
+
+/// Rows of an actor's batch, where the job does not say.
+const ACTOR_BATCH: usize = 128;
+/// What searching for one counterfactual costs, in rows that pass through networks in training. Measured
+/// on scikit-learn's tables (`tests/python/small_tables.py`): a searched row takes about as long as
+/// this many trained ones.
+const PASSES_OF_A_SEARCH: u64 = 100;
+
+impl Job {
+    /// Where the answers come from when this many rows are in scope and the job brings no generator.
+    ///
+    /// `auto` compares what training would cost with what searching would: rows in all batches of the
+    /// autoencoder's and the actor's steps, against [`PASSES_OF_A_SEARCH`] for each counterfactual that
+    /// may be needed (rows in scope × `explain.samples`). The generator is preferred when both cost the
+    /// same. Neither the clock nor the machine is asked: the same job and table give the same method.
+    pub fn method_for(&self, rows: u64) -> ExplainMethod {
+        match self.explain.method {
+            ExplainMethod::Auto if self.searching_passes(rows) < self.training_passes() => {
+                ExplainMethod::Search
+            }
+            ExplainMethod::Auto => ExplainMethod::Generator,
+            given => given,
+        }
+    }
+
+    fn training_passes(&self) -> u64 {
+        let autoencoder = self.autoencoder.steps.saturating_mul(self.autoencoder.batch);
+        let batch = self.train.method.batch.unwrap_or(ACTOR_BATCH);
+        let actor = self.train.limits.max_steps.saturating_mul(batch);
+        autoencoder.saturating_add(actor) as u64
+    }
+
+    fn searching_passes(&self, rows: u64) -> u64 {
+        rows.saturating_mul(self.explain.samples as u64).saturating_mul(PASSES_OF_A_SEARCH)
+    }
+}
+
+/// The method of a job as far as its keys decide: `auto` stays open only where a search could do the
+/// same. `trains` says whether the job has keys about training, which ask for a generator.
+pub(super) fn settled(spec: &ExplainSpec, trains: bool) -> ExplainMethod {
+    let full = spec.refine.is_none_or(|mode| mode == Refine::Full);
+    let needed = [Step::Neighbours, Step::Reversion, Step::Shrink];
+    let searches =
+        full && spec.neighbours > 0 && !needed.iter().any(|step| spec.skip.contains(step));
+    match spec.method {
+        // A generator that is brought along says itself whether it has learnt anything.
+        ExplainMethod::Auto if !searches || (trains && spec.generator.is_none()) => {
+            ExplainMethod::Generator
+        }
+        method => method,
+    }
+}
+
+impl ExplainJob {
+    /// Why answers were searched without a generator, in words for the summary.
+    pub fn searched(&self, rows: u64) -> String {
+        let given = self.method == ExplainMethod::Search;
+        let text = "answers were searched from training rows, without a generator";
+        match self.generator {
+            _ if given => format!("{text} (`explain.method = \"search\"`)"),
+            Some(_) => format!("{text}: the one that `explain.generator` names has learnt nothing"),
+            None => format!(
+                "{text}: to train one would cost more than to search for {rows} rows; \
+                 `explain.method = \"generator\"` trains one"
+            ),
+        }
+    }
+}
