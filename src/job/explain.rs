@@ -36,6 +36,9 @@ pub struct ExplainSpec {
     pub neighbours: usize,
     /// How much likeness to rows of the wanted decision weighs against cost when answers are chosen.
     pub nearness: f64,
+    /// How far inside the target's decision refinement keeps answers, from 0.5 at the border to 1; 0 for
+    /// anywhere inside. A row for which no answer gets so far keeps one that is valid.
+    pub min_score: f64,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
 }
@@ -54,6 +57,7 @@ impl Default for ExplainSpec {
             max_changes: None,
             neighbours: 20,
             nearness: 0.3,
+            min_score: 0.6,
             skip: Vec::new(),
         }
     }
@@ -147,6 +151,8 @@ pub struct RefineJob {
     pub neighbours: usize,
     /// How much likeness to the data weighs.
     pub nearness: f64,
+    /// How far inside the target's decision answers are kept.
+    pub min_score: f64,
     /// Steps that are left out.
     pub skip: Vec<Step>,
 }
@@ -175,6 +181,7 @@ impl ExplainJob {
                 max_changes: spec.max_changes,
                 neighbours: spec.neighbours,
                 nearness: spec.nearness,
+                min_score: spec.min_score,
                 skip: spec.skip,
             },
         }

@@ -363,6 +363,7 @@ impl<'a> Resolver<'a> {
             max_changes: spec.max_changes,
             neighbours: spec.neighbours,
             nearness: spec.nearness,
+            min_score: spec.min_score,
             skip: spec.skip,
         }
     }

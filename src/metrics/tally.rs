@@ -43,6 +43,9 @@ pub struct Group {
     pub all: Spread,
     /// The valid ones among them.
     pub valid: Spread,
+    /// How far inside the target the valid ones are, where that is known.
+    #[serde(default)]
+    pub margin: Sketch,
     /// Per feature, over the valid ones.
     pub features: Vec<FeatureChanges>,
 }
@@ -90,6 +93,8 @@ pub struct Observed<'a> {
     pub queries: &'a [u32],
     /// Whether it is proven that there is no answer.
     pub certified: &'a [bool],
+    /// How far inside the target it is; NaN where unknown.
+    pub margins: &'a [f64],
     /// How far it is.
     pub distances: &'a Distances,
     /// The rows as they would have to be …
@@ -216,6 +221,7 @@ impl Group {
             needed.iter().filter(|place| observed.valid[**place]).copied().collect();
         self.all.count(observed.distances, &needed);
         self.valid.count(observed.distances, &valid);
+        valid.iter().for_each(|place| self.margin.add(observed.margins[*place]));
         let cells = observed.counterfactuals.cells.iter().zip(&observed.originals.cells);
         for (feature, (new, own)) in self.features.iter_mut().zip(cells) {
             feature.count(new, own, &valid);
@@ -233,6 +239,7 @@ impl Group {
         self.certified += other.certified;
         self.all.merge(&other.all);
         self.valid.merge(&other.valid);
+        self.margin.merge(&other.margin);
         self.features
             .resize(self.features.len().max(other.features.len()), FeatureChanges::default());
         for (feature, more) in self.features.iter_mut().zip(&other.features) {

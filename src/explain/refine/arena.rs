@@ -9,13 +9,14 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::margin::Bar;
 use super::{Change, Changes, Trial};
 use crate::constrain::{Conditions, Room, RowBounds};
 use crate::error::Result;
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
 use crate::predictor::{Outcome, Scores};
-use crate::target::{Wishes, is_valid};
+use crate::target::{Wishes, is_valid, margins};
 
 /// Trials that the model is asked about at once: more would not be faster, only larger.
 const MOST_AT_ONCE: usize = 16_384;
@@ -59,8 +60,10 @@ pub(super) struct Arena<'a> {
     deadline: Option<Instant>,
     known: HashMap<(u32, u64), Answer>,
     answers: Scores,
-    valid: Vec<bool>,
+    /// Whether answers are what their entries are held to.
+    pub(super) valid: Vec<bool>,
     shares: Vec<f32>,
+    pub(super) bar: Bar,
 }
 
 impl<'a> Arena<'a> {
@@ -80,6 +83,7 @@ impl<'a> Arena<'a> {
             answers: Scores::empty(worker.shared.predictor.task()),
             valid: Vec::new(),
             shares: Vec::new(),
+            bar: Bar::new(worker, entries),
         }
     }
 
@@ -104,7 +108,7 @@ impl<'a> Arena<'a> {
         self.budget - self.queries[entry as usize]
     }
 
-    /// Whether an answer is what its entry wants.
+    /// Whether an answer is what its entry wants, with the margin that it is held to.
     pub(super) fn is_valid(&self, answer: Answer) -> bool {
         self.valid[answer as usize]
     }
@@ -132,6 +136,15 @@ impl<'a> Arena<'a> {
 
     /// What the model says of trials; none where an entry's budget, or the time, is used up.
     pub(super) fn judge(&mut self, trials: &[Trial]) -> Result<Vec<Option<Answer>>> {
+        let found = self.judge_these(trials)?;
+        if self.bar.probes {
+            self.probe(trials, &found)?;
+        }
+        Ok(found)
+    }
+
+    /// The same, without a look at what is near to them.
+    pub(super) fn judge_these(&mut self, trials: &[Trial]) -> Result<Vec<Option<Answer>>> {
         let over = |deadline: Instant| Instant::now() >= deadline;
         let late = self.refining && self.deadline.is_some_and(over);
         let mut asked: Vec<u32> = Vec::with_capacity(trials.len());
@@ -178,7 +191,9 @@ impl<'a> Arena<'a> {
         let scores = shared.predictor.predict(&batch)?;
         self.model_seconds += began.elapsed().as_secs_f64();
         let wishes = self.asked.wishes.take(&entries);
-        self.valid.extend(is_valid(&scores, &wishes));
+        let margins = margins(&scores, &wishes, &shared.codec);
+        let valid = self.bar.hold(&entries, is_valid(&scores, &wishes), margins);
+        self.valid.extend(valid);
         self.shares.extend(shares(&scores, &wishes));
         self.answers.append(scores);
         Ok(())
@@ -210,7 +225,7 @@ impl<'a> Arena<'a> {
 }
 
 /// A hash of changes; with the entry's number as good as the row itself.
-fn hash(changes: &[Change]) -> u64 {
+pub(super) fn hash(changes: &[Change]) -> u64 {
     let mut seed = changes.len() as u64;
     for change in changes {
         let bits = match change.cell {

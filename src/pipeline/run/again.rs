@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::{cast, concat_batches, take_record_batch};
-use arrow::datatypes::{FieldRef, Int32Type, SchemaRef};
+use arrow::datatypes::{FieldRef, Float64Type, Int32Type, SchemaRef};
 use futures::StreamExt;
 use hashbrown::HashMap;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -357,6 +357,11 @@ impl Again<'_> {
                 .as_boolean()
                 .values()
                 .iter()
+                .collect::<Vec<_>>(),
+            margins: &column(batch, "margin")?
+                .as_primitive::<Float64Type>()
+                .iter()
+                .map(|margin| margin.unwrap_or(f64::NAN))
                 .collect::<Vec<_>>(),
             distances: &distances(&counterfactuals, &originals, layout),
             targets: &targets,
