@@ -104,6 +104,8 @@ pub(super) struct Answers {
     pub(super) queries: Vec<u32>,
     /// Whether it is proven that there is no answer.
     pub(super) certified: Vec<bool>,
+    /// How far inside the target valid answers are; NaN where unknown.
+    pub(super) margins: Vec<f64>,
 }
 
 impl Explainer {
@@ -316,6 +318,11 @@ impl Explainer {
             Some(_) => 0,
             None => outcomes.queries[places.of(*entry)],
         });
+        let margins = kept.iter().map(|entry| match known(entry) {
+            Some(_) => f64::NAN,
+            None => outcomes.margins[places.of(*entry)],
+        });
+        let margins = margins.collect();
         let (valid, certified, queries) = (valid.collect(), certified.collect(), queries.collect());
         let mut all = usable.rows.take(&entries.rows);
         all.put(open, outcomes.rows);
@@ -348,6 +355,7 @@ impl Explainer {
             scores,
             queries,
             certified,
+            margins,
         })
     }
 }

@@ -126,6 +126,7 @@ impl Explainer {
             samples: &answers.samples,
             queries: &answers.queries,
             certified: &answers.certified,
+            margins: &answers.margins,
             distances: &answers.distances,
             plausibility: &answers.plausibility,
             counterfactuals: &answers.counterfactuals,

@@ -23,6 +23,7 @@ impl Explainer {
         columns.push(Arc::new(Int32Array::from(answers.samples.clone())));
         columns.push(self.wanted_names(&answers.wishes));
         columns.extend(self.before_and_after(answers));
+        columns.push(known_numbers(&answers.margins));
         let status = answers.status.iter().map(|status| status.name());
         columns.push(Arc::new(StringArray::from_iter_values(status)));
         columns.push(Arc::new(BooleanArray::from(answers.valid.clone())));

@@ -43,6 +43,9 @@ pub struct ExplainSpec {
     /// Whether counterfactuals keep to what all training rows keep to: numbers of which one is never above the
     /// other, categories that never go together. Rules of the feature schema hold in any case.
     pub coherence: Coherence,
+    /// How far inside the target's decision refinement keeps answers, from 0.5 at the border to 1; 0 for
+    /// anywhere inside. A row for which no answer gets so far keeps one that is valid.
+    pub min_score: f64,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
 }
@@ -63,6 +66,7 @@ impl Default for ExplainSpec {
             neighbours: 20,
             nearness: 0.3,
             coherence: Coherence::Observed,
+            min_score: 0.6,
             skip: Vec::new(),
         }
     }
@@ -186,6 +190,8 @@ pub struct RefineJob {
     pub neighbours: usize,
     /// How much likeness to the data weighs.
     pub nearness: f64,
+    /// How far inside the target's decision answers are kept.
+    pub min_score: f64,
     /// Steps that are left out.
     pub skip: Vec<Step>,
 }
@@ -216,6 +222,7 @@ impl ExplainJob {
                 min_plausibility: spec.min_plausibility,
                 neighbours: spec.neighbours,
                 nearness: spec.nearness,
+                min_score: spec.min_score,
                 skip: spec.skip,
             },
         }

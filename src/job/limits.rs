@@ -88,6 +88,7 @@ pub const LIMITS: &[Limit] = &[
     limit("explain.min_plausibility", 0.0, 1.0, SHARE),
     limit("explain.neighbours", 0.0, 1_000.0, "more are of no use to one row"),
     limit("explain.nearness", 0.0, 1e6, WEIGHT),
+    limit("explain.min_score", 0.0, 1.0, SHARE),
     limit("report.mmd.encoders", 1.0, MOST_ENCODERS as f64, "a generator keeps so many"),
     limit("report.mmd.rows", 0.0, 1e8, "they are held in memory"),
     limit("report.mmd.pairs", 0.0, 1e11, "more take hours"),

@@ -371,6 +371,7 @@ impl<'a> Resolver<'a> {
             min_plausibility: spec.min_plausibility,
             neighbours: spec.neighbours,
             nearness: spec.nearness,
+            min_score: spec.min_score,
             skip: spec.skip,
         }
     }

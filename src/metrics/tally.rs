@@ -45,6 +45,9 @@ pub struct Group {
     pub valid: Spread,
     /// Plausibility of the valid ones.
     pub plausibility: Sketch,
+    /// How far inside the target the valid ones are, where that is known.
+    #[serde(default)]
+    pub margin: Sketch,
     /// Per feature, over the valid ones.
     pub features: Vec<FeatureChanges>,
 }
@@ -92,6 +95,8 @@ pub struct Observed<'a> {
     pub queries: &'a [u32],
     /// Whether it is proven that there is no answer.
     pub certified: &'a [bool],
+    /// How far inside the target it is; NaN where unknown.
+    pub margins: &'a [f64],
     /// How far it is.
     pub distances: &'a Distances,
     /// How plausible it is; NaN if that is not known.
@@ -221,6 +226,7 @@ impl Group {
         self.all.count(observed.distances, &needed);
         self.valid.count(observed.distances, &valid);
         valid.iter().for_each(|place| self.plausibility.add(observed.plausibility[*place]));
+        valid.iter().for_each(|place| self.margin.add(observed.margins[*place]));
         let cells = observed.counterfactuals.cells.iter().zip(&observed.originals.cells);
         for (feature, (new, own)) in self.features.iter_mut().zip(cells) {
             feature.count(new, own, &valid);
@@ -239,6 +245,7 @@ impl Group {
         self.all.merge(&other.all);
         self.valid.merge(&other.valid);
         self.plausibility.merge(&other.plausibility);
+        self.margin.merge(&other.margin);
         self.features
             .resize(self.features.len().max(other.features.len()), FeatureChanges::default());
         for (feature, more) in self.features.iter_mut().zip(&other.features) {

@@ -163,6 +163,10 @@ pub fn counterfactual_schema(
         "cf_score",
         "probability of the wanted class for the counterfactual, if the model gives probabilities",
     ));
+    fields.push(maybe_number(
+        "margin",
+        "how far inside the target a valid counterfactual is, from 0.5 at the border to 1; null if unknown",
+    ));
     fields.push(text(
         "status",
         "solved_by_generator, solved_by_candidate, solved_by_neighbour, unsolved, already_target or infeasible",
@@ -304,6 +308,9 @@ pub fn validity_schema(by: &[String]) -> SchemaRef {
         maybe_number("validity", "valid ÷ rows; null where none was needed"),
         number("low", "lower end of the 95 % Wilson interval"),
         number("high", "its upper end"),
+        maybe_number("margin_mean", "mean `margin` of the valid ones, where it is known"),
+        maybe_number("margin_p05", "its 5 % quantile, within 1 %"),
+        maybe_number("margin_p25", "its 25 % quantile, within 1 %"),
     ];
     report(by, own)
 }

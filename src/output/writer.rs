@@ -97,6 +97,7 @@ fn properties(options: &WriterOptions) -> WriterProperties {
         .set_column_statistics_enabled(change_column("to"), EnabledStatistics::None)
         // Nearly every row has another; a dictionary of them would be built and thrown away.
         .set_column_dictionary_enabled(ColumnPath::from("cf_score"), false)
+        .set_column_dictionary_enabled(ColumnPath::from("margin"), false)
         .set_column_dictionary_enabled(ColumnPath::from("l1"), false)
         .set_created_by(format!("overturn {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(metadata))

@@ -122,6 +122,9 @@ pub fn validity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
         columns.number((needed > 0).then(|| share(valid, needed)));
         columns.number(Some(interval.low));
         columns.number(Some(interval.high));
+        columns.number(group.margin.mean());
+        columns.number(group.margin.quantile(0.05));
+        columns.number(group.margin.quantile(0.25));
     }
     columns.finish(validity_schema(&names.by))
 }

@@ -2,6 +2,7 @@
 //! answer is worth (R). Classes or a regression's values; labels, probabilities or whole distributions.
 
 mod draw;
+mod margin;
 mod reward;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use crate::job::TargetsKind;
 use crate::predictor::{NO_CLASS, Outcome, Scores, Task};
 
 pub use draw::{RowOrder, TargetSampler};
+pub use margin::margins;
 pub use reward::{Rewarder, is_valid};
 
 /// What is asked for where a wish is a probability and the job names a class only: the least that was

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::margin::Bar;
 use super::{Change, Changes, Trial};
 use crate::constrain::{Conditions, Room, RowBounds};
 use crate::error::Result;
@@ -16,7 +17,7 @@ use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
 use crate::metrics::Status;
 use crate::predictor::{Outcome, Scores};
-use crate::target::{Wishes, is_valid};
+use crate::target::{Wishes, is_valid, margins};
 
 /// Trials that the model is asked about at once: more would not be faster, only larger.
 const MOST_AT_ONCE: usize = 16_384;
@@ -60,10 +61,12 @@ pub(super) struct Arena<'a> {
     deadline: Option<Instant>,
     known: HashMap<(u32, u64), Answer>,
     answers: Scores,
-    valid: Vec<bool>,
+    /// Whether answers are what their entries are held to.
+    pub(super) valid: Vec<bool>,
     /// What gets the wanted decision, but is less plausible than an answer must be.
     implausible: Vec<bool>,
     shares: Vec<f32>,
+    pub(super) bar: Bar,
 }
 
 impl<'a> Arena<'a> {
@@ -84,6 +87,7 @@ impl<'a> Arena<'a> {
             valid: Vec::new(),
             implausible: Vec::new(),
             shares: Vec::new(),
+            bar: Bar::new(worker, entries),
         }
     }
 
@@ -108,7 +112,7 @@ impl<'a> Arena<'a> {
         self.budget - self.queries[entry as usize]
     }
 
-    /// Whether an answer is what its entry wants, and as plausible as it must be.
+    /// Whether an answer is what its entry wants, with the margin that it is held to, and as plausible as it must be.
     pub(super) fn is_valid(&self, answer: Answer) -> bool {
         self.valid[answer as usize]
     }
@@ -142,6 +146,15 @@ impl<'a> Arena<'a> {
     /// What the model says of trials; none where one breaks a rule between features, or an entry's budget, or
     /// the time, is used up.
     pub(super) fn judge(&mut self, trials: &[Trial]) -> Result<Vec<Option<Answer>>> {
+        let found = self.judge_these(trials)?;
+        if self.bar.probes {
+            self.probe(trials, &found)?;
+        }
+        Ok(found)
+    }
+
+    /// The same, without a look at what is near to them.
+    pub(super) fn judge_these(&mut self, trials: &[Trial]) -> Result<Vec<Option<Answer>>> {
         let over = |deadline: Instant| Instant::now() >= deadline;
         let late = self.refining && self.deadline.is_some_and(over);
         let (constraints, asked_of) = (&self.worker.shared.constraints, self.asked);
@@ -197,8 +210,11 @@ impl<'a> Arena<'a> {
         let wishes = self.asked.wishes.take(&entries);
         let reached = is_valid(&scores, &wishes);
         let implausible = shared.implausible(&rows, &reached);
-        let both = reached.iter().zip(&implausible);
-        self.valid.extend(both.map(|(reached, implausible)| *reached && !implausible));
+        let both = reached.into_iter().zip(&implausible);
+        let decides = both.map(|(reached, implausible)| reached && !implausible).collect();
+        let margins = margins(&scores, &wishes, &shared.codec);
+        let valid = self.bar.hold(&entries, decides, margins);
+        self.valid.extend(valid);
         self.implausible.extend(implausible);
         self.shares.extend(shares(&scores, &wishes));
         self.answers.append(scores);
@@ -265,7 +281,7 @@ impl<'a> Arena<'a> {
 }
 
 /// A hash of changes; with the entry's number as good as the row itself.
-fn hash(changes: &[Change]) -> u64 {
+pub(super) fn hash(changes: &[Change]) -> u64 {
     let mut seed = changes.len() as u64;
     for change in changes {
         let bits = match change.cell {

@@ -114,6 +114,7 @@ impl Worker {
         let place = entry as usize;
         match best {
             Some((trial, answer)) => {
+                outcomes.margins[place] = arena.margin(answer);
                 outcomes.show(arena, entry, &trial.changes);
                 outcomes.scores.put(&[entry], &arena.scores(&[answer]));
                 (outcomes.valid[place], outcomes.status[place]) = (true, Status::SolvedByCandidate);

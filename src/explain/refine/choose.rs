@@ -27,6 +27,8 @@ impl Worker {
         let rows = arena.rows(shown.iter().map(|shown| shown.map_or(&none, |one| &one.changes)));
         let valid: Vec<bool> = chosen.iter().map(Option::is_some).collect();
         let status = chosen.iter().map(|chosen| chosen.map_or(Status::Unsolved, |one| one.by));
+        let margin = |one: &Attempt| arena.margin(one.answer);
+        let margins = chosen.iter().map(|chosen| chosen.map_or(f64::NAN, margin)).collect();
         let mut scores = self.shared.blank(&arena.asked.decided);
         let (places, answers): (Vec<u32>, Vec<u32>) = (0u32..)
             .zip(&shown)
@@ -38,6 +40,7 @@ impl Worker {
             scores,
             status: status.collect(),
             certified: vec![false; valid.len()],
+            margins,
             queries: Vec::new(),
             spare: (self.shared.samples > 1).then(|| spare(arena, pool)),
             valid,
@@ -136,7 +139,8 @@ fn spare(arena: &Arena<'_>, pool: &Pool) -> Spare {
     Spare {
         rows: arena.rows(first().map(|one| one.map_or(&none, |one| &one.changes))),
         scores,
-        valid: first().map(|one| one.is_some_and(|one| arena.is_answer(one))).collect(),
+        valid: first().map(|one| one.is_some_and(|one| arena.is_inside(one))).collect(),
+        margins: first().map(|one| one.map_or(f64::NAN, |one| arena.margin(one.answer))).collect(),
     }
 }
 
@@ -150,5 +154,10 @@ impl Arena<'_> {
     /// Whether an attempt is valid, and changes no more than it may.
     pub(super) fn is_answer(&self, attempt: &Attempt) -> bool {
         self.is_valid(attempt.answer) && self.worker.may_show(attempt)
+    }
+
+    /// The same, however near to the border.
+    pub(super) fn is_inside(&self, attempt: &Attempt) -> bool {
+        self.decides(attempt.answer) && self.worker.may_show(attempt)
     }
 }

@@ -34,6 +34,7 @@ impl Outcomes {
         }
         let place = entry as u32;
         self.scores.put(&[place], &spare.scores.take(&[place]));
+        self.margins[entry] = spare.margins[entry];
         (self.valid[entry], self.status[entry]) = (true, Status::SolvedByGenerator);
     }
 }

@@ -14,6 +14,7 @@ mod cost;
 mod distinct;
 mod grow;
 mod likeness;
+mod margin;
 mod neighbours;
 mod pairs;
 mod pool;
@@ -86,6 +87,8 @@ pub(super) struct Outcomes {
     pub(super) queries: Vec<u32>,
     /// Whether it is proven that there is no answer.
     pub(super) certified: Vec<bool>,
+    /// How far inside the target valid answers are; NaN where unknown.
+    pub(super) margins: Vec<f64>,
     /// The generator's own answers, to stand in where refinement makes two of a row alike.
     spare: Option<Spare>,
 }
@@ -95,6 +98,7 @@ struct Spare {
     rows: Rows,
     scores: Scores,
     valid: Vec<bool>,
+    margins: Vec<f64>,
 }
 
 impl Refiner {
@@ -157,6 +161,7 @@ impl Worker {
         arena.told(&mut ledger.seconds, (Stage::Generate, Stage::Score), &mut clock);
         if refiner.job.mode != Refine::Off {
             let near = self.repair(&mut arena, &mut pool)?;
+            arena.relax(&pool);
             if full {
                 self.lessen(&mut arena, &mut pool, near)?;
             }

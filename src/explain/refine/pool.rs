@@ -110,12 +110,13 @@ impl Pool {
         self.judge(arena, trials, Status::SolvedByGenerator)?;
         for (first, attempts) in self.first.iter_mut().zip(&self.attempts) {
             let valid = attempts.iter().find(|attempt| arena.is_answer(attempt));
-            *first = valid.or(attempts.first()).cloned();
+            let inside = || attempts.iter().find(|attempt| arena.is_inside(attempt));
+            *first = valid.or_else(inside).or(attempts.first()).cloned();
         }
         Ok(())
     }
 
-    /// Adds a single change that was judged; among the answers if it is valid.
+    /// Adds a single change that was judged; among the answers if it is valid, with margin or without.
     pub(super) fn tried(
         &mut self,
         arena: &Arena<'_>,
@@ -129,7 +130,7 @@ impl Pool {
         if let [change] = trial.changes[..] {
             self.singles[entry].push(Single { change, answer, by });
         }
-        if arena.is_valid(answer) {
+        if arena.decides(answer) {
             self.attempts[entry].push(Attempt::new(arena, trial, (answer, by)));
         }
     }

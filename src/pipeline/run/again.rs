@@ -361,6 +361,11 @@ impl Again<'_> {
                 .values()
                 .iter()
                 .collect::<Vec<_>>(),
+            margins: &column(batch, "margin")?
+                .as_primitive::<Float64Type>()
+                .iter()
+                .map(|margin| margin.unwrap_or(f64::NAN))
+                .collect::<Vec<_>>(),
             distances: &distances(&counterfactuals, &originals, layout),
             plausibility: &plausibility,
             targets: &targets,

@@ -1,0 +1,165 @@
+//! How far inside its target an answer has to be while it is refined. An entry is held to the job's margin
+//! until repair is done; if nothing has reached it by then, the entry is held to validity alone. A model that
+//! gives labels only is asked about rows near to an answer instead.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::arena::{Answer, Arena, hash};
+use super::pool::Pool;
+use super::{Change, Changes, Trial};
+use crate::encode::Slots;
+use crate::error::Result;
+use crate::explain::Worker;
+use crate::feature::Cell;
+use crate::job::Refine;
+use crate::predictor::Task;
+
+/// Rows near to an answer that a model without probabilities is asked about: with the answer itself a share
+/// in fifths, for four more questions about each valid trial.
+const NEARBY: u64 = 4;
+/// How far their numbers are from the answer's, in standard deviations of the feature.
+const APART: f64 = 0.1;
+
+/// What answers are held to.
+pub(super) struct Bar {
+    /// The least margin; 0 for none.
+    least: f64,
+    /// Whether rows near to answers must be asked about to know it.
+    pub(super) probes: bool,
+    /// Entries that are held to validity alone.
+    relaxed: Vec<bool>,
+    /// Of every answer its entry …
+    entries: Vec<u32>,
+    /// … whether it is valid, however near to the border …
+    decided: Vec<bool>,
+    /// … and how far inside it is.
+    margins: Vec<f64>,
+}
+
+impl Bar {
+    pub(super) fn new(worker: &Worker, entries: usize) -> Bar {
+        let job = &worker.shared.refiner.job;
+        let least = if job.mode == Refine::Off { 0.0 } else { job.min_score };
+        let tells = !matches!(
+            worker.shared.predictor.task(),
+            Task::Classification { probabilities: false, .. }
+        );
+        Bar {
+            least,
+            probes: least > 0.0 && !tells,
+            relaxed: vec![least <= 0.0; entries],
+            entries: Vec::new(),
+            decided: Vec::new(),
+            margins: Vec::new(),
+        }
+    }
+
+    /// Adds answers; gives which of them are what their entries are held to.
+    pub(super) fn hold(
+        &mut self,
+        entries: &[u32],
+        decided: Vec<bool>,
+        margins: Vec<f64>,
+    ) -> Vec<bool> {
+        let answers = entries.iter().zip(&decided).zip(&margins);
+        let held = answers.map(|((entry, decided), margin)| {
+            *decided && (self.relaxed[*entry as usize] || *margin >= self.least)
+        });
+        let held = held.collect();
+        self.entries.extend(entries);
+        self.decided.extend(decided);
+        self.margins.extend(margins);
+        held
+    }
+}
+
+impl Arena<'_> {
+    /// Whether an answer is valid, however near to the border.
+    pub(super) fn decides(&self, answer: Answer) -> bool {
+        self.bar.decided[answer as usize]
+    }
+
+    /// How far inside its target an answer is; NaN where that is not known.
+    pub(super) fn margin(&self, answer: Answer) -> f64 {
+        self.bar.margins[answer as usize]
+    }
+
+    /// Holds entries that nothing has reached the margin for to validity alone, from here on.
+    pub(super) fn relax(&mut self, pool: &Pool) {
+        if self.bar.least <= 0.0 {
+            return;
+        }
+        for entry in pool.open(self) {
+            self.bar.relaxed[entry as usize] = true;
+        }
+        let Bar { relaxed, entries, decided, .. } = &self.bar;
+        for ((valid, entry), decided) in self.valid.iter_mut().zip(entries).zip(decided) {
+            if relaxed[*entry as usize] {
+                *valid = *decided;
+            }
+        }
+    }
+
+    /// Asks about rows near to valid trials, of which a share must agree.
+    pub(super) fn probe(&mut self, trials: &[Trial], found: &[Option<Answer>]) -> Result<()> {
+        let mut probes: Vec<Trial> = Vec::new();
+        // Answers, and where their probes end.
+        let mut ends: Vec<(Answer, usize)> = Vec::new();
+        for (trial, answer) in trials.iter().zip(found) {
+            let unknown = |answer: &Answer| self.decides(*answer) && self.margin(*answer).is_nan();
+            let Some(answer) = answer.filter(unknown) else { continue };
+            if !self.bar.relaxed[trial.entry as usize] {
+                probes.extend((0..NEARBY).map(|number| self.nearby(trial, number)));
+                ends.push((answer, probes.len()));
+            }
+        }
+        let told = self.judge_these(&probes)?;
+        let mut first = 0;
+        for (answer, end) in ends {
+            let told: Option<Vec<Answer>> = told[first..end].iter().copied().collect();
+            first = end;
+            // Without a question left, it is not known.
+            let Some(told) = told else { continue };
+            if told.iter().all(|near| *near == answer) {
+                // No row is near: nothing speaks against it, but how far inside it is stays unknown.
+                self.valid[answer as usize] = true;
+                continue;
+            }
+            let agreeing = told.iter().filter(|near| self.decides(**near)).count();
+            let margin = (1 + agreeing) as f64 / (1 + told.len()) as f64;
+            self.bar.margins[answer as usize] = margin;
+            self.valid[answer as usize] = margin >= self.bar.least;
+        }
+        Ok(())
+    }
+
+    /// A row near to a trial: all numbers that may move do a little, drawn by row and trial. Where none may,
+    /// it is the trial itself.
+    fn nearby(&self, Trial { entry, changes }: &Trial, number: u64) -> Trial {
+        let seed = self.asked.seeds[*entry as usize] ^ hash(changes);
+        let seed = xxh3_64_with_seed(&number.to_le_bytes(), seed);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let room = self.room(*entry);
+        let mut near = Changes::new();
+        for (feature, slots) in self.worker.shared.refiner.layout.slots.iter().enumerate() {
+            let own = self.own(*entry, feature);
+            let changed = changes.iter().find(|change| change.feature == feature);
+            let mut cell = changed.map_or(own, |change| change.cell);
+            if let (Slots::Numeric(slots), Cell::Number(value), Cell::Number(own)) =
+                (slots, cell, own)
+            {
+                let off: f64 = StandardNormal.sample(&mut random);
+                if !value.is_nan() && !own.is_nan() {
+                    cell = Cell::Number(room.number(feature, value + off * APART * slots.std, own));
+                }
+            }
+            if changed.is_some() || cell != own {
+                near.push(Change { feature, cell });
+            }
+        }
+        Trial { entry: *entry, changes: near }
+    }
+}
