@@ -44,6 +44,25 @@ fn a_small_table_is_searched_without_a_generator() {
     assert!(seconds <= MOST_SECONDS, "{seconds} CPU seconds");
 }
 
+/// What a search calls infeasible is proven, and it solves all others.
+#[test]
+fn a_search_finds_what_an_exhaustive_one_does() {
+    let Some(python) = python("a_search_finds_what_an_exhaustive_one_does") else { return };
+    let bench = Bench::new();
+    let folder = bench.text("");
+    let script = project().join("tests/python/small_space.py");
+    let small_space =
+        |what: &str| Run::of(Command::new(&python).arg(&script).args([what, &folder])).ok();
+    small_space("make");
+    bench.append("job.toml", "[explain]\nqueries_per_row = 400\n");
+    assert_eq!(bench.does("run", &[]).ok().json()["method"], "search");
+    let found = small_space("check").json();
+    assert_eq!(found["wrong"], 0, "{found}");
+    for kind in ["already", "solved", "infeasible"] {
+        assert!(found["found"][kind].as_u64() > Some(30), "{found}");
+    }
+}
+
 /// Neither threads nor batches change what a search finds.
 #[test]
 fn a_search_finds_the_same_every_time() {
