@@ -5,6 +5,7 @@ use clap::Args;
 use super::print::{Printer, grouped, lines};
 use super::{Global, JobArguments, observer};
 use crate::error::Result;
+use crate::job::ExplainMethod;
 use crate::metrics::Status;
 use crate::pipeline::{
     DryRun, Example, Part, RunSummary, TargetSummary, dry_run, gate_error, report, run,
@@ -13,7 +14,8 @@ use crate::runtime::Runtime;
 
 /// Give every row in scope a counterfactual or a reason, with reports, and publish all of it.
 ///
-/// Trains the job's generator, unless `explain.generator` names one. Writes `output.dir` with
+/// Trains the job's generator, unless `explain.generator` names one or `explain.method` needs none: by
+/// default, small tables are searched without one. Writes `output.dir` with
 /// `counterfactuals/`, `rejects/`, `reports/`, `generator/`, `manifest.json` and `_SUCCESS`. The folder
 /// appears whole or not at all. A stopped or killed run goes on where it stopped with `--resume`.
 #[derive(Debug, Args)]
@@ -189,8 +191,10 @@ fn counts(summary: &RunSummary) -> Vec<(String, String)> {
 
 fn times(summary: &RunSummary) -> String {
     let seconds = &summary.seconds;
+    // Without a generator to train, training rows are only read and decided about.
+    let trains = matches!(summary.method, ExplainMethod::Auto | ExplainMethod::Generator);
     let parts = [
-        ("training", seconds.training),
+        (if trains { "training" } else { "reading training rows" }, seconds.training),
         ("checking", seconds.checking),
         ("explaining", seconds.explaining),
         ("reporting", seconds.reporting),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = super::limits::explain)]
 pub struct ExplainSpec {
-    /// The folder of a fitted generator. `run` trains one where none is named; `explain` needs it.
+    /// The folder of a fitted generator. Where none is named, `run` does as `method` says; `explain` needs it.
     pub generator: Option<PathBuf>,
     /// Where answers come from.
     pub method: ExplainMethod,

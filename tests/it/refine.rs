@@ -126,7 +126,18 @@ fn the_nearest_training_row_alone() {
     let generator = format!("generator = \"{}\"", bench.text("out/generator"));
     bench.replace("job.toml", "method = \"nearest\"", &generator);
     bench.replace("job.toml", "dir = \"out\"", "dir = \"again\"");
-    bench.does("run", &[]).fails(1, &["has learnt nothing", "hint: "]);
+    let asked = ["--override", "explain.method=generator"];
+    bench.does("run", &asked).fails(1, &["has learnt nothing", "hint: train one with"]);
+    // What has learnt nothing need not be asked.
+    let searched = bench.does("run", &[]).ok().json();
+    assert_eq!(searched["method"], "search");
+    assert!(number(&searched["l1"]) < number(&summary["l1"]), "{searched}");
+    assert!(
+        searched["remarks"]
+            .to_string()
+            .contains("that `explain.generator` names has learnt nothing"),
+        "{searched}"
+    );
 }
 
 /// A generator that has learnt nothing does nothing at all where categories decide: no reason to refuse it when
@@ -151,6 +162,10 @@ fn faults_of_the_section_are_told() {
         (
             "method = \"nearest\"\nrefine = \"full\"",
             "`explain.refine` is given, but `explain.method`",
+        ),
+        (
+            "method = \"search\"\nrefine = \"repair\"",
+            "`explain.refine` is given, but `explain.method` is `search`, which is `refine = \"full\"`",
         ),
         ("refine = \"repair\"\nmax_changes = 2", "only `refine = \"full\"` puts changes back"),
         ("queries_per_row = 0", "`explain.queries_per_row` is 0"),
