@@ -57,7 +57,7 @@ impl Default for ExplainSpec {
             max_changes: None,
             neighbours: 20,
             nearness: 0.3,
-            min_score: 0.6,
+            min_score: 0.0,
             skip: Vec::new(),
         }
     }

@@ -265,7 +265,7 @@ def read_answers(run):
         columns += ["original_value AS before", "cf_value AS after"]
     else:
         columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
-    columns += ["cf_score", "queries", "certified", *MEASURES, "changes"]
+    columns += ["cf_score", "margin", "queries", "certified", *MEASURES, "changes"]
     columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
     run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
     files, glob = table_files(run.folder / "rejects")
@@ -509,6 +509,9 @@ def status_rules(run):
         "asked without need, or too often": f"queries NOT BETWEEN 0 AND {budget} OR ({already} AND queries > 0)",
         "more changes than may be": f"n_changed > {most}",
         "unchanged, but decided otherwise": f"{own} AND after <> before",
+        "`margin` of what is not solved, or no share":
+            f"margin IS NOT NULL AND (status NOT IN {texts(SOLVED)} OR NOT margin BETWEEN 0 AND 1)",
+        "`margin` below `cf_score`": "margin < cf_score - 1e-6",
         "`cf_score` is no probability": "cf_score IS NOT NULL AND NOT cf_score BETWEEN 0 AND 1",
     }
 
