@@ -66,7 +66,7 @@ impl Default for ExplainSpec {
             neighbours: 20,
             nearness: 0.3,
             coherence: Coherence::Observed,
-            min_score: 0.6,
+            min_score: 0.0,
             skip: Vec::new(),
         }
     }

@@ -284,7 +284,7 @@ def read_answers(run):
         columns += ["original_value AS before", "cf_value AS after"]
     else:
         columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
-    columns += ["cf_score", "queries", "certified", *MEASURES, "plausibility", "changes"]
+    columns += ["cf_score", "margin", "queries", "certified", *MEASURES, "plausibility", "changes"]
     columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
     run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
     files, glob = table_files(run.folder / "rejects")
@@ -573,6 +573,9 @@ def status_rules(run):
         "`plausibility` is there or missing against the status": f"({measured}) <> (plausibility IS NOT NULL)",
         "`plausibility` is no share": "plausibility IS NOT NULL AND NOT plausibility BETWEEN 0 AND 1",
         "less plausible than the job demands": f"{solved} AND plausibility < {refine['min_plausibility']}",
+        "`margin` of what is not solved, or no share":
+            f"margin IS NOT NULL AND (status NOT IN {texts(SOLVED)} OR NOT margin BETWEEN 0 AND 1)",
+        "`margin` below `cf_score`": "margin < cf_score - 1e-6",
         "`cf_score` is no probability": "cf_score IS NOT NULL AND NOT cf_score BETWEEN 0 AND 1",
     }
 

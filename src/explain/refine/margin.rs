@@ -1,5 +1,5 @@
 //! How far inside its target an answer has to be while it is refined. An entry is held to the job's margin
-//! until repair is done; if nothing has reached it by then, the entry is held to validity alone. A model that
+//! until repair is done; if nothing has reached it by then, to as much of it as something has. A model that
 //! gives labels only is asked about rows near to an answer instead.
 
 use rand::SeedableRng;
@@ -22,6 +22,9 @@ use crate::predictor::Task;
 const NEARBY: u64 = 4;
 /// How far their numbers are from the answer's, in standard deviations of the feature.
 const APART: f64 = 0.1;
+/// Parts of the margin that entries are held to where the whole is out of reach. Without them an entry that
+/// misses a high margin by little would be refined down to the border, and hold worse than with a low one.
+const PARTS: u32 = 4;
 
 /// What answers are held to.
 pub(super) struct Bar {
@@ -29,8 +32,8 @@ pub(super) struct Bar {
     least: f64,
     /// Whether rows near to answers must be asked about to know it.
     pub(super) probes: bool,
-    /// Entries that are held to validity alone.
-    relaxed: Vec<bool>,
+    /// What every entry is held to; 0 for validity alone.
+    bars: Vec<f64>,
     /// Of every answer its entry …
     entries: Vec<u32>,
     /// … whether it is valid, however near to the border …
@@ -50,7 +53,7 @@ impl Bar {
         Bar {
             least,
             probes: least > 0.0 && !tells,
-            relaxed: vec![least <= 0.0; entries],
+            bars: vec![least; entries],
             entries: Vec::new(),
             decided: Vec::new(),
             margins: Vec::new(),
@@ -66,7 +69,7 @@ impl Bar {
     ) -> Vec<bool> {
         let answers = entries.iter().zip(&decided).zip(&margins);
         let held = answers.map(|((entry, decided), margin)| {
-            *decided && (self.relaxed[*entry as usize] || *margin >= self.least)
+            *decided && reaches(*margin, self.bars[*entry as usize])
         });
         let held = held.collect();
         self.entries.extend(entries);
@@ -87,18 +90,22 @@ impl Arena<'_> {
         self.bar.margins[answer as usize]
     }
 
-    /// Holds entries that nothing has reached the margin for to validity alone, from here on.
+    /// Holds entries that nothing has reached the margin for to what something has, from here on.
     pub(super) fn relax(&mut self, pool: &Pool) {
         if self.bar.least <= 0.0 {
             return;
         }
         for entry in pool.open(self) {
-            self.bar.relaxed[entry as usize] = true;
+            let inside = pool.attempts[entry as usize].iter().filter(|one| self.is_inside(one));
+            let best = inside.map(|one| self.margin(one.answer)).fold(0.0, f64::max);
+            self.bar.bars[entry as usize] = part_of(self.bar.least, best);
         }
-        let Bar { relaxed, entries, decided, .. } = &self.bar;
-        for ((valid, entry), decided) in self.valid.iter_mut().zip(entries).zip(decided) {
-            if relaxed[*entry as usize] {
-                *valid = *decided;
+        let Bar { bars, entries, decided, margins, .. } = &self.bar;
+        let answers = entries.iter().zip(decided).zip(margins);
+        for (valid, ((entry, decided), margin)) in self.valid.iter_mut().zip(answers) {
+            let bar = bars[*entry as usize];
+            if bar < self.bar.least {
+                *valid = *decided && reaches(*margin, bar);
             }
         }
     }
@@ -111,7 +118,7 @@ impl Arena<'_> {
         for (trial, answer) in trials.iter().zip(found) {
             let unknown = |answer: &Answer| self.decides(*answer) && self.margin(*answer).is_nan();
             let Some(answer) = answer.filter(unknown) else { continue };
-            if !self.bar.relaxed[trial.entry as usize] {
+            if self.bar.bars[trial.entry as usize] > 0.0 {
                 probes.extend((0..NEARBY).map(|number| self.nearby(trial, number)));
                 ends.push((answer, probes.len()));
             }
@@ -131,7 +138,8 @@ impl Arena<'_> {
             let agreeing = told.iter().filter(|near| self.decides(**near)).count();
             let margin = (1 + agreeing) as f64 / (1 + told.len()) as f64;
             self.bar.margins[answer as usize] = margin;
-            self.valid[answer as usize] = margin >= self.bar.least;
+            let entry = self.bar.entries[answer as usize];
+            self.valid[answer as usize] = reaches(margin, self.bar.bars[entry as usize]);
         }
         Ok(())
     }
@@ -161,5 +169,35 @@ impl Arena<'_> {
             }
         }
         Trial { entry: *entry, changes: near }
+    }
+}
+
+/// Whether a valid answer is as far inside as its entry is held to.
+fn reaches(margin: f64, bar: f64) -> bool {
+    bar <= 0.0 || margin >= bar
+}
+
+/// The greatest part of a margin above the border that an answer has reached; 0 if none.
+fn part_of(least: f64, reached: f64) -> f64 {
+    let part = |number: u32| 0.5 + (least - 0.5) * f64::from(number) / f64::from(PARTS);
+    let parts = (1..PARTS).rev().map(part);
+    parts.filter(|_| least > 0.5).find(|part| reached >= *part).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_held_to_the_greatest_part_that_was_reached() {
+        let of = |reached| part_of(0.9, reached);
+        assert_eq!((of(0.89), of(0.8), of(0.75), of(0.6)), (0.8, 0.8, 0.7, 0.6));
+        assert_eq!((of(0.59), of(0.0)), (0.0, 0.0));
+        assert_eq!(part_of(0.4, 0.39), 0.0);
+    }
+
+    #[test]
+    fn what_is_not_known_reaches_no_bar_but_none() {
+        assert!(reaches(f64::NAN, 0.0) && !reaches(f64::NAN, 0.5) && reaches(0.5, 0.5));
     }
 }

@@ -297,6 +297,7 @@ fn job(mode: Refine, budget: u32, max_changes: Option<u32>) -> ExplainJob {
     let mut job = ExplainJob::usual(mode);
     job.refine.queries_per_row = budget;
     job.refine.max_changes = max_changes;
+    job.refine.min_score = 0.0;
     job
 }
 
