@@ -6,7 +6,8 @@ use super::{ExplainJob, ExplainMethod, ExplainSpec, Job, Refine, Step};
 const ACTOR_BATCH: usize = 128;
 /// What searching for one counterfactual costs, in rows that pass through networks in training. By
 /// `tests/python/small_tables.py` a trained row takes about 30 µs; a searched one takes from 0.4 ms (the
-/// demo's forest) to some 3 ms (thirty numbers that must change together), which is this many of them.
+/// demo's forest) to 3.8 ms (breast cancer: thirty numbers, several of which must change together). This
+/// many trained rows take 3 ms.
 const PASSES_OF_A_SEARCH: u64 = 100;
 
 impl Job {
