@@ -140,7 +140,7 @@ fn orders(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec<Order> {
     let kept = |(low, high): &(usize, usize), rows: std::ops::Range<usize>| {
         let pairs = columns[*low].numbers[rows.clone()].iter().zip(&columns[*high].numbers[rows]);
         // A null breaks nothing.
-        pairs.fold(true, |kept, (low, high)| kept & !(low > high))
+        pairs.fold(0u32, |broken, (low, high)| broken | u32::from(low > high)) == 0
     };
     // Nearly all pairs are out after a few rows.
     let first = count.min(FIRST_ROWS);
@@ -217,7 +217,7 @@ fn excluded(
     let mut counts = vec![0u32; first.len() * width];
     let (mut of_first, mut of_second) = (vec![0u32; first.len()], vec![0u32; width]);
     let mut rows = 0u32;
-    for (one, two) in left.iter().zip(*&right) {
+    for (one, two) in left.iter().zip(right) {
         let (one, two) = (*one as usize, *two as usize);
         // Nulls and unseen values are no categories.
         if one < first.len() && two < width {

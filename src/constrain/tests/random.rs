@@ -158,7 +158,7 @@ fn coupled(mut schema: FeatureSchema, seed: u64) -> FeatureSchema {
         .iter()
         .map(|text| Rule::parse(text, broken, features).expect("a good rule"))
         .collect();
-    if let ([first, second, third, ..], true) = (&numbers[..], seed % 3 == 0) {
+    if let ([first, second, third, ..], true) = (&numbers[..], seed.is_multiple_of(3)) {
         let text = format!("f{second} / 2 - f{third}");
         let derived = Derived::parse(*first, &text, features).expect("a good number");
         schema.derived = vec![derived];
