@@ -158,7 +158,7 @@ fn a_generator_starts_nothing() {
         description["origin"]["model"] = json!(hash);
     });
     ask_of(&old, &["--model", &model, "--table", &table])
-        .fails(1, &["generator.json: has format 5, expected 6", "train the generator again"]);
+        .fails(1, &["generator.json: has format 5, expected 7", "train the generator again"]);
     ask_of(&old, &["--table", &table]).fails(1, &["--job <JOB>"]);
     // A command in a newer one is not looked at.
     let new = copied(&bench, &|description| {
