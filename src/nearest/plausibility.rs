@@ -323,7 +323,13 @@ mod tests {
 
     #[test]
     fn cells_of_rows_are_compared_as_the_kept_rows_were_written() {
-        let points = points(100, 2, 1, 9);
+        let mut points = points(100, 2, 1, 9);
+        // Well within where numbers are cut, as standardised ones are: what is cut is far then.
+        for column in &mut points.columns {
+            if let PointColumn::Numbers(numbers) = column {
+                numbers.iter_mut().for_each(|number| *number /= 5.0);
+            }
+        }
         let plausibility = Plausibility::new(&points, &layout(&points)).expect("enough rows");
         let plain = |number: f32| f64::from(number) * 50.0 + 100.0;
         let [PointColumn::Numbers(one), PointColumn::Numbers(two), PointColumn::Codes(codes)] =
