@@ -76,13 +76,21 @@ class Feature:
         return self.spec["kind"] == "numeric"
 
     @property
+    def differs(self):
+        return f"(c{self.place} IS DISTINCT FROM o{self.place})"
+
+    @property
+    def distance(self):
+        return f"abs(c{self.place} - o{self.place})"
+
+    @property
     def changed(self):
         """Whether somebody changes it: what follows from others counts as no change."""
-        return "false" if self.derived else f"(c{self.place} IS DISTINCT FROM o{self.place})"
+        return "false" if self.derived else self.differs
 
     @property
     def moved(self):
-        return "0.0" if self.derived else f"abs(c{self.place} - o{self.place})"
+        return "0.0" if self.derived else self.distance
 
     @property
     def range(self):
@@ -788,7 +796,7 @@ def marks_of(run):
              for over, condition in overs.items() for measure in MEASURES for name, part in QUANTILES.items()]
     marks += [Mark("plausibility", "valid AND plausibility IS NOT NULL", part, "plausibility", (), f"plausibility_{name}")
               for name, part in LOW_QUANTILES.items()]
-    return marks + [Mark(f.moved, f"valid AND {f.changed}", 0.5, "features", (f.name,), "median_change")
+    return marks + [Mark(f.distance, f"valid AND {f.differs}", 0.5, "features", (f.name,), "median_change")
                     for f in run.features if f.numeric]
 
 
@@ -880,8 +888,7 @@ def check_features(run):
     for feature in run.features:
         moves = [f"c{feature.place} {sign} o{feature.place}" for sign in "><"]
         moves = moves if feature.numeric else ["false", "false"]
-        differs = f"(c{feature.place} IS DISTINCT FROM o{feature.place})"
-        conditions += [f"valid AND {condition}" for condition in [differs, *moves]]
+        conditions += [f"valid AND {condition}" for condition in [feature.differs, *moves]]
     expected = {}
     for group, (valid, *found) in recount(run, "needed", counts(conditions)).items():
         for feature in run.features:
