@@ -1,9 +1,9 @@
-//! Which numbers a feature can take: those that the column's type can hold, whole ones, or those that lie a
-//! whole number of steps from the row's own.
+//! Which numbers a feature can take: those that the column's type can hold, whole ones, multiples of the
+//! step that training values have, or those that lie a whole number of steps from the row's own.
 
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float16Type};
 
-use crate::feature::{Numeric, whole_range};
+use crate::feature::{GridPolicy, Multiples, Numeric, whole_range};
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
@@ -21,7 +21,7 @@ const MOST_STEPS: u32 = 10_000;
 const MOST_UNITS: f64 = (1u64 << 50) as f64;
 
 /// From the least to the greatest; empty if they are the other way round.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Interval {
     pub(super) low: f64,
     pub(super) high: f64,
@@ -77,13 +77,44 @@ pub(super) enum Grid {
     Units { per_one: f64 },
     /// The own number and those whole strides of so many units away from it.
     Strides { per_one: f64, stride: f64 },
+    /// Multiples of a step, and the ends of the range.
+    Multiples { of: Multiples, precision: Precision, ends: Interval },
     /// None but the own: steps that the column's type cannot hold.
     Own,
 }
 
 impl Grid {
-    /// The grid of a feature whose column has that type.
-    pub(super) fn new(numeric: &Numeric, data_type: &DataType) -> Grid {
+    /// The grid of a feature whose column has that type, and training values that step. The ends of the range
+    /// are on it.
+    pub(super) fn new(
+        numeric: &Numeric,
+        data_type: &DataType,
+        (seen, range): (Option<Multiples>, Interval),
+    ) -> Grid {
+        let plain = Grid::of_type(numeric, data_type);
+        let open = numeric.step.is_none() && numeric.grid == GridPolicy::Observed;
+        let Some(of) = seen.filter(|_| open) else { return plain };
+        let precision = match plain {
+            Grid::Real(precision) => precision,
+            Grid::Whole(precision) if of.step() > 1.0 && of.per_one == 1.0 => precision,
+            Grid::Units { per_one } if of.step() * per_one > 1.0 && fits(of, per_one) => {
+                Precision::Double
+            }
+            _ => return plain,
+        };
+        // Beyond that, floats cannot count the steps.
+        let farthest = range.low.abs().max(range.high.abs());
+        if farthest * of.per_one > MOST_UNITS {
+            return plain;
+        }
+        let ends = range.map(|end| {
+            let held = plain.nearest(end, end, Interval::point(end)) == Some(end);
+            if held { end } else { f64::NAN }
+        });
+        Grid::Multiples { of, precision, ends }
+    }
+
+    fn of_type(numeric: &Numeric, data_type: &DataType) -> Grid {
         let whole = numeric.integer == Some(true);
         let precision = match data_type {
             DataType::Float16 => Precision::Half,
@@ -124,7 +155,7 @@ impl Grid {
     /// The least distance of another number from the own; zero if there is none.
     pub(super) fn least_move(self) -> f64 {
         match self {
-            Grid::Real(_) | Grid::Whole(_) | Grid::Units { .. } => 0.0,
+            Grid::Real(_) | Grid::Whole(_) | Grid::Units { .. } | Grid::Multiples { .. } => 0.0,
             Grid::Steps { step, .. } => step,
             Grid::Strides { per_one, stride } => stride / per_one,
             Grid::Own => f64::INFINITY,
@@ -137,12 +168,16 @@ impl Grid {
             Grid::Real(_) => None,
             Grid::Whole(_) => Some(1.0),
             Grid::Units { per_one } => Some(1.0 / per_one),
+            Grid::Multiples { of, .. } => Some(of.step()),
             Grid::Steps { .. } | Grid::Strides { .. } | Grid::Own => Some(self.least_move()),
         }
     }
 
     /// Its numbers inside the interval, beside the own; none if they are more than `most`.
     pub(super) fn all(self, own: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
+        if let Grid::Multiples { of, precision, ends } = self {
+            return all_multiples(of, (precision, ends), (own, inside), most);
+        }
         let Some(first) = self.nearest(inside.low, own, inside) else { return Some(Vec::new()) };
         if inside.low == inside.high {
             return Some([first].into_iter().filter(|number| *number != own).collect());
@@ -184,9 +219,69 @@ impl Grid {
                 let strides = units.map(count).whole(0.0).nearest(count(wanted * per_one))?;
                 Some((base + strides * stride) / per_one)
             }
+            Grid::Multiples { of, precision, ends } => {
+                let off = |number: f64| (wanted - number).abs();
+                let nearer = |best: Option<f64>, end: f64| match best {
+                    Some(best) if off(best) <= off(end) => Some(best),
+                    best => inside.contains(end).then_some(end).or(best),
+                };
+                let multiple = nearest_multiple(of, precision, wanted, inside);
+                nearer(nearer(multiple, ends.low), ends.high)
+            }
             Grid::Own => None,
         }
     }
+
+    /// Whether a number that is not on it may be a row's own, and stays where it is nearest.
+    pub(super) fn is_absolute(self) -> bool {
+        matches!(self, Grid::Multiples { .. })
+    }
+}
+
+/// Whether every multiple is a whole number of units.
+fn fits(of: Multiples, per_one: f64) -> bool {
+    (of.stride * per_one / of.per_one).fract() == 0.0
+}
+
+/// The multiple inside the interval that is nearest to a number in it. One that the column's precision puts
+/// outside gives way to the next.
+#[inline]
+fn nearest_multiple(
+    of: Multiples,
+    precision: Precision,
+    wanted: f64,
+    inside: Interval,
+) -> Option<f64> {
+    let count = of.count(wanted).round_ties_even();
+    let at = |count: f64| precision.round(of.at(count));
+    let mut nearest = at(count);
+    if nearest < inside.low {
+        nearest = at(count + 1.0);
+    } else if nearest > inside.high {
+        nearest = at(count - 1.0);
+    }
+    inside.contains(nearest).then_some(nearest)
+}
+
+/// The multiples inside the interval, and the ends of the range, beside the own; none if they are more than
+/// `most`.
+fn all_multiples(
+    of: Multiples,
+    (precision, ends): (Precision, Interval),
+    (own, inside): (f64, Interval),
+    most: usize,
+) -> Option<Vec<f64>> {
+    let (low, high) = (of.count(inside.low).floor(), of.count(inside.high).ceil());
+    // The own, the two ends, and one beyond each.
+    if high - low > (most + 5) as f64 {
+        return None;
+    }
+    let steps = (0..=(high - low) as usize).map(|step| precision.round(of.at(low + step as f64)));
+    let mut found: Vec<f64> = steps.chain([ends.low, ends.high]).collect();
+    found.retain(|number| inside.contains(*number) && *number != own);
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    (found.len() <= most).then_some(found)
 }
 
 fn nearest_step(wanted: f64, own: f64, inside: Interval, step: f64) -> Option<f64> {
@@ -216,11 +311,10 @@ impl Precision {
     /// The number of this precision inside the interval that is nearest.
     #[inline]
     fn nearest(self, number: f64, inside: Interval) -> Option<f64> {
-        let nearest = match self {
-            Precision::Double => return Some(number),
-            Precision::Single => f64::from(number as f32),
-            Precision::Half => Half::from_f64(number).to_f64(),
-        };
+        if self == Precision::Double {
+            return Some(number);
+        }
+        let nearest = self.round(number);
         let moved = if nearest < inside.low {
             self.beside(nearest, 1)
         } else if nearest > inside.high {
@@ -229,6 +323,16 @@ impl Precision {
             nearest
         };
         inside.contains(moved).then_some(moved)
+    }
+
+    /// The nearest number of this precision.
+    #[inline]
+    fn round(self, number: f64) -> f64 {
+        match self {
+            Precision::Double => number,
+            Precision::Single => f64::from(number as f32),
+            Precision::Half => Half::from_f64(number).to_f64(),
+        }
     }
 
     /// The next number of this precision above (1) or below (-1) one of them.

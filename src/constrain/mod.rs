@@ -20,7 +20,7 @@ use arrow::datatypes::{DataType, Schema};
 use rand::Rng;
 
 use crate::encode::{Dense, Layout, Slots};
-use crate::feature::{Cells, FeatureKind, FeatureSchema, FeatureStats, Rows, Stats};
+use crate::feature::{Cells, FeatureKind, FeatureSchema, FeatureStats, Multiples, Rows, Stats};
 
 pub use bounds::RowBounds;
 use categorical::CategoricalRule;
@@ -58,6 +58,8 @@ enum Rule {
 #[derive(Debug, Clone)]
 struct Column {
     seen: (f64, f64),
+    /// The step that training values have.
+    multiples: Option<Multiples>,
     data_type: DataType,
 }
 
@@ -82,6 +84,7 @@ impl Constraints {
         let columns = columns
             .map(|(seen, field)| Column {
                 seen: seen_range(seen),
+                multiples: seen_multiples(seen),
                 data_type: field.data_type().clone(),
             })
             .collect();
@@ -270,6 +273,14 @@ fn seen_range(seen: &FeatureStats) -> (f64, f64) {
     match seen {
         FeatureStats::Numeric(seen) => (seen.min, seen.max),
         FeatureStats::Categorical(_) => (f64::NAN, f64::NAN),
+    }
+}
+
+/// The step that nearly all numbers have; none for a categorical feature.
+fn seen_multiples(seen: &FeatureStats) -> Option<Multiples> {
+    match seen {
+        FeatureStats::Numeric(seen) => seen.multiples,
+        FeatureStats::Categorical(_) => None,
     }
 }
 

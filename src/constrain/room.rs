@@ -57,7 +57,7 @@ impl Room<'_> {
                     let lists = self.bounds.allowed(feature);
                     lists.is_none_or(|lists| lists.contains(self.row, code))
                 };
-                own != NULL_CODE && rule.allows(code, self.condition) && listed(code as usize)
+                own != NULL_CODE && rule.allows(code, own, self.condition) && listed(code as usize)
             }
             Rule::Numeric(_) => false,
         }

@@ -9,8 +9,8 @@ use arrow::datatypes::DataType;
 use super::bounds::AllowedLists;
 use super::{Column, Constraints, RowBounds, codes_of, numbers_of};
 use crate::feature::{
-    Categorical, Change, Feature, FeatureKind, NULL_CODE, Numeric, Rows, from_numbers, numbers,
-    whole_range,
+    Categorical, Change, Feature, FeatureKind, GridPolicy, Multiples, NULL_CODE, Numeric, Rows,
+    from_numbers, numbers, whole_range,
 };
 
 /// One way in which a counterfactual breaks a constraint.
@@ -102,6 +102,12 @@ impl Judge<'_> {
         self.numeric.range.unwrap_or(self.column.seen)
     }
 
+    /// The step that numbers are multiples of, where the schema says none.
+    fn multiples(&self) -> Option<Multiples> {
+        let open = self.numeric.step.is_none() && self.numeric.grid == GridPolicy::Observed;
+        self.column.multiples.filter(|_| open)
+    }
+
     /// What two numbers of the column differ by at least; zero for fractions.
     fn unit(&self) -> f64 {
         let unit = match &self.column.data_type {
@@ -171,7 +177,10 @@ impl Moved<'_> {
         let (low, high) = self.judge.range();
         let unit = if limit.share { high - low } else { 1.0 };
         let (least, most) = (self.own - limit.down * unit, self.own + limit.up * unit);
-        let fits = least - self.slack() <= self.new && self.new <= most + self.slack();
+        let rounding = 16.0 * f64::EPSILON * (self.own.abs() + self.new.abs());
+        let rounding = self.judge.multiples().map_or(0.0, |_| rounding);
+        let slack = self.slack().max(rounding);
+        let fits = least - slack <= self.new && self.new <= most + slack;
         (!fits).then(|| format!("went from {} to {}, beyond its limit", self.own, self.new))
     }
 
@@ -190,7 +199,30 @@ impl Moved<'_> {
                 .then(|| format!("went from {own} to {new}, not in steps of {step}"));
         }
         let whole = self.judge.numeric.integer == Some(true) && new.fract() != 0.0;
-        whole.then(|| format!("is {new}, not a whole number"))
+        let off = whole.then(|| format!("is {new}, not a whole number"));
+        off.or_else(|| self.off_multiples())
+    }
+
+    /// A number that training values could not have been: off their step, and no end of the range.
+    fn off_multiples(&self) -> Option<String> {
+        let step = self.judge.multiples()?.step();
+        let (new, (low, high)) = (self.new, self.judge.range());
+        let farthest = low.abs().max(high.abs());
+        // Where floats cannot count the steps, or whole numbers do not have them, they are not kept.
+        let unit = self.judge.unit();
+        let units = step / unit;
+        let kept = farthest / step < 1e9 && (unit == 0.0 || (units - units.round()).abs() < 1e-9);
+        if !kept || new == low || new == high {
+            return None;
+        }
+        let precision = match self.judge.column.data_type {
+            DataType::Float16 => 1e-3,
+            DataType::Float32 => 1.2e-7,
+            _ => 4e-16,
+        };
+        let off = (new - (new / step).round() * step).abs();
+        (off > 1e-9 * step + precision * new.abs())
+            .then(|| format!("is {new}, not a multiple of {step}"))
     }
 }
 
@@ -220,6 +252,15 @@ fn category_fault(change: Change, categorical: &Categorical, own: u32, new: u32)
     let Some(value) = categorical.values.get(new as usize) else {
         return Some("became null or unseen".to_string());
     };
-    let allowed = categorical.allowed[new as usize];
-    (!allowed).then(|| format!("became `{value}`, which nothing may move to"))
+    if !categorical.allowed[new as usize] {
+        return Some(format!("became `{value}`, which nothing may move to"));
+    }
+    let Some(ranks) = &categorical.ranks else { return None };
+    let before = ranks.get(own as usize);
+    let passed = |wrong: bool| wrong.then(|| format!("became `{value}`, against its direction"));
+    match change {
+        Change::Increase => passed(before.is_none_or(|before| ranks[new as usize] < *before)),
+        Change::Decrease => passed(before.is_none_or(|before| ranks[new as usize] > *before)),
+        Change::Any | Change::Never => None,
+    }
 }

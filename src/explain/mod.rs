@@ -150,8 +150,13 @@ impl Explainer {
         };
         let refiner = Refiner::new(setup.explain, &schema, &layout, (setup.neighbours, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
+        // Training rows are given as they are, whatever step most of their values have.
+        let constrained = match setup.explain.method {
+            ExplainMethod::Nearest => Arc::new(schema.without_grids()),
+            _ => Arc::clone(&schema),
+        };
         let constraints =
-            Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema);
+            Constraints::new(constrained, &description.stats, layout, &feature_schema);
         let recorder = Recorder::new(encoder.clone(), setup.keep);
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());

@@ -10,6 +10,7 @@ mod findings;
 mod histogram;
 mod json;
 mod key;
+mod multiples;
 mod rows;
 mod schema;
 mod spec;
@@ -26,11 +27,12 @@ pub use column::{
 pub(crate) use exact::ExactSum;
 pub use findings::Findings;
 pub use key::key_hashes;
+pub use multiples::Multiples;
 pub use rows::{Cell, Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{
-    Change, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy, SchemaSpec,
-    UnseenPolicy,
+    Change, FeatureSpec, GridPolicy, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy,
+    SchemaSpec, UnseenPolicy,
 };
 pub use stats::{
     CategoricalStats, FeatureStats, NumericStats, QUANTILE_SHARES, Stats, StatsAccumulator,

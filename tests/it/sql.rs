@@ -148,12 +148,12 @@ fn a_generator_starts_nothing() {
     let hash = Sha256::digest(command.join("\0"));
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let old = copied(&bench, &|description| {
-        description["format"] = json!(5);
+        description["format"] = json!(6);
         description["predictor"] = predictor.clone();
         description["origin"]["model"] = json!(hash);
     });
     ask_of(&old, &["--model", &model, "--table", &table])
-        .fails(1, &["generator.json: has format 5, expected 6", "train the generator again"]);
+        .fails(1, &["generator.json: has format 6, expected 7", "train the generator again"]);
     ask_of(&old, &["--table", &table]).fails(1, &["--job <JOB>"]);
     // A command in a newer one is not looked at.
     let new = copied(&bench, &|description| {

@@ -402,10 +402,10 @@ fn generators_that_cannot_be_gone_on_from() {
     fs::write(bench.path(WEIGHTS), bytes).expect("written");
     refused(&["`weights.safetensors` is not the file that `generator.json` describes"]);
     let description = "out/generator/generator.json";
-    bench.replace(description, "\"format\": 6,", "\"format\": 5,");
-    refused(&["generator.json: has format 5, expected 6", "hint: train the generator again"]);
-    bench.replace(description, "\"format\": 5,", "");
-    refused(&["generator.json: has no format, expected 6"]);
+    bench.replace(description, "\"format\": 7,", "\"format\": 6,");
+    refused(&["generator.json: has format 6, expected 7", "hint: train the generator again"]);
+    bench.replace(description, "\"format\": 6,", "");
+    refused(&["generator.json: has no format, expected 7"]);
     bench.replace("job.toml", "out/generator", "out/reports");
     refused(&["out/reports/generator.json: cannot be read", "hint: a generator is the folder"]);
     bench.replace("job.toml", "out/reports", "nowhere");

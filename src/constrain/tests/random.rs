@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use super::examples::text_lists;
 use super::*;
 use crate::feature::{
-    Categorical, Change, Feature, Limit, NullPolicy, Numeric, OutsidePolicy, UnseenPolicy,
-    from_numbers, from_texts,
+    Categorical, Change, Feature, GridPolicy, Limit, NullPolicy, Numeric, OutsidePolicy,
+    UnseenPolicy, from_numbers, from_texts,
 };
 
 /// A feature with its column's type and whether rows have bounds of their own.
@@ -63,13 +63,15 @@ fn numeric() -> impl Strategy<Value = Drawn> {
         select(range),
         select(vec![None, None, Some(0.1), Some(0.25), Some(1.0), Some(2.5), Some(7.0)]),
         limit(),
+        select(vec![GridPolicy::Observed, GridPolicy::Observed, GridPolicy::None]),
     );
-    let kind = keys.prop_map(|(integer, range, step, limit)| {
+    let kind = keys.prop_map(|(integer, range, step, limit, grid)| {
         let outside = OutsidePolicy::Carry;
         FeatureKind::Numeric(Numeric {
             integer,
             range,
             step,
+            grid,
             tolerance: None,
             limit,
             outside,

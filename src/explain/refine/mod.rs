@@ -16,6 +16,7 @@ mod likeness;
 mod neighbours;
 mod pairs;
 mod pool;
+mod ranks;
 mod reduce;
 mod shrink;
 mod singles;
@@ -263,7 +264,7 @@ impl Worker {
                 self.shrink(arena, pool, (MULTIPLES, usize::MAX))?;
             }
         }
-        Ok(())
+        if shrinks { self.nearer_ranks(arena, pool) } else { Ok(()) }
     }
 
     /// Entries without an answer that costs at most so much.

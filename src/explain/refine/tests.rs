@@ -215,6 +215,7 @@ impl Ground {
             len: self.case.rows.len,
             columns: columns.collect(),
             decisions: labels.iter().map(|label| f64::from(*label)).collect(),
+            exact: Vec::new(),
         }
     }
 
