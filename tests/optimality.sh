@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# How far are answers from the cheapest that an exhaustive search over single changes and pairs finds, and how many
+# questions do they take? On the demo's models and on the paper's classifiers of Adult; optimality.py says how.
+#
+#   tests/optimality.sh [--cases "demo-forest adult-rf"] [--split tune|test] [--rows 500]
+#                       [--explain 'nearness = 0.0'] [--train-lines 'max_steps = 500']
+#
+# Tables, models, generators and what the exhaustive search found stay under out/optimality and are used again. Adult
+# is looked for in OVERTURN_DATA (default ../shared/data).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+data="${OVERTURN_DATA:-$PWD/../shared/data}"
+bash jobs/setup.sh
+cargo build --locked --bins
+python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
+exec "$python" tests/python/optimality.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$data" "$PWD/out/optimality" "$@"
