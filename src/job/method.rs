@@ -14,7 +14,7 @@ impl Job {
     /// Where the answers come from when this many rows are in scope and the job brings no generator.
     ///
     /// `auto` compares what training would cost with what searching would: rows in all batches of the
-    /// autoencoder's and the actor's steps, against [`PASSES_OF_A_SEARCH`] for each counterfactual that
+    /// autoencoder's and the actor's steps, against `PASSES_OF_A_SEARCH` for each counterfactual that
     /// may be needed (rows in scope × `explain.samples`). The generator is preferred when both cost the
     /// same. Neither the clock nor the machine is asked: the same job and table give the same method.
     pub fn method_for(&self, rows: u64) -> ExplainMethod {
