@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::print::Printer;
 use super::{Global, observer};
 use crate::document::json_schema;
-use crate::engine::{Engine, EngineOptions, InferOptions, infer};
+use crate::engine::{Engine, EngineOptions, InferOptions, infer, observed_rules};
 use crate::error::{Error, Result};
 use crate::feature::SchemaSpec;
 use crate::job::{Bytes, Device, JobSpec, RuntimeJob};
@@ -24,7 +24,8 @@ pub(super) enum Schema {
 /// Write a first feature schema for a Parquet table, with comments.
 ///
 /// Texts and booleans with few values become categorical, numbers keep their type and get the range that
-/// was observed; identifiers, constants and columns with too many texts are pointed out and left out.
+/// was observed; identifiers, constants and columns with too many texts are pointed out and left out. What all
+/// rows keep to between columns is written as commented rules.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  overturn schema infer applications/ --ignore application_id > schema.toml"
@@ -92,6 +93,10 @@ impl Infer {
         let wanted =
             InferOptions { max_categories: self.max_categories, ignore: self.ignore.clone() };
         let inferred = runtime.block_on(infer(&engine, &table, &wanted))?;
+        progress.stage("looking at what holds between columns", None);
+        let single = Engine::new(EngineOptions { partitions: 1, ..options })?;
+        let table = single.open("features", std::slice::from_ref(&self.table))?;
+        let rules = runtime.block_on(observed_rules(&single, &table, &inferred.text))?;
         drop(progress);
         for (column, reason) in &inferred.left_out {
             tracing::info!(column, "left out: {reason}");
@@ -101,7 +106,7 @@ impl Infer {
             left_out = inferred.left_out.len(),
             "inferred"
         );
-        self.deliver(printer, &inferred.text)
+        self.deliver(printer, &(inferred.text + &rules))
     }
 
     fn deliver(&self, printer: &Printer, text: &str) -> Result<()> {

@@ -3,6 +3,7 @@
 //! moving one of the rule's features to where it holds, or dropped.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -10,7 +11,7 @@ use super::observed::Observed;
 use super::{Column, Conditions, Constraints, Room, RowBounds, Violation};
 use crate::encode::Slots;
 use crate::feature::{
-    Cell, Cells, Derived, FeatureSchema, Number, Rows, Rule, from_numbers, numbers,
+    Cell, Cells, Change, Derived, FeatureSchema, Number, Rows, Rule, from_numbers, numbers,
 };
 
 /// One changed value.
@@ -35,6 +36,8 @@ const MOST_VALUES: usize = 64;
 pub(super) struct Coherence {
     rules: Vec<Rule>,
     derived: Vec<Derived>,
+    /// How many of them the schema says itself.
+    declared: usize,
     /// Per feature the rules that read it, also through what follows from it.
     readers: Vec<Vec<u32>>,
     /// Per feature the derived features that read it.
@@ -56,7 +59,9 @@ impl Coherence {
     pub(super) fn new(schema: &FeatureSchema, observed: &Observed) -> Coherence {
         let mut rules = schema.rules.clone();
         rules.extend(observed.rules(schema));
-        let derived = schema.derived.clone();
+        let (mut derived, declared) = (schema.derived.clone(), schema.derived.len());
+        derived.extend(observed.derived(schema));
+        rules.extend(derived[declared..].iter().filter_map(|of| of.range_rule(&schema.features)));
         let count = schema.features.len();
         let mut followers = vec![Vec::new(); count];
         for (index, of) in (0u32..).zip(&derived) {
@@ -66,7 +71,7 @@ impl Coherence {
         for (index, rule) in (0u32..).zip(&rules) {
             inputs(rule, &derived).into_iter().for_each(|feature| readers[feature].push(index));
         }
-        Coherence { rules, derived, readers, followers }
+        Coherence { rules, derived, declared, readers, followers }
     }
 
     fn is_empty(&self) -> bool {
@@ -101,6 +106,15 @@ impl Constraints {
     #[must_use]
     pub fn with_observed(mut self, observed: &Observed) -> Constraints {
         self.coherence = Coherence::new(&self.schema, observed);
+        let following = &self.coherence.derived[self.coherence.declared..];
+        if !following.is_empty() {
+            let mut schema = FeatureSchema::clone(&self.schema);
+            for of in following {
+                schema.features[of.feature].change = Change::Never;
+            }
+            self.schema = Arc::new(schema);
+            self.add_rules();
+        }
         self
     }
 
@@ -292,7 +306,8 @@ impl Constraints {
                 let cell = |of: usize| match self.coherence.derived.iter().find(|d| d.feature == of)
                 {
                     Some(derived) => {
-                        Cell::Number(derived.number.value(&cell_of(&edits, &original)))
+                        let number = derived.number.before_rounding();
+                        Cell::Number(number.value(&cell_of(&edits, &original)))
                     }
                     None => cell_of(&edits, &original)(of),
                 };
@@ -377,13 +392,15 @@ impl Constraints {
         edits
     }
 
-    /// The rows with derived features as they were: nobody changes those, so they count as no change.
+    /// The rows with features as they were that the schema derives: nobody changes those, so they count as no
+    /// change. What is only seen to follow in training rows counts.
     pub fn without_derived<'r>(&self, rows: &'r Rows, originals: &Rows) -> Cow<'r, Rows> {
-        if self.coherence.derived.is_empty() {
+        let declared = &self.coherence.derived[..self.coherence.declared];
+        if declared.is_empty() {
             return Cow::Borrowed(rows);
         }
         let mut rows = rows.clone();
-        for of in &self.coherence.derived {
+        for of in declared {
             rows.cells[of.feature] = originals.cells[of.feature].clone();
         }
         Cow::Owned(rows)

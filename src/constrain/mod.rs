@@ -6,6 +6,7 @@ mod bounds;
 mod categorical;
 mod coherence;
 mod conditions;
+mod formulas;
 mod grid;
 mod numeric;
 mod observed;
@@ -29,6 +30,7 @@ use categorical::CategoricalRule;
 use coherence::Coherence;
 pub use coherence::{Edit, Edits};
 pub use conditions::Conditions;
+pub use formulas::Formula;
 pub use numeric::NumericRange;
 use numeric::NumericRule;
 pub use observed::{Combinations, Observed, Order};
@@ -103,10 +105,19 @@ impl Constraints {
             ranges: Vec::new(),
             columns,
         };
-        constraints.add_numerics();
-        constraints.add_categoricals();
-        constraints.rules = constraints.places();
+        constraints.add_rules();
         constraints
+    }
+
+    /// What the schema says of each feature, in place of what was said before.
+    fn add_rules(&mut self) {
+        self.width = 0;
+        self.numerics.clear();
+        self.categoricals.clear();
+        self.ranges.clear();
+        self.add_numerics();
+        self.add_categoricals();
+        self.rules = self.places();
     }
 
     fn add_numerics(&mut self) {

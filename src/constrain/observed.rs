@@ -1,10 +1,13 @@
 //! What training rows keep to without exception, though they would break it often if columns were independent:
-//! numbers of which one is never above the other, and categories that never go together. Found in one pass.
+//! numbers of which one is never above the other, categories that never go together, and numbers that follow from
+//! others. Found in one pass.
 
 use serde::{Deserialize, Serialize};
 
+use super::formulas::{Formula, formulas};
 use crate::feature::{
-    BrokenPolicy, Cells, Comparison, Feature, FeatureSchema, Number, Rows, Rule, Truth,
+    BrokenPolicy, Cells, Change, Comparison, Derived, Feature, FeatureSchema, Number, Rows, Rule,
+    Truth, sql_name,
 };
 
 /// Times that independent columns would break what is observed, at least: by chance it is never broken with a
@@ -26,6 +29,8 @@ pub struct Observed {
     pub orders: Vec<Order>,
     /// Combinations of categories that never occur.
     pub combinations: Vec<Combinations>,
+    /// Numerics that follow from others.
+    pub formulas: Vec<Formula>,
 }
 
 /// Two numerics, one of which is never above the other.
@@ -53,30 +58,55 @@ impl Observed {
         Observed {
             orders: orders(rows, count, schema),
             combinations: combinations(rows, count, schema),
+            formulas: formulas(rows, count, schema),
         }
     }
 
-    /// The same as texts of rules, one for each, with what each is: an `order` or a `combination`.
+    /// The same as texts of rules, one for each, with what each is: an `order`, a `combination` or `derived`.
     pub fn texts(&self) -> Vec<(&'static str, String)> {
-        let quoted = |name: &String| {
-            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            let plain = plain && !name.starts_with(|c: char| c.is_ascii_digit());
-            if plain { name.clone() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-        };
         let text = |value: &String| format!("'{}'", value.replace('\'', "''"));
         let orders = self.orders.iter();
         let mut texts: Vec<(&str, String)> = orders
-            .map(|order| format!("{} <= {}", quoted(&order.low), quoted(&order.high)))
+            .map(|order| format!("{} <= {}", sql_name(&order.low), sql_name(&order.high)))
             .map(|text| ("order", text))
             .collect();
         for Combinations { features: [first, second], excluded } in &self.combinations {
             texts.extend(excluded.iter().map(|[one, two]| {
-                let (first, second) = (quoted(first), quoted(second));
+                let (first, second) = (sql_name(first), sql_name(second));
                 let rule = format!("{first} <> {} OR {second} <> {}", text(one), text(two));
                 ("combination", rule)
             }));
         }
+        let formula = |of: &Formula| format!("{} = {}", sql_name(&of.feature), of.value);
+        texts.extend(self.formulas.iter().map(|of| ("derived", formula(of))));
         texts
+    }
+
+    /// The same without formulas of these features, which are held to bounds of their own in single rows.
+    #[must_use]
+    pub fn without_formulas_of(mut self, schema: &FeatureSchema, features: &[usize]) -> Observed {
+        let bound =
+            |of: &Formula| features.iter().any(|at| schema.features[*at].name == of.feature);
+        self.formulas.retain(|of| !bound(of));
+        self
+    }
+
+    /// The features of a schema that follow from others, beside those that it says itself. What it holds to more
+    /// than a range does not.
+    pub(super) fn derived(&self, schema: &FeatureSchema) -> Vec<Derived> {
+        let free = |index: usize| {
+            let feature = &schema.features[index];
+            let numeric = feature.numeric();
+            let plain = numeric.is_some_and(|of| of.limit.is_none() && of.step.is_none());
+            let read = schema.derived.iter().any(|of| of.inputs.contains(&index));
+            plain && feature.change == Change::Any && !schema.is_derived(index) && !read
+        };
+        let derived = |of: &Formula| {
+            let index = schema.features.iter().position(|known| known.name == of.feature)?;
+            Derived::parse(index, &of.value, &schema.features).ok().filter(|_| free(index))
+        };
+        let chained = |of: &Derived| of.inputs.iter().any(|input| schema.is_derived(*input));
+        self.formulas.iter().filter_map(derived).filter(|of| !chained(of)).collect()
     }
 
     /// The same as rules over the features of a schema. What it does not have is left out.

@@ -161,7 +161,10 @@ impl Explainer {
         let refiner = Refiner::new(&explain, &schema, &layout, (points, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
         let observed = match setup.explain.coherence {
-            Coherence::Observed => description.observed.clone(),
+            Coherence::Observed => {
+                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
+                description.observed.clone().without_formulas_of(&schema, &bounded)
+            }
             Coherence::Off => Observed::default(),
         };
         let constraints =

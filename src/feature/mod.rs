@@ -28,7 +28,9 @@ pub(crate) use exact::ExactSum;
 pub use findings::Findings;
 pub use key::key_hashes;
 pub use rows::{Cell, Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
-pub use rule::{BrokenPolicy, Comparison, Derived, Number, Operator, Problem, Rule, Truth};
+pub use rule::{
+    BrokenPolicy, Comparison, Derived, Number, Operator, Problem, Rule, Truth, sql_name,
+};
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{
     Change, DerivedSpec, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy,

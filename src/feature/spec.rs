@@ -254,8 +254,7 @@ impl Between<'_> {
                 Err(problem) => self.problem(&format!("rule[{number}].check"), problem),
             }
         }
-        // The range of what follows holds like a rule: nothing else keeps it.
-        found.extend(derived.iter().filter_map(|of| range_rule(of, features)));
+        found.extend(derived.iter().filter_map(|of| of.range_rule(features)));
         (found, derived)
     }
 
@@ -309,14 +308,6 @@ impl Between<'_> {
             None => fault,
         });
     }
-}
-
-/// The declared range of a derived feature, as a rule.
-fn range_rule(derived: &Derived, features: &[Feature]) -> Option<Rule> {
-    let feature = &features[derived.feature];
-    let (low, high) = feature.numeric()?.range?;
-    let text = format!("\"{}\" BETWEEN {low} AND {high}", feature.name);
-    Rule::parse(&text, BrokenPolicy::KeepNoWorse, features).ok()
 }
 
 /// The lowest and highest value of every number of a feature schema, in its JSON Schema.

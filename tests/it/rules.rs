@@ -25,6 +25,7 @@ fn no_answer_has_a_part_larger_than_its_whole() {
     let by_rule = &way("observed")["by_rule"];
     assert_eq!(by_rule["late_12m <= late_total"], 0, "{found}");
     assert_eq!(by_rule["card_balance <= card_limit"], 0, "{found}");
+    assert_eq!(by_rule["debt_to_income = debt / income"], 0, "{found}");
     assert_eq!(count(way("rules"), "incoherent"), 0, "{found}");
     for name in ["observed", "rules"] {
         let (valid, needed) = (count(way(name), "valid"), count(way(name), "rows_in_need"));
@@ -34,6 +35,16 @@ fn no_answer_has_a_part_larger_than_its_whole() {
     let rules = read_table(&bench.path("out/lr/observed/reports/rules.parquet"));
     let rules: Vec<&str> = rules.column(2).as_string::<i32>().iter().flatten().collect();
     assert!(rules.contains(&"late_12m <= late_total"), "{rules:?}");
+    assert!(rules.contains(&"debt_to_income = debt / income"), "{rules:?}");
+    let mut infer = Command::new(env!("CARGO_BIN_EXE_overturn"));
+    infer.args(["schema", "infer", &bench.text("out/lr/table.parquet"), "--ignore", "id"]);
+    let inferred = Run::of(&mut infer).ok().stdout;
+    for entry in [
+        "# [[rule]]\n# check = \"late_12m <= late_total\"\n",
+        "# [[derived]]\n# name = \"debt_to_income\"\n# value = \"debt / income\"\n",
+    ] {
+        assert!(inferred.contains(entry), "{entry} in {inferred}");
+    }
     // A second opinion on both runs.
     for name in ["observed", "rules"] {
         let at = |file: &str| bench.text(&format!("out/lr/{file}"));

@@ -19,6 +19,7 @@ import argparse
 import hashlib
 import json
 import math
+import re
 import statistics
 import sys
 import tempfile
@@ -66,6 +67,8 @@ class Feature:
     sql_type: str
     seen: dict
     derived: str | None = None
+    # How it follows from others in all training rows, where nobody has said so: that counts as a change.
+    follows: str | None = None
 
     @property
     def name(self):
@@ -263,11 +266,12 @@ def read_features(run, place, schema):
     if run.manifest["job"]["explain"]["coherence"] == "observed":
         run.observed = generator["observed"]
     derived = {spec["name"]: spec["value"] for spec in document.get("derived", [])}
+    follows = {one["feature"]: one["value"] for one in run.observed.get("formulas", [])}
     for place, spec in enumerate(document["feature"]):
         name = spec["name"]
         arrow_type = types.get(name, pyarrow.string())
         seen = stats[place].get("Numeric", {})
-        feature = Feature(place, spec, arrow_type, sql_types[name], seen, derived.get(name))
+        feature = Feature(place, spec, arrow_type, sql_types[name], seen, derived.get(name), follows.get(name))
         run.features.append(feature)
     columns = [f"{quoted(key)} AS k{place}" for place, key in enumerate(run.key)]
     columns += [f"CAST({quoted(name)} AS VARCHAR) AS s{place}" for place, name in enumerate(run.by)]
@@ -390,6 +394,8 @@ def number_rules(feature):
     """What must not be true of a number that changes, by the schema's words."""
     spec, own, new = feature.spec, f"o{feature.place}", f"c{feature.place}"
     rules = {"null": f"{own} IS NULL OR {new} IS NULL OR isinf({new})"}
+    if feature.follows:
+        return rules
     direction = {"never": "true", "increase": f"{new} < {own}", "decrease": f"{new} > {own}"}
     if spec.get("change", "any") != "any":
         rules["change"] = direction[spec["change"]]
@@ -496,11 +502,14 @@ def check_rules(run):
             JOIN (SELECT r, {size} AS size FROM before) b USING (r) WHERE a.size > b.size"""
         count = run.row(query)[0]
         problems += [f"{count} counterfactuals break {one} by more than their rows"] if count else []
-    for feature in (f for f in run.features if f.derived):
-        name, slack = quoted(feature.name), feature.spec.get("step", 0.0) / 2
+    for feature in (f for f in run.features if f.derived or f.follows):
+        name, slack = quoted(feature.name), feature.spec.get("step", unit_of(feature)) / 2
+        expected = feature.derived or feature.follows
+        if rounded := re.fullmatch(r"ROUND\((.*), (\d+)\)", expected, re.IGNORECASE):
+            expected, slack = rounded[1], max(slack, 0.500001 * 10.0 ** -int(rounded[2]))
         query = f"""SELECT count(*) FROM after a JOIN before b USING (r)
             WHERE a.{name} IS DISTINCT FROM b.{name} AND r IN
-            (SELECT r FROM after WHERE abs({name} - ({feature.derived})) > {slack!r} + 1e-6 * abs({name}))"""
+            (SELECT r FROM after WHERE abs({name} - ({expected})) > {slack!r} + 1e-6 * abs({name}))"""
         count = run.row(query)[0]
         problems += [f"{count} of {feature.name} do not follow"] if count else []
     run.check("rules", problems, rules=len(texts_of), violations=broken)

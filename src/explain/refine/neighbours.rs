@@ -180,6 +180,8 @@ impl Refiner {
         match (slots, arena.own(entry, feature)) {
             (Slots::Numeric(slots), Cell::Number(own)) => {
                 let reach = room.interval(feature, own).unwrap_or((own, own));
+                // What follows from others is whatever they make it.
+                let whole = whole && !arena.worker.shared.constraints.is_derived(feature);
                 Measure::Number {
                     own: slots.standardised(own),
                     scale,

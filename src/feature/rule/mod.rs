@@ -101,6 +101,32 @@ impl Derived {
         inputs.dedup();
         Ok(Derived { feature, text: text.trim().to_string(), number, inputs })
     }
+
+    /// The feature's declared range as a rule: nothing else keeps what follows within it.
+    pub fn range_rule(&self, features: &[Feature]) -> Option<Rule> {
+        let feature = &features[self.feature];
+        let (low, high) = feature.numeric()?.range?;
+        let text = format!("{} BETWEEN {low} AND {high}", sql_name(&feature.name));
+        Rule::parse(&text, BrokenPolicy::KeepNoWorse, features).ok()
+    }
+}
+
+/// Words that cannot be columns' names in SQL without quotes.
+#[rustfmt::skip]
+const RESERVED: [&str; 59] = [
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "between", "both", "by", "case", "cast", "check",
+    "collate", "column", "constraint", "create", "cross", "default", "desc", "distinct", "else", "end", "except",
+    "exists", "false", "for", "foreign", "from", "full", "group", "having", "in", "inner", "interval", "into", "is",
+    "join", "left", "like", "limit", "natural", "not", "null", "offset", "on", "or", "order", "primary", "right",
+    "select", "table", "then", "true", "union", "unique", "when", "where",
+];
+
+/// A column's name as SQL takes it: in quotes unless it is plain.
+pub fn sql_name(name: &str) -> String {
+    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    let plain = plain && starts && !RESERVED.contains(&name);
+    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 /// What is wrong with a text.

@@ -1,7 +1,10 @@
 //! From SQL to predicates and numbers over features. Only what can be evaluated on single rows without an engine:
-//! features, literals, arithmetic, comparisons, `IN`, `BETWEEN`, `IS NULL`, `AND`, `OR`, `NOT`.
+//! features, literals, arithmetic, `ROUND`, comparisons, `IN`, `BETWEEN`, `IS NULL`, `AND`, `OR`, `NOT`.
 
-use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
+use sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
+    Value,
+};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -15,9 +18,10 @@ const MOST_BYTES: usize = 10_000;
 /// Parentheses within parentheses, at most: the parser tries some of them in two ways, so its time can double
 /// with every level.
 const DEEPEST: usize = 14;
+/// Decimals that a number can be rounded to, at most.
+const MOST_DECIMALS: f64 = 12.0;
 /// What a text may be made of, for hints.
-const ALLOWED: &str =
-    "use features, numbers, 'texts', + - * /, comparisons, IN, BETWEEN, IS NULL, AND, OR and NOT";
+const ALLOWED: &str = "use features, numbers, 'texts', + - * /, ROUND, comparisons, IN, BETWEEN, IS NULL, AND, OR and NOT";
 
 /// A literal of a text.
 enum Literal {
@@ -115,6 +119,7 @@ impl Names<'_> {
                 Box::new(self.number(expr)?),
             )),
             Expr::UnaryOp { op: UnaryOperator::Plus, expr } => self.number(expr),
+            Expr::Function(function) => self.rounded(function, expr),
             Expr::BinaryOp { left, op, right } => {
                 let operator = operator(op).ok_or_else(|| unusable(expr, "a number"))?;
                 let (left, right) = (self.number(left)?, self.number(right)?);
@@ -138,6 +143,32 @@ impl Names<'_> {
                 }
             },
         }
+    }
+
+    /// `ROUND(number)` or `ROUND(number, decimals)`.
+    fn rounded(&self, function: &Function, expr: &Expr) -> Result<Number, Problem> {
+        let FunctionArguments::List(given) = &function.args else {
+            return Err(unusable(expr, "a number"));
+        };
+        let plain = |arg: &FunctionArg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        };
+        let args: Option<Vec<Expr>> = given.args.iter().map(plain).collect();
+        let is_round = function.name.to_string().eq_ignore_ascii_case("round");
+        let (number, decimals) = match args.as_deref() {
+            Some([number]) if is_round => (number, 0.0),
+            Some([number, decimals]) if is_round => match literal(decimals)? {
+                Literal::Number(decimals) => (number, decimals),
+                Literal::Text(_) => return Err(unusable(expr, "a number")),
+            },
+            _ => return Err(unusable(expr, "a number")),
+        };
+        if decimals.fract() != 0.0 || !(0.0..=MOST_DECIMALS).contains(&decimals) {
+            let what = format!("rounds to {decimals} decimals, expected 0 to {MOST_DECIMALS}");
+            return Err(Problem::new(what));
+        }
+        Ok(Number::Rounded(Box::new(self.number(number)?), decimals as u8))
     }
 
     fn compare(&self, comparison: Comparison, left: &Expr, right: &Expr) -> Result<Truth, Problem> {
@@ -343,7 +374,9 @@ mod tests {
             ("late <= totall", "names `totall`, which is not a feature", "did you mean `total`?"),
             ("work = 'studnt'", "which is not one of its values", "did you mean `student`?"),
             ("work < 'clerk'", "by size", "list the values"),
-            ("abs(late) < 3", "has `abs(late)`, expected a literal", "use features"),
+            ("abs(late) < 3", "has `abs(late)`, expected a number", "use features"),
+            ("round(late, 1.5) < 3", "rounds to 1.5 decimals, expected 0 to 12", ""),
+            ("round(late, -1) < 3", "rounds to -1 decimals", ""),
             ("late", "has `late`, expected a predicate", "use features"),
             ("work + 1 > 2", "takes `work` for a number", "compare it with its values"),
             ("late <=", "is not an SQL expression", ""),

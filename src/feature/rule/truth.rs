@@ -24,6 +24,30 @@ pub enum Number {
     Literal(f64),
     /// Two numbers, computed.
     Computed(Operator, Box<Number>, Box<Number>),
+    /// A number rounded to so many decimals.
+    Rounded(Box<Number>, u8),
+}
+
+impl Operator {
+    /// What it makes of two numbers.
+    pub fn apply(self, left: f64, right: f64) -> f64 {
+        match self {
+            Operator::Add => left + right,
+            Operator::Subtract => left - right,
+            Operator::Multiply => left * right,
+            Operator::Divide => left / right,
+        }
+    }
+
+    /// As it is written.
+    pub fn sign(self) -> char {
+        match self {
+            Operator::Add => '+',
+            Operator::Subtract => '-',
+            Operator::Multiply => '*',
+            Operator::Divide => '/',
+        }
+    }
 }
 
 /// How two numbers are compared.
@@ -100,14 +124,14 @@ impl Number {
             },
             Number::Literal(number) => *number,
             Number::Computed(operator, left, right) => {
-                let (left, right) = (left.value(cell), right.value(cell));
-                let value = match operator {
-                    Operator::Add => left + right,
-                    Operator::Subtract => left - right,
-                    Operator::Multiply => left * right,
-                    Operator::Divide => left / right,
-                };
+                let value = operator.apply(left.value(cell), right.value(cell));
                 if value.is_finite() { value } else { f64::NAN }
+            }
+            Number::Rounded(number, decimals) => {
+                let (value, power) = (number.value(cell), 10f64.powi(i32::from(*decimals)));
+                let rounded = (value * power).round() / power;
+                // What is too large for that has no decimals.
+                if rounded.is_finite() { rounded } else { value }
             }
         }
     }
@@ -121,6 +145,15 @@ impl Number {
                 left.visit_features(visit);
                 right.visit_features(visit);
             }
+            Number::Rounded(number, _) => number.visit_features(visit),
+        }
+    }
+
+    /// The same before it is rounded.
+    pub fn before_rounding(&self) -> &Number {
+        match self {
+            Number::Rounded(number, _) => number,
+            other => other,
         }
     }
 }

@@ -160,7 +160,11 @@ pub(super) fn fit_generator(
     let stats = from.as_ref().map_or(&loaded.check.stats, |from| &from.description.stats).clone();
     let rows = &loaded.sample.rows;
     let observed = match job.explain.coherence {
-        Coherence::Observed => Observed::find(rows, rows.len, &inputs.schema),
+        Coherence::Observed => {
+            let bounded: Vec<usize> = inputs.constraints.iter().map(|of| of.feature).collect();
+            Observed::find(rows, rows.len, &inputs.schema)
+                .without_formulas_of(&inputs.schema, &bounded)
+        }
         Coherence::Off => Observed::default(),
     };
     let fixed = Fixed::new(&inputs, &stats, observed, predictor::fingerprint(&job.predictor)?);
