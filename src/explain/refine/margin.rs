@@ -28,7 +28,8 @@ const PARTS: u32 = 4;
 /// What an answer that certainly holds is worth more than one that certainly does not, in the unit of costs. Rows
 /// for which a further margin is cheap get more of it than is asked for, others no more than that.
 const WORTH: f64 = 6.0;
-/// Share of answers that held when models were trained again, by margin (`tests/margin.sh`, rows of training splits).
+/// Share of answers that held when models were trained again, by margin: rounded from answers of `tests/margin.sh` to
+/// rows of training splits, when margins did not count yet.
 const HELD: [(f64, f64); 9] = [
     (0.5, 0.42),
     (0.52, 0.5),
