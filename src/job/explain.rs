@@ -44,7 +44,7 @@ pub struct ExplainSpec {
     /// other, categories that never go together. Rules of the feature schema hold in any case.
     pub coherence: Coherence,
     /// How far inside the target's decision refinement keeps answers, from 0.5 at the border to 1; 0 for
-    /// anywhere inside. A row for which no answer gets so far keeps one that is valid.
+    /// anywhere inside. A row for which no answer gets so far keeps one that is valid. By default 0.55.
     pub min_score: f64,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
@@ -66,7 +66,7 @@ impl Default for ExplainSpec {
             neighbours: 20,
             nearness: 0.3,
             coherence: Coherence::Observed,
-            min_score: 0.0,
+            min_score: 0.55,
             skip: Vec::new(),
         }
     }

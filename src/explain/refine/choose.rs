@@ -92,7 +92,8 @@ impl Worker {
         valid.min_by(|one, two| one.score.total_cmp(&two.score))
     }
 
-    /// The valid answers of an entry that cost no more than what the generator proposed.
+    /// The valid answers of an entry that cost no more than what the generator proposed; all where a greater margin
+    /// may cost something.
     fn within_cost<'p>(
         &self,
         arena: &Arena<'_>,
@@ -100,19 +101,20 @@ impl Worker {
         entry: usize,
     ) -> impl Iterator<Item = &'p Attempt> {
         let first = pool.first[entry].as_ref().filter(|one| arena.is_answer(one));
+        let first = first.filter(|_| !arena.prizes_margins());
         let most = first.map_or(f64::INFINITY, |one| one.cost);
         let attempts = pool.attempts[entry].iter();
         attempts.filter(move |one| arena.is_answer(one) && one.cost <= most)
     }
 
-    /// The score that changes tend to when their numbers are moved back.
-    pub(super) fn least(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> f64 {
+    /// The score that an answer tends to when its numbers are moved back.
+    pub(super) fn least(&self, arena: &Arena<'_>, entry: u32, attempt: &Attempt) -> f64 {
         let moved_back = |change: &Change| match arena.own(entry, change.feature) {
             cell @ Cell::Number(_) => Change { cell, ..*change },
             Cell::Code(_) => *change,
         };
-        let moved: Changes = changes.iter().map(moved_back).collect();
-        self.score(arena, entry, &moved)
+        let moved: Changes = attempt.changes.iter().map(moved_back).collect();
+        self.score(arena, entry, &moved) - arena.prize(attempt.answer)
     }
 
     /// What changes cost, less what they gain in likeness: the smaller the better.

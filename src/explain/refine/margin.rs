@@ -25,6 +25,22 @@ const APART: f64 = 0.1;
 /// Parts of the margin that entries are held to where the whole is out of reach. Without them an entry that
 /// misses a high margin by little would be refined down to the border, and hold worse than with a low one.
 const PARTS: u32 = 4;
+/// What an answer that certainly holds is worth more than one that certainly does not, in the unit of costs. Rows
+/// for which a further margin is cheap get more of it than is asked for, others no more than that.
+const WORTH: f64 = 6.0;
+/// Share of answers that held when models were trained again, by margin: rounded from answers of `tests/margin.sh` to
+/// rows of training splits, when margins did not count yet.
+const HELD: [(f64, f64); 9] = [
+    (0.5, 0.42),
+    (0.52, 0.5),
+    (0.55, 0.6),
+    (0.6, 0.7),
+    (0.65, 0.77),
+    (0.7, 0.84),
+    (0.8, 0.91),
+    (0.9, 0.94),
+    (1.0, 0.96),
+];
 
 /// What answers are held to.
 pub(super) struct Bar {
@@ -32,6 +48,8 @@ pub(super) struct Bar {
     least: f64,
     /// Whether rows near to answers must be asked about to know it.
     pub(super) probes: bool,
+    /// Whether a margin beyond the least is worth something: where it is a probability.
+    prizes: bool,
     /// What every entry is held to; 0 for validity alone.
     bars: Vec<f64>,
     /// Of every answer its entry …
@@ -46,13 +64,12 @@ impl Bar {
     pub(super) fn new(worker: &Worker, entries: usize) -> Bar {
         let job = &worker.shared.refiner.job;
         let least = if job.mode == Refine::Off { 0.0 } else { job.min_score };
-        let tells = !matches!(
-            worker.shared.predictor.task(),
-            Task::Classification { probabilities: false, .. }
-        );
+        let task = worker.shared.predictor.task();
+        let tells = !matches!(task, Task::Classification { probabilities: false, .. });
         Bar {
             least,
             probes: least > 0.0 && !tells,
+            prizes: least > 0.0 && matches!(task, Task::Classification { probabilities: true, .. }),
             bars: vec![least; entries],
             entries: Vec::new(),
             decided: Vec::new(),
@@ -88,6 +105,16 @@ impl Arena<'_> {
     /// How far inside its target an answer is; NaN where that is not known.
     pub(super) fn margin(&self, answer: Answer) -> f64 {
         self.bar.margins[answer as usize]
+    }
+
+    /// Whether a further margin counts beside cost.
+    pub(super) fn prizes_margins(&self) -> bool {
+        self.bar.prizes
+    }
+
+    /// What an answer's margin is worth, in the unit of costs.
+    pub(super) fn prize(&self, answer: Answer) -> f64 {
+        if self.bar.prizes { WORTH * held(self.margin(answer)) } else { 0.0 }
     }
 
     /// Holds entries that nothing has reached the margin for to what something has, from here on.
@@ -177,6 +204,21 @@ fn reaches(margin: f64, bar: f64) -> bool {
     bar <= 0.0 || margin >= bar
 }
 
+/// Share of answers with such a margin that are expected to hold.
+fn held(margin: f64) -> f64 {
+    let within = |pair: &&[(f64, f64)]| margin <= pair[1].0;
+    match HELD.windows(2).find(within) {
+        // Below the border, or not known.
+        Some(_) if margin < HELD[0].0 => HELD[0].1,
+        Some(pair) => {
+            let ((low, from), (high, to)) = (pair[0], pair[1]);
+            from + (to - from) * (margin - low) / (high - low)
+        }
+        None if margin.is_nan() => HELD[0].1,
+        None => HELD[HELD.len() - 1].1,
+    }
+}
+
 /// The greatest part of a margin above the border that an answer has reached; 0 if none.
 fn part_of(least: f64, reached: f64) -> f64 {
     let part = |number: u32| 0.5 + (least - 0.5) * f64::from(number) / f64::from(PARTS);
@@ -194,6 +236,14 @@ mod tests {
         assert_eq!((of(0.89), of(0.8), of(0.75), of(0.6)), (0.8, 0.8, 0.7, 0.6));
         assert_eq!((of(0.59), of(0.0)), (0.0, 0.0));
         assert_eq!(part_of(0.4, 0.39), 0.0);
+    }
+
+    #[test]
+    fn the_farther_inside_the_surer() {
+        assert_eq!((held(f64::NAN), held(0.3), held(0.5), held(1.0)), (0.42, 0.42, 0.42, 0.96));
+        assert!((held(0.75) - 0.875).abs() < 1e-12);
+        let shares: Vec<f64> = (50..=100).map(|margin| held(f64::from(margin) / 100.0)).collect();
+        assert!(shares.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
     #[test]

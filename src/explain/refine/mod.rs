@@ -4,7 +4,8 @@
 //! own row.
 //!
 //! The steps, in order: snap, candidates, neighbours, reversion, shrink, choice, certificate. An answer is
-//! only ever replaced by a valid one that costs no more.
+//! only ever replaced by a valid one that costs no more; or, where answers are held to a margin, by one whose
+//! greater margin is worth what it costs.
 
 mod arena;
 mod candidates;

@@ -16,14 +16,20 @@ pub(super) struct Attempt {
     pub(super) shrunk: bool,
     /// What its changes cost …
     pub(super) cost: f64,
-    /// … and that less what they gain in likeness.
+    /// … and that less what they gain in likeness and margin.
     pub(super) score: f64,
 }
 
 impl Attempt {
     fn new(arena: &Arena<'_>, Trial { entry, changes }: Trial, (answer, by): Judged) -> Attempt {
-        let (cost, score) = worth(arena, entry, &changes);
+        let (cost, score) = worth(arena, entry, &changes, answer);
         Attempt { changes, answer, by, shrunk: false, cost, score }
+    }
+
+    /// Whether changes that were found on the way from it are better: all are if margins count for nothing.
+    pub(super) fn yields_to(&self, arena: &Arena<'_>, trial: &Trial, answer: Answer) -> bool {
+        let score = || worth(arena, trial.entry, &trial.changes, answer).1;
+        arena.is_valid(answer) && (!arena.prizes_margins() || score() < self.score)
     }
 
     /// Becomes what was found on the way from it.
@@ -34,7 +40,7 @@ impl Attempt {
         changes: Changes,
         answer: Answer,
     ) {
-        (self.cost, self.score) = worth(arena, entry, &changes);
+        (self.cost, self.score) = worth(arena, entry, &changes, answer);
         (self.changes, self.answer) = (changes, answer);
     }
 }
@@ -43,10 +49,10 @@ impl Attempt {
 type Judged = (Answer, Status);
 
 /// Cost and score of an entry's changes.
-fn worth(arena: &Arena<'_>, entry: u32, changes: &[Change]) -> (f64, f64) {
+fn worth(arena: &Arena<'_>, entry: u32, changes: &[Change], answer: Answer) -> (f64, f64) {
     let costs = &arena.worker.shared.refiner.costs;
     let cost = costs.total(changes, |feature| arena.own(entry, feature));
-    (cost, arena.worker.score(arena, entry, changes))
+    (cost, arena.worker.score(arena, entry, changes) - arena.prize(answer))
 }
 
 /// Answers by entry.

@@ -70,7 +70,8 @@ impl Worker {
         let answers = arena.judge(&trials)?;
         for ((trial, place), answer) in trials.into_iter().zip(of).zip(answers) {
             let fewer = trial.changes.len() < items[place].attempt.changes.len();
-            if let Some(answer) = answer.filter(|answer| fewer && arena.is_valid(*answer)) {
+            let better = |answer: &Answer| items[place].attempt.yields_to(arena, &trial, *answer);
+            if let Some(answer) = answer.filter(|answer| fewer && better(answer)) {
                 items[place].adopt(arena, trial.changes, answer);
             }
         }
@@ -146,7 +147,8 @@ impl Worker {
         let mut found: Vec<Vec<Changes>> = vec![Vec::new(); items.len()];
         let mut best: Vec<Option<(Changes, Answer)>> = vec![None; items.len()];
         for ((trial, (place, group)), answer) in trials.into_iter().zip(of).zip(answers) {
-            if let Some(answer) = answer.filter(|answer| arena.is_valid(*answer)) {
+            let better = |answer: &Answer| items[place].attempt.yields_to(arena, &trial, *answer);
+            if let Some(answer) = answer.filter(better) {
                 found[place].push(group.clone());
                 best[place].get_or_insert((trial.changes, answer));
             }
@@ -182,7 +184,8 @@ impl Worker {
         }
         let answers = arena.judge(&trials)?;
         for ((trial, place), answer) in trials.into_iter().zip(of).zip(answers) {
-            if let Some(answer) = answer.filter(|answer| arena.is_valid(*answer)) {
+            let better = |answer: &Answer| items[place].attempt.yields_to(arena, &trial, *answer);
+            if let Some(answer) = answer.filter(better) {
                 items[place].adopt(arena, trial.changes, answer);
             }
         }

@@ -75,7 +75,7 @@ impl Worker {
         attempt.shrunk = true;
         let features = self.numbers(arena, entry, attempt);
         let bar = if attempt.score > whole { whole } else { f64::INFINITY };
-        let hopeful = !features.is_empty() && self.least(arena, entry, &attempt.changes) < bar;
+        let hopeful = !features.is_empty() && self.least(arena, entry, attempt) < bar;
         hopeful.then(|| Item { entry, attempt: attempt.clone(), features, bar })
     }
 
@@ -144,12 +144,8 @@ impl Worker {
         if at.bar.is_infinite() {
             return None;
         }
-        let score = |value: f64| {
-            let change = Change { feature: number.feature, cell: Cell::Number(value) };
-            self.score(arena, at.entry, &[change])
-        };
         // What a change costs, less what it gains, grows evenly with its size.
-        let (least, now) = (self.least(arena, at.entry, &at.attempt.changes), score(number.high));
+        let (least, now) = (self.least(arena, at.entry, &at.attempt), at.attempt.score);
         let share = (at.bar - least) / (now - least);
         let even = own + share.clamp(0.0, 1.0) * (number.high - own);
         Some(arena.room(at.entry).number(number.feature, even, own)).filter(|_| share < 1.0)
@@ -198,9 +194,9 @@ impl Worker {
                 let by = items[number.item].attempt.by;
                 pool.singles[trial.entry as usize].push(Single { change, answer, by });
             }
-            if arena.is_valid(answer) {
+            let attempt = &mut items[number.item].attempt;
+            if attempt.yields_to(arena, &trial, answer) {
                 number.high = *middle;
-                let attempt = &mut items[number.item].attempt;
                 attempt.adopt(arena, trial.entry, trial.changes, answer);
             } else {
                 // What cannot get to where it would be better is given up.

@@ -363,6 +363,24 @@ proptest! {
     }
 
     #[test]
+    fn a_margin_costs_no_answer(
+        (columns, rows, seed) in case(),
+        least in prop_oneof![Just(0.55), Just(0.8), Just(1.0)],
+    ) {
+        let ground = Ground::new(&columns, rows, seed);
+        let without = ground.refine(&job(Refine::Full, 2500, None));
+        let mut job = job(Refine::Full, 2500, None);
+        job.refine.min_score = least;
+        let found = ground.refine(&job);
+        let said = ground.judge(&found.rows);
+        for (row, said) in said.into_iter().enumerate() {
+            prop_assert_eq!(found.valid[row], said, "not what the model says");
+            prop_assert!(found.valid[row] || !without.valid[row], "row {} lost its answer", row);
+            prop_assert!(!found.certified[row] || !without.valid[row], "there is an answer");
+        }
+    }
+
+    #[test]
     fn every_answer_is_as_plausible_as_it_must_be(
         (columns, rows, seed) in case(),
         least in prop_oneof![Just(0.3), Just(0.7), Just(1.0)],
