@@ -112,6 +112,11 @@ impl<'a> Arena<'a> {
         self.budget - self.queries[entry as usize]
     }
 
+    /// Whether nothing more can be asked about an entry: for want of questions, or of time.
+    pub(super) fn is_spent(&self, entry: u32) -> bool {
+        self.left(entry) == 0 || self.cut_short[entry as usize]
+    }
+
     /// Whether an answer is what its entry wants, with the margin that it is held to, and as plausible as it must be.
     pub(super) fn is_valid(&self, answer: Answer) -> bool {
         self.valid[answer as usize]
