@@ -29,6 +29,8 @@ pub struct Ledger {
     pub kept: Kept,
     /// Answers whose refinement was cut short by the clock.
     pub cut_short: u64,
+    /// Counterfactuals that were not found, by what kept them from being found.
+    pub unsolved: BTreeMap<String, u64>,
     /// Where the time went.
     pub seconds: StageSeconds,
 }
@@ -202,6 +204,7 @@ impl Ledger {
             tally: Tally::default(),
             kept: Kept::new(width),
             cut_short: 0,
+            unsolved: BTreeMap::new(),
             seconds: StageSeconds::default(),
         }
     }

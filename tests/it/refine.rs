@@ -95,6 +95,15 @@ fn implausible_answers_are_refused() {
     let bar = explained(&bench, &table, &python, "min_plausibility = 0.5\n");
     assert!(number(&bar["plausibility"]) > number(&any["plausibility"]), "{bar}");
     assert!(number(&bar["statuses"]["unsolved"]) > number(&any["statuses"]["unsolved"]), "{bar}");
+    let causes = bar["unsolved"].as_object().expect("counts by cause");
+    let counted: f64 = causes.values().map(number).sum();
+    assert_eq!(counted, number(&bar["statuses"]["unsolved"]), "{bar}");
+    assert!(number(&bar["unsolved"]["implausible_only"]) > 0.0, "{bar}");
+    let remarks = bar["remarks"].to_string();
+    assert!(remarks.contains("counterfactuals were not found: "), "{remarks}");
+    assert!(remarks.contains("none as plausible as `explain.min_plausibility`"), "{remarks}");
+    let once = explained(&bench, &table, &python, "min_plausibility = 0.5\nqueries_per_row = 1\n");
+    assert!(number(&once["unsolved"]["questions_spent"]) > 0.0, "{once}");
     explained(&bench, &table, &python, "min_plausibility = 0.5\nrefine = \"off\"\n");
     explained(&bench, &table, &python, "min_plausibility = 0.5\nsamples = 3\n");
     let gate = "[report.gates]\nmin_median_plausibility = 0.999\n";

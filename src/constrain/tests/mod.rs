@@ -42,7 +42,7 @@ impl Case {
     }
 
     /// From a schema file and columns.
-    pub(super) fn parse(text: &str, columns: Vec<(&str, ArrayRef)>) -> Case {
+    pub(crate) fn parse(text: &str, columns: Vec<(&str, ArrayRef)>) -> Case {
         let schema = FeatureSchema::parse(text, Path::new("f.toml")).expect("a good schema");
         let table = RecordBatch::try_from_iter_with_nullable(
             columns.into_iter().map(|(name, column)| (name, column, true)),

@@ -2,6 +2,7 @@
 //! and how often it may still be asked. Whoever proposes trials need not remember them: what was asked
 //! before is not asked again.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
@@ -112,6 +113,11 @@ impl<'a> Arena<'a> {
         self.budget - self.queries[entry as usize]
     }
 
+    /// Whether nothing more can be asked about an entry: for want of questions, or of time.
+    pub(super) fn is_spent(&self, entry: u32) -> bool {
+        self.left(entry) == 0 || self.cut_short[entry as usize]
+    }
+
     /// Whether an answer is what its entry wants, with the margin that it is held to, and as plausible as it must be.
     pub(super) fn is_valid(&self, answer: Answer) -> bool {
         self.valid[answer as usize]
@@ -219,6 +225,24 @@ impl<'a> Arena<'a> {
         self.shares.extend(shares(&scores, &wishes));
         self.answers.append(scores);
         Ok(())
+    }
+
+    /// Counts entries without an answer by what kept them from one.
+    pub(super) fn count_unsolved(&self, status: &[Status], into: &mut BTreeMap<String, u64>) {
+        let mut implausible = vec![false; self.len()];
+        for (entry, refused) in self.bar.entries().iter().zip(&self.implausible) {
+            implausible[*entry as usize] |= refused;
+        }
+        let unsolved = (0u32..).zip(status).filter(|(_, status)| **status == Status::Unsolved);
+        for (entry, _) in unsolved {
+            let cause = match entry as usize {
+                place if self.cut_short[place] => "time_spent",
+                _ if self.left(entry) == 0 => "questions_spent",
+                place if implausible[place] => "implausible_only",
+                _ => "nothing_left_to_try",
+            };
+            *into.entry(cause.to_string()).or_default() += 1;
+        }
     }
 
     /// Adds the time since a moment to two stages, what was our own work and what the model took.

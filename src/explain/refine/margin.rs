@@ -77,6 +77,11 @@ impl Bar {
         }
     }
 
+    /// Of every answer its entry.
+    pub(super) fn entries(&self) -> &[u32] {
+        &self.entries
+    }
+
     /// Adds answers; gives which of them are what their entries are held to.
     pub(super) fn hold(
         &mut self,

@@ -174,6 +174,7 @@ impl Worker {
             self.certify(&mut arena, &mut outcomes)?;
         }
         outcomes.queries.clone_from(&arena.queries);
+        arena.count_unsolved(&outcomes.status, &mut ledger.unsolved);
         ledger.cut_short += arena.cut_short.iter().filter(|cut| **cut).count() as u64;
         arena.told(&mut ledger.seconds, (Stage::Refine, Stage::Rescore), &mut clock);
         Ok(outcomes)

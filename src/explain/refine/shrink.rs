@@ -20,6 +20,8 @@ struct Item {
     features: Vec<usize>,
     /// What it has to become better than; infinite for the entry's best.
     bar: f64,
+    /// Features whose numbers a rule between features has kept from going back.
+    hindered: Vec<usize>,
 }
 
 /// A number on its way back.
@@ -49,6 +51,9 @@ impl Worker {
                 items.extend(self.item(arena, pool, (entry, changes)));
             }
             self.move_back(arena, pool, &mut items)?;
+            if self.shared.constraints.couples_features() {
+                self.free_partners(arena, pool, &mut items)?;
+            }
             for Item { entry, attempt, .. } in items {
                 pool.attempts[entry as usize].push(attempt);
             }
@@ -76,7 +81,8 @@ impl Worker {
         let features = self.numbers(arena, entry, attempt);
         let bar = if attempt.score > whole { whole } else { f64::INFINITY };
         let hopeful = !features.is_empty() && self.least(arena, entry, attempt) < bar;
-        hopeful.then(|| Item { entry, attempt: attempt.clone(), features, bar })
+        let attempt = attempt.clone();
+        hopeful.then(|| Item { entry, attempt, features, bar, hindered: Vec::new() })
     }
 
     /// Features with changed numbers, the dearest first.
@@ -113,6 +119,40 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// What was moved for a rule's sake, or kept from going back by one, may go now that other numbers have
+    /// gone back: as a whole if it can, else as far as it can.
+    fn free_partners(
+        &self,
+        arena: &mut Arena<'_>,
+        pool: &mut Pool,
+        items: &mut [Item],
+    ) -> Result<()> {
+        let several = |item: &Item| item.attempt.changes.len() > 1;
+        let most = items.iter().filter(|item| several(item)).map(|item| item.attempt.changes.len());
+        for place in (0..most.max().unwrap_or(0)).rev() {
+            let (mut trials, mut of) = (Vec::new(), Vec::new());
+            for (number, item) in items.iter().enumerate().filter(|(_, item)| several(item)) {
+                if place < item.attempt.changes.len() {
+                    let mut changes = item.attempt.changes.clone();
+                    changes.remove(place);
+                    trials.push(Trial { entry: item.entry, changes });
+                    of.push(number);
+                }
+            }
+            let answers = arena.judge(&trials)?;
+            for ((trial, number), answer) in trials.into_iter().zip(of).zip(answers) {
+                if let Some(answer) = answer.filter(|answer| arena.is_valid(*answer)) {
+                    items[number].attempt.adopt(arena, trial.entry, trial.changes, answer);
+                }
+            }
+        }
+        for item in items.iter_mut() {
+            item.features = std::mem::take(&mut item.hindered);
+            item.bar = f64::INFINITY;
+        }
+        self.move_back(arena, pool, items)
     }
 
     /// One number of an answer, and how far back it certainly cannot go.
@@ -186,8 +226,14 @@ impl Worker {
             numbers.iter_mut().zip(middles).zip(trials).zip(answers)
         {
             let Some(answer) = answer else {
-                // No question is left: what was found so far is what there is.
-                (number.low, number.first) = (number.high, None);
+                let given_up = arena.is_spent(trial.entry) || number.first.is_some();
+                // Without a question left, what was found so far is what there is; what breaks a rule is no answer.
+                number.low = if given_up { number.high } else { *middle };
+                number.first = None;
+                let hindered = &mut items[number.item].hindered;
+                if !hindered.contains(&number.feature) {
+                    hindered.push(number.feature);
+                }
                 continue;
             };
             if let [change] = trial.changes[..] {

@@ -97,6 +97,13 @@ impl Ground {
             0 | 1 => table(columns, rows, &mut dice),
             _ => coupled_table(columns, rows, &mut dice, seed),
         };
+        let output = dice.output(&case);
+        let generated = case.process(&output, &case.widest());
+        Ground::of(case, generated, seed)
+    }
+
+    fn of(case: Case, generated: Rows, seed: u64) -> Ground {
+        let rows = case.rows.len;
         let weights: Vec<f64> = (0..case.rows.cells.len())
             .map(|place| ((seed.rotate_left(place as u32 * 7) % 1000) as f64) / 250.0 - 2.0)
             .collect();
@@ -115,8 +122,6 @@ impl Ground {
         let Outcome::Classes { labels, .. } = &decided.outcome else { unreachable!("classes") };
         let wanted = labels.iter().map(|label| 1 - label).collect();
         let conditions = case.widest();
-        let output = dice.output(&case);
-        let generated = case.process(&output, &conditions);
         let asked = Asked {
             originals: case.rows.clone(),
             before: case.batch.clone(),
@@ -252,7 +257,8 @@ impl Ground {
         let own = self.case.rows.take(&at);
         let mut trials = own.clone();
         for (place, changes) in space.iter().enumerate() {
-            changes.iter().for_each(|change| trials.set(change.feature, place, change.cell));
+            let original = |feature: usize| self.case.rows.cell(feature, row);
+            self.case.constraints.apply(&mut trials, place, changes, original);
         }
         let writer = crate::feature::RowWriter::new(&self.case.schema);
         let before = crate::explain::take(&self.case.batch, &at).expect("taken");
@@ -438,4 +444,58 @@ proptest! {
             prop_assert_eq!(part.status[place], whole.status[row]);
         }
     }
+}
+
+/// Two numbers of which the first is never greater, and a model that wants the first to be more than it is.
+fn part_and_whole((part, whole): (f64, f64), needed: f64) -> Ground {
+    let text = "[[feature]]\nname = \"part\"\nkind = \"numeric\"\nrange = [0, 60]\n\
+                [[feature]]\nname = \"whole\"\nkind = \"numeric\"\nrange = [0, 60]\n\
+                [[rule]]\ncheck = \"part <= whole\"\n";
+    let column = |own: f64| {
+        Arc::new(arrow::array::Float64Array::from(vec![own, 50.0])) as arrow::array::ArrayRef
+    };
+    let case = Case::parse(text, vec![("part", column(part)), ("whole", column(whole))]);
+    let generated = Rows { len: 2, cells: vec![Cells::Numbers(vec![58.0, 50.0]); 2] };
+    let mut ground = Ground::of(case, generated, 0);
+    let mut model = Weighing {
+        task: ground.model.task.clone(),
+        reader: RowReader::new(&ground.case.schema),
+        weights: vec![1.0, 0.0],
+        threshold: (needed / 40.0).sin(),
+        tells: true,
+        fails: false,
+    };
+    ground.asked.decided = model.predict(&ground.case.batch).expect("decided");
+    model.fails = false;
+    ground.asked.wishes = codec().labels(vec![1, 0]);
+    ground.model = Arc::new(model);
+    ground
+}
+
+#[test]
+fn a_rule_on_the_way_back_does_not_end_it() {
+    // The whole can only go back as far as the part does.
+    let ground = part_and_whole((2.0, 3.0), 20.0);
+    let mut job = job(Refine::Full, 400, None);
+    job.refine.skip = vec![Step::Neighbours, Step::Candidates];
+    let found = ground.refine(&job);
+    let numbers = |feature: usize| match found.rows.cell(feature, 0) {
+        Cell::Number(number) => number,
+        Cell::Code(_) => unreachable!("a number"),
+    };
+    assert!(found.valid[0]);
+    let (part, whole) = (numbers(0), numbers(1));
+    assert!((20.0..22.0).contains(&part), "{part}");
+    assert!((part..part + 2.0).contains(&whole), "{whole} for {part}");
+}
+
+#[test]
+fn what_moved_along_goes_back_when_it_is_needed_no_more() {
+    let ground = part_and_whole((2.0, 30.0), 20.0);
+    let mut job = job(Refine::Full, 400, None);
+    // The part is not tried alone.
+    job.refine.skip = vec![Step::Neighbours, Step::Candidates, Step::Reversion];
+    let found = ground.refine(&job);
+    assert!(found.valid[0]);
+    assert_eq!(found.rows.cell(1, 0), Cell::Number(30.0));
 }

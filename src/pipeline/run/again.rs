@@ -294,6 +294,7 @@ impl Again<'_> {
             rows: rows.in_scope,
             rows_without_score: 0,
             cut_short: 0,
+            unsolved: Default::default(),
             rejected: Default::default(),
             files: self.published.of_unit(unit.index),
             kept: None,

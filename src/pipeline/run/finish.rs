@@ -255,6 +255,7 @@ impl Stages<'_> {
             rows_rejected: rejected_by_reason(done),
             counterfactuals: files.filter(in_counterfactuals).map(|file| file.rows).sum(),
             statuses: statuses(&total),
+            unsolved: unsolved_by_cause(done),
             validity: (total.needed() > 0).then(|| total.solved() as f64 / total.needed() as f64),
             l0: total.valid.l0.mean(),
             l1: total.valid.l1.mean(),
@@ -283,6 +284,7 @@ impl Stages<'_> {
         summary.gates = self.gates(&summary);
         summary.remarks.extend(without_score(done));
         summary.remarks.extend(cut_short(done));
+        summary.remarks.extend(unsolved(&summary.unsolved));
         summary
     }
 
@@ -403,6 +405,29 @@ fn cut_short(done: &Done) -> Option<String> {
     let rows: u64 = done.units.iter().map(|unit| unit.cut_short).sum();
     let text = "answers were not refined to the end: `explain.max_seconds` was reached";
     (rows > 0).then(|| format!("{rows} {text}"))
+}
+
+fn unsolved_by_cause(done: &Done) -> BTreeMap<String, u64> {
+    let mut causes = BTreeMap::new();
+    for (cause, rows) in done.units.iter().flat_map(|unit| &unit.unsolved) {
+        *causes.entry(cause.clone()).or_default() += rows;
+    }
+    causes
+}
+
+/// How many counterfactuals were not found, and which budget was spent on them.
+fn unsolved(causes: &BTreeMap<String, u64>) -> Option<String> {
+    let told = |(cause, rows): (&String, &u64)| match cause.as_str() {
+        "time_spent" => format!("{rows} when `explain.max_seconds` was reached"),
+        "questions_spent" => format!("{rows} after all of `explain.queries_per_row`"),
+        "implausible_only" => {
+            format!("{rows} with none as plausible as `explain.min_plausibility`")
+        }
+        _ => format!("{rows} with nothing left to try"),
+    };
+    let rows: u64 = causes.values().sum();
+    let told: Vec<String> = causes.iter().map(told).collect();
+    (rows > 0).then(|| format!("{rows} counterfactuals were not found: {}", told.join(", ")))
 }
 
 fn rejected_by_reason(done: &Done) -> BTreeMap<String, u64> {

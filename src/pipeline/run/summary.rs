@@ -40,6 +40,10 @@ pub struct RunSummary {
     pub counterfactuals: u64,
     /// First answers by status.
     pub statuses: BTreeMap<String, u64>,
+    /// Counterfactuals that were not found, further samples too, by what kept them from being found:
+    /// `questions_spent`, `time_spent`, `implausible_only` or `nothing_left_to_try`.
+    #[serde(default)]
+    pub unsolved: BTreeMap<String, u64>,
     /// Share of the counterfactuals needed that are valid.
     pub validity: Option<f64>,
     /// Mean share of changed categoricals, over valid counterfactuals.

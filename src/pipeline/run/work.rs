@@ -35,6 +35,9 @@ pub(super) struct UnitRecord {
     pub(super) rows: u64,
     pub(super) rows_without_score: u64,
     pub(super) cut_short: u64,
+    /// Counterfactuals that were not found, by what kept them from being found.
+    #[serde(default)]
+    pub(super) unsolved: BTreeMap<String, u64>,
     pub(super) rejected: BTreeMap<String, u64>,
     pub(super) files: Vec<StagedFile>,
     /// What is kept of it beside the journal.
@@ -289,6 +292,7 @@ impl Shop {
             rows,
             rows_without_score,
             cut_short,
+            unsolved,
             rejected,
             rejects,
             tally,
@@ -309,6 +313,7 @@ impl Shop {
             rows,
             rows_without_score,
             cut_short,
+            unsolved,
             rejected,
             files,
             kept,
