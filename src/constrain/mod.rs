@@ -7,6 +7,7 @@ mod categorical;
 mod coherence;
 mod conditions;
 mod grid;
+mod multiples;
 mod numeric;
 mod observed;
 mod room;
@@ -22,7 +23,9 @@ use arrow::datatypes::{DataType, Schema};
 use rand::Rng;
 
 use crate::encode::{Dense, Layout, Slots};
-use crate::feature::{Cells, FeatureKind, FeatureSchema, FeatureStats, Rows, Stats};
+use crate::feature::{
+    Cells, Feature, FeatureKind, FeatureSchema, FeatureStats, Multiples, Rows, Stats,
+};
 
 pub use bounds::RowBounds;
 use categorical::CategoricalRule;
@@ -65,6 +68,8 @@ enum Rule {
 #[derive(Debug, Clone)]
 struct Column {
     seen: (f64, f64),
+    /// The step of training values that changed numbers keep to.
+    multiples: Option<Multiples>,
     data_type: DataType,
 }
 
@@ -85,10 +90,11 @@ impl Constraints {
         layout: Arc<Layout>,
         table: &Schema,
     ) -> Constraints {
-        let columns = stats.features.iter().zip(table.fields());
+        let columns = schema.features.iter().zip(&stats.features).zip(table.fields());
         let columns = columns
-            .map(|(seen, field)| Column {
+            .map(|((feature, seen), field)| Column {
                 seen: seen_range(seen),
+                multiples: kept_multiples(feature, field.data_type(), seen),
                 data_type: field.data_type().clone(),
             })
             .collect();
@@ -279,6 +285,20 @@ fn seen_range(seen: &FeatureStats) -> (f64, f64) {
     match seen {
         FeatureStats::Numeric(seen) => (seen.min, seen.max),
         FeatureStats::Categorical(_) => (f64::NAN, f64::NAN),
+    }
+}
+
+/// The step that changed numbers keep to; none for a categorical feature.
+fn kept_multiples(
+    feature: &Feature,
+    data_type: &DataType,
+    seen: &FeatureStats,
+) -> Option<Multiples> {
+    match (&feature.kind, seen) {
+        (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
+            multiples::kept(numeric, data_type, seen)
+        }
+        _ => None,
     }
 }
 
