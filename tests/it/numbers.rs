@@ -50,7 +50,7 @@ fn explained(test: &str, school: &str, explain: &str) -> Option<Bench> {
     bench.write("scorer.py", &script.replace("approved", "yes").replace("rejected", "no"));
     let job = format!(
         "[input]\nfeatures = \"{table}\"\nkey = \"id\"\nschema = \"schema.toml\"\n\
-         [predictor]\nkind = \"process\"\ncommand = [\"{}\", \"scorer.py\"]\n\
+         [predictor]\nkind = \"subprocess\"\ncommand = [\"{}\", \"scorer.py\"]\n\
          [target]\nclass = \"yes\"\n[output]\ndir = \"out\"\n[explain]\n{explain}",
         python.display()
     );
@@ -101,10 +101,11 @@ fn answers_have_the_digits_that_the_data_has() {
     // Sizes of changes of incomes are whole numbers.
     let report = read_table(&bench.path("out/reports/features.parquet"));
     let names = report.column_by_name("feature").expect("names").as_string::<i32>().clone();
-    let sizes = report.columns().iter().zip(report.schema().fields().iter());
+    let shape = report.schema();
+    let sizes = report.columns().iter().zip(shape.fields().iter());
     let sizes: Vec<&ArrayRef> =
         sizes.filter(|(_, field)| field.name().contains("median")).map(|(all, _)| all).collect();
-    assert!(!sizes.is_empty(), "{:?}", report.schema());
+    assert!(!sizes.is_empty(), "{shape:?}");
     for (row, name) in names.iter().enumerate().filter(|(_, name)| *name == Some("income")) {
         for sizes in sizes.iter().filter(|sizes| sizes.is_valid(row)) {
             let size = sizes.as_primitive::<Float64Type>().value(row);
