@@ -637,7 +637,7 @@ def read_tensors(path):
     """The tensors of a safetensors file, flat."""
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
-    kinds = {"F32": "<f4", "F64": "<f8", "I16": "<i2"}
+    kinds = {"F32": "<f4", "F64": "<f8", "I16": "<i2", "I64": "<i8"}
     tensors = {}
     for name, told in json.loads(content[8:start]).items():
         if name != "__metadata__":
