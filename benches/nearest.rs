@@ -183,6 +183,7 @@ fn points(rows: &RecordBatch, scales: &[Scale]) -> Points {
         len: rows.num_rows(),
         columns: features(rows.schema_ref()).into_iter().zip(scales).map(column).collect(),
         decisions: numbers(rows, label),
+        exact: Vec::new(),
     }
 }
 

@@ -24,8 +24,9 @@ pub(super) enum Schema {
 /// Write a first feature schema for a Parquet table, with comments.
 ///
 /// Texts and booleans with few values become categorical, numbers keep their type and get the range that
-/// was observed; identifiers, constants and columns with too many texts are pointed out and left out. What all
-/// rows keep to between columns is written as commented rules.
+/// was observed and a word on the step that they have; identifiers and columns with too many texts are
+/// pointed out and left out, constants are kept. What all rows keep to between columns is written as
+/// commented rules.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  overturn schema infer applications/ --ignore application_id > schema.toml"

@@ -20,6 +20,8 @@ pub(super) struct CategoricalRule {
     allowed: Vec<bool>,
     /// The same as a mask, with zeros for the states that are no values.
     mask: Vec<f32>,
+    /// Where rows may move one way only, the rank of each value times that way.
+    ranks: Option<Vec<i64>>,
 }
 
 impl CategoricalRule {
@@ -33,7 +35,16 @@ impl CategoricalRule {
         let allowed: Vec<bool> = categorical.allowed.iter().map(may).collect();
         let mut mask: Vec<f32> = allowed.iter().map(|may| f32::from(u8::from(*may))).collect();
         mask.resize(slots.block().len(), 0.0);
-        CategoricalRule { feature: 0, place: 0, slots: slots.clone(), allowed, mask }
+        let way = match change {
+            Change::Increase => Some(1),
+            Change::Decrease => Some(-1),
+            Change::Any | Change::Never => None,
+        };
+        let ranks = way.and_then(|way| {
+            let ranks = categorical.ranks.as_ref()?.iter();
+            Some(ranks.map(|rank| way * i64::from(*rank)).collect())
+        });
+        CategoricalRule { feature: 0, place: 0, slots: slots.clone(), allowed, mask, ranks }
     }
 
     /// The rule for the feature of that index, whose mask stands at `place` in a condition.
@@ -57,10 +68,16 @@ impl CategoricalRule {
         self.slots.values
     }
 
-    /// Whether a condition lets rows move to a value.
-    pub(super) fn allows(&self, code: u32, condition: &[f32]) -> bool {
+    /// Whether a value is the way that rows may move. From what has no rank there is no way.
+    fn is_onward(&self, code: usize, own: u32) -> bool {
+        let Some(ranks) = &self.ranks else { return true };
+        ranks.get(own as usize).is_some_and(|own| ranks[code] > *own)
+    }
+
+    /// Whether a condition lets rows move to a value from their own.
+    pub(super) fn allows(&self, code: u32, own: u32, condition: &[f32]) -> bool {
         let allowed = self.allowed.get(code as usize).copied().unwrap_or(false);
-        allowed && condition[self.place + code as usize] > 0.5
+        allowed && self.is_onward(code as usize, own) && condition[self.place + code as usize] > 0.5
     }
 
     /// Whether a condition allows another value than the own one.
@@ -77,6 +94,10 @@ impl CategoricalRule {
             let mask = &mut target[self.place..self.place + self.mask.len()];
             if own[row] != NULL_CODE {
                 mask.copy_from_slice(&self.mask);
+            }
+            if self.ranks.is_some() {
+                let onward = |code| f32::from(u8::from(self.is_onward(code, own[row])));
+                (0..self.slots.values).for_each(|code| mask[code] *= onward(code));
             }
             if let Some(lists) = lists {
                 let listed = |code| f32::from(u8::from(lists.contains(row, code)));
@@ -135,7 +156,7 @@ impl CategoricalRule {
             logits.iter().zip(mask).zip(&self.allowed).enumerate()
         {
             let better = *logit > best || (best.is_nan() && !logit.is_nan());
-            if better && *allowed && *mask > 0.5 && listed(code) {
+            if better && *allowed && *mask > 0.5 && self.is_onward(code, own) && listed(code) {
                 (best, chosen) = (*logit, code as u32);
             }
         }

@@ -11,7 +11,8 @@ use super::observed::Observed;
 use super::{Column, Conditions, Constraints, Room, RowBounds, Violation};
 use crate::encode::Slots;
 use crate::feature::{
-    Cell, Cells, Change, Derived, FeatureSchema, Number, Rows, Rule, from_numbers, numbers,
+    Cell, Cells, Change, Derived, FeatureSchema, Multiples, Number, Rows, Rule, from_numbers,
+    numbers,
 };
 
 /// One changed value.
@@ -143,21 +144,26 @@ impl Constraints {
         for of in derived {
             if edits.iter().any(|edit| of.inputs.contains(&edit.feature)) {
                 let value = of.number.value(&cell_of(edits, &original));
-                let value = self.stored(of.feature, value)?;
+                let value = self.stored(of.feature, value, original(of.feature))?;
                 all.push(Edit { feature: of.feature, cell: Cell::Number(value) });
             }
         }
         Some(Cow::Owned(all))
     }
 
-    /// A derived number as its column holds it; none if it cannot.
-    fn stored(&self, feature: usize, value: f64) -> Option<f64> {
+    /// A derived number as its column holds it, with the digits of its own value; none if it cannot.
+    fn stored(&self, feature: usize, value: f64, own: Cell) -> Option<f64> {
         if !value.is_finite() {
             return None;
         }
-        let Column { data_type, .. } = &self.columns[feature];
+        let Column { data_type, multiples, .. } = &self.columns[feature];
         let numeric = self.schema.features[feature].numeric()?;
+        let alike = |of: &Multiples| match own {
+            Cell::Number(own) => of.observed && (own.is_nan() || of.is_one(own)),
+            Cell::Code(_) => false,
+        };
         let rounded = match (numeric.step, numeric.integer) {
+            _ if let Some(of) = multiples.filter(alike) => of.nearest(value),
             (Some(step), _) => (value / step).round() * step,
             (None, Some(true)) => value.round(),
             (None, _) if data_type.is_integer() => value.round(),
@@ -422,7 +428,9 @@ impl Constraints {
             for of in derived {
                 let moved = of.inputs.iter().any(|input| now(*input) != own(*input));
                 let expected = match moved {
-                    true => self.stored(of.feature, of.number.value(&now)).map(Cell::Number),
+                    true => self
+                        .stored(of.feature, of.number.value(&now), own(of.feature))
+                        .map(Cell::Number),
                     false => Some(own(of.feature)),
                 };
                 if expected != Some(now(of.feature)) {

@@ -1,9 +1,10 @@
-//! Which numbers a feature can take: those that the column's type can hold, whole ones, or those that lie a
-//! whole number of steps from the row's own.
+//! Which numbers a feature can take: those that the column's type can hold, whole ones, multiples of the
+//! step that training values have, or those that lie a whole number of steps from the row's own.
 
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float16Type};
 
-use crate::feature::{Numeric, whole_range};
+use super::multiples::{all_multiples, nearest_multiple};
+use crate::feature::{Multiples, Numeric, whole_range};
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
@@ -18,10 +19,10 @@ const STEP_SLACK: f64 = 1e-9;
 const MOST_STEPS: u32 = 10_000;
 
 /// Decimals have at most so many units: within this, `f64` numbers become decimals and back exactly.
-const MOST_UNITS: f64 = (1u64 << 50) as f64;
+pub(super) const MOST_UNITS: f64 = (1u64 << 50) as f64;
 
 /// From the least to the greatest; empty if they are the other way round.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Interval {
     pub(super) low: f64,
     pub(super) high: f64,
@@ -77,13 +78,40 @@ pub(super) enum Grid {
     Units { per_one: f64 },
     /// The own number and those whole strides of so many units away from it.
     Strides { per_one: f64, stride: f64 },
+    /// Multiples of a step, and the ends of the range.
+    Multiples { of: Multiples, precision: Precision, ends: Interval },
     /// None but the own: steps that the column's type cannot hold.
     Own,
 }
 
 impl Grid {
-    /// The grid of a feature whose column has that type.
-    pub(super) fn new(numeric: &Numeric, data_type: &DataType) -> Grid {
+    /// The grid of a feature whose column has that type, and keeps to those multiples. The ends of the range are
+    /// on it.
+    pub(super) fn new(
+        numeric: &Numeric,
+        data_type: &DataType,
+        (kept, range): (Option<Multiples>, Interval),
+    ) -> Grid {
+        let plain = Grid::of_type(numeric, data_type);
+        let Some(of) = kept else { return plain };
+        let ends = range.map(|end| {
+            let held = plain.nearest(end, end, Interval::point(end)) == Some(end);
+            if held { end } else { f64::NAN }
+        });
+        Grid::Multiples { of, precision: plain.precision(), ends }
+    }
+
+    /// The precision of its numbers.
+    pub(super) fn precision(self) -> Precision {
+        match self {
+            Grid::Real(precision) | Grid::Whole(precision) => precision,
+            Grid::Steps { precision, .. } | Grid::Multiples { precision, .. } => precision,
+            Grid::Units { .. } | Grid::Strides { .. } | Grid::Own => Precision::Double,
+        }
+    }
+
+    /// The grid that the schema and the column's type give.
+    pub(super) fn of_type(numeric: &Numeric, data_type: &DataType) -> Grid {
         let whole = numeric.integer == Some(true);
         let precision = match data_type {
             DataType::Float16 => Precision::Half,
@@ -124,7 +152,7 @@ impl Grid {
     /// The least distance of another number from the own; zero if there is none.
     pub(super) fn least_move(self) -> f64 {
         match self {
-            Grid::Real(_) | Grid::Whole(_) | Grid::Units { .. } => 0.0,
+            Grid::Real(_) | Grid::Whole(_) | Grid::Units { .. } | Grid::Multiples { .. } => 0.0,
             Grid::Steps { step, .. } => step,
             Grid::Strides { per_one, stride } => stride / per_one,
             Grid::Own => f64::INFINITY,
@@ -137,21 +165,26 @@ impl Grid {
             Grid::Real(_) => None,
             Grid::Whole(_) => Some(1.0),
             Grid::Units { per_one } => Some(1.0 / per_one),
+            Grid::Multiples { of, .. } => Some(of.step()),
             Grid::Steps { .. } | Grid::Strides { .. } | Grid::Own => Some(self.least_move()),
         }
     }
 
-    /// How far the next number on it is from one, about.
-    pub(super) fn step_at(self, number: f64) -> f64 {
-        let precision = match self {
-            Grid::Real(precision) => precision,
-            _ => return self.spacing().unwrap_or(0.0),
+    /// About the next number on it above (1) or below (-1) another, which need not be on it.
+    pub(super) fn beside(self, number: f64, side: f64) -> f64 {
+        let step = match self {
+            Grid::Multiples { of, .. } => return of.beside(number, side),
+            Grid::Real(precision) => precision.beside(number, 1) - number,
+            _ => self.spacing().unwrap_or(0.0),
         };
-        (precision.beside(number, 1) - number).max(f64::MIN_POSITIVE)
+        number + side * step.max(f64::MIN_POSITIVE)
     }
 
     /// Its numbers inside the interval, beside the own; none if they are more than `most`.
     pub(super) fn all(self, own: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
+        if let Grid::Multiples { of, precision, ends } = self {
+            return all_multiples(of, (precision, ends), (own, inside), most);
+        }
         let Some(first) = self.nearest(inside.low, own, inside) else { return Some(Vec::new()) };
         if inside.low == inside.high {
             return Some([first].into_iter().filter(|number| *number != own).collect());
@@ -193,8 +226,22 @@ impl Grid {
                 let strides = units.map(count).whole(0.0).nearest(count(wanted * per_one))?;
                 Some((base + strides * stride) / per_one)
             }
+            Grid::Multiples { of, precision, ends } => {
+                let off = |number: f64| (wanted - number).abs();
+                let nearer = |best: Option<f64>, end: f64| match best {
+                    Some(best) if off(best) <= off(end) => Some(best),
+                    best => inside.contains(end).then_some(end).or(best),
+                };
+                let multiple = nearest_multiple(of, precision, wanted, inside);
+                nearer(nearer(multiple, ends.low), ends.high)
+            }
             Grid::Own => None,
         }
+    }
+
+    /// Whether a number that is not on it may be a row's own, and stays where it is nearest.
+    pub(super) fn is_absolute(self) -> bool {
+        matches!(self, Grid::Multiples { .. })
     }
 }
 
@@ -225,11 +272,10 @@ impl Precision {
     /// The number of this precision inside the interval that is nearest.
     #[inline]
     fn nearest(self, number: f64, inside: Interval) -> Option<f64> {
-        let nearest = match self {
-            Precision::Double => return Some(number),
-            Precision::Single => f64::from(number as f32),
-            Precision::Half => Half::from_f64(number).to_f64(),
-        };
+        if self == Precision::Double {
+            return Some(number);
+        }
+        let nearest = self.round(number);
         let moved = if nearest < inside.low {
             self.beside(nearest, 1)
         } else if nearest > inside.high {
@@ -238,6 +284,21 @@ impl Precision {
             nearest
         };
         inside.contains(moved).then_some(moved)
+    }
+
+    /// The nearest number of this precision.
+    #[inline]
+    pub(super) fn round(self, number: f64) -> f64 {
+        match self {
+            Precision::Double => number,
+            Precision::Single => f64::from(number as f32),
+            Precision::Half => Half::from_f64(number).to_f64(),
+        }
+    }
+
+    /// The distance between one and the next number.
+    pub(super) fn epsilon(self) -> f64 {
+        self.beside(1.0, 1) - 1.0
     }
 
     /// The next number of this precision above (1) or below (-1) one of them.

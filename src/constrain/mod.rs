@@ -8,6 +8,7 @@ mod coherence;
 mod conditions;
 mod formulas;
 mod grid;
+mod multiples;
 mod numeric;
 mod observed;
 mod room;
@@ -23,7 +24,9 @@ use arrow::datatypes::{DataType, Schema};
 use rand::Rng;
 
 use crate::encode::{Dense, Layout, Slots};
-use crate::feature::{Cells, FeatureKind, FeatureSchema, FeatureStats, Rows, Stats};
+use crate::feature::{
+    Cells, Feature, FeatureKind, FeatureSchema, FeatureStats, Multiples, Rows, Stats,
+};
 
 pub use bounds::RowBounds;
 use categorical::CategoricalRule;
@@ -67,6 +70,8 @@ enum Rule {
 #[derive(Debug, Clone)]
 struct Column {
     seen: (f64, f64),
+    /// The step of training values that changed numbers keep to.
+    multiples: Option<Multiples>,
     data_type: DataType,
 }
 
@@ -87,10 +92,11 @@ impl Constraints {
         layout: Arc<Layout>,
         table: &Schema,
     ) -> Constraints {
-        let columns = stats.features.iter().zip(table.fields());
+        let columns = schema.features.iter().zip(&stats.features).zip(table.fields());
         let columns = columns
-            .map(|(seen, field)| Column {
+            .map(|((feature, seen), field)| Column {
                 seen: seen_range(seen),
+                multiples: kept_multiples(feature, field.data_type(), seen),
                 data_type: field.data_type().clone(),
             })
             .collect();
@@ -290,6 +296,20 @@ fn seen_range(seen: &FeatureStats) -> (f64, f64) {
     match seen {
         FeatureStats::Numeric(seen) => (seen.min, seen.max),
         FeatureStats::Categorical(_) => (f64::NAN, f64::NAN),
+    }
+}
+
+/// The step that changed numbers keep to; none for a categorical feature.
+fn kept_multiples(
+    feature: &Feature,
+    data_type: &DataType,
+    seen: &FeatureStats,
+) -> Option<Multiples> {
+    match (&feature.kind, seen) {
+        (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
+            multiples::kept(numeric, data_type, seen)
+        }
+        _ => None,
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct NumericRule {
     /// Where a changed number can be at all: the range, as far as the column's type reaches.
     hold: Interval,
     grid: Grid,
+    /// Whether a limit may be passed by what binary fractions lose.
+    lenient: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +95,7 @@ impl NumericRule {
         } else {
             (Moves::NONE, Moves::NONE)
         };
-        let grid = Grid::new(numeric, &column.data_type);
+        let grid = Grid::new(numeric, &column.data_type, (column.multiples, range));
         NumericRule {
             feature: 0,
             place: 0,
@@ -104,6 +106,7 @@ impl NumericRule {
             shares,
             moves,
             hold: Interval { low: range.low.max(reach.low), high: range.high.min(reach.high) },
+            lenient: grid.is_absolute(),
             grid,
         }
     }
@@ -157,9 +160,9 @@ impl NumericRule {
         self.settle_at(wanted, own, self.inside(own, condition, ends))
     }
 
-    /// How far the next number on the grid is from one.
-    pub(super) fn step_at(&self, number: f64) -> f64 {
-        self.grid.step_at(number)
+    /// About the next number on the grid above (1) or below (-1) another.
+    pub(super) fn beside(&self, number: f64, side: f64) -> f64 {
+        self.grid.beside(number, side)
     }
 
     /// Where a changed number can be; none if nowhere.
@@ -223,8 +226,14 @@ impl NumericRule {
         // end is farther away than the range is long.
         let down = if pair.0 <= -1.0 { f64::NEG_INFINITY } else { f64::from(pair.0) * self.unit };
         let up = if pair.1 >= 1.0 { f64::INFINITY } else { f64::from(pair.1) * self.unit };
-        let low = self.hold.low.max(own - self.moves.down).max(own + down);
-        let high = self.hold.high.min(own + self.moves.up).min(own + up);
+        // 0.7 + 0.1 is a little less than 0.8, which is on the grid and meant to be within the limit.
+        let slack = |moved: f64| match self.lenient && moved > 0.0 {
+            true => 4.0 * f64::EPSILON * (own.abs() + moved),
+            false => 0.0,
+        };
+        let Moves { down: farthest_down, up: farthest_up } = self.moves;
+        let low = self.hold.low.max(own - farthest_down - slack(farthest_down)).max(own + down);
+        let high = self.hold.high.min(own + farthest_up + slack(farthest_up)).min(own + up);
         Interval { low: low.max(ends.0), high: high.min(ends.1) }
     }
 
@@ -247,7 +256,8 @@ impl NumericRule {
         let wanted = wanted.clamp(inside.low.min(own), inside.high.max(own));
         let clipped = wanted.clamp(inside.low, inside.high);
         let Some(nearest) = self.grid.nearest(clipped, own, inside) else { return own };
-        let stays = !inside.contains(own) && (wanted - own).abs() <= (wanted - nearest).abs();
+        let off_grid = !inside.contains(own) || self.grid.is_absolute();
+        let stays = off_grid && (wanted - own).abs() <= (wanted - nearest).abs();
         // Equal numbers can differ in the sign of zero.
         if stays || nearest == own { own } else { nearest }
     }

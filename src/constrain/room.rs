@@ -41,8 +41,8 @@ impl Room<'_> {
     pub fn beside(&self, feature: usize, number: f64, own: f64, side: f64) -> f64 {
         match &self.constraints.rules[feature] {
             Rule::Numeric(place) => {
-                let step = self.constraints.numerics[*place].step_at(number);
-                self.number(feature, number + side * step, own)
+                let next = self.constraints.numerics[*place].beside(number, side);
+                self.number(feature, next, own)
             }
             Rule::Categorical(_) => own,
         }
@@ -68,7 +68,7 @@ impl Room<'_> {
                     let lists = self.bounds.allowed(feature);
                     lists.is_none_or(|lists| lists.contains(self.row, code))
                 };
-                own != NULL_CODE && rule.allows(code, self.condition) && listed(code as usize)
+                own != NULL_CODE && rule.allows(code, own, self.condition) && listed(code as usize)
             }
             Rule::Numeric(_) => false,
         }

@@ -1,5 +1,5 @@
 //! An independent check of counterfactuals, from the schema's words: it shares no code with the
-//! post-processing that is meant to make them hold.
+//! post-processing that is meant to make them hold, but for which step a column's numbers keep to.
 
 use std::fmt;
 
@@ -176,7 +176,10 @@ impl Moved<'_> {
         let (low, high) = self.judge.range();
         let unit = if limit.share { high - low } else { 1.0 };
         let (least, most) = (self.own - limit.down * unit, self.own + limit.up * unit);
-        let fits = least - self.slack() <= self.new && self.new <= most + self.slack();
+        let rounding = 16.0 * f64::EPSILON * (self.own.abs() + self.new.abs());
+        let rounding = self.judge.column.multiples.map_or(0.0, |_| rounding);
+        let slack = self.slack().max(rounding);
+        let fits = least - slack <= self.new && self.new <= most + slack;
         (!fits).then(|| format!("went from {} to {}, beyond its limit", self.own, self.new))
     }
 
@@ -195,7 +198,25 @@ impl Moved<'_> {
                 .then(|| format!("went from {own} to {new}, not in steps of {step}"));
         }
         let whole = self.judge.numeric.integer == Some(true) && new.fract() != 0.0;
-        whole.then(|| format!("is {new}, not a whole number"))
+        let off = whole.then(|| format!("is {new}, not a whole number"));
+        off.or_else(|| self.off_multiples())
+    }
+
+    /// A number that training values could not have been: off their step, and no end of the range.
+    fn off_multiples(&self) -> Option<String> {
+        let step = self.judge.column.multiples?.step();
+        let (new, (low, high)) = (self.new, self.judge.range());
+        if new == low || new == high {
+            return None;
+        }
+        let precision = match self.judge.column.data_type {
+            DataType::Float16 => 1e-3,
+            DataType::Float32 => 1.2e-7,
+            _ => 1e-15,
+        };
+        let off = (new - (new / step).round() * step).abs();
+        (off > 1e-9 * step + precision * new.abs())
+            .then(|| format!("is {new}, not a multiple of {step}"))
     }
 }
 
@@ -225,6 +246,15 @@ fn category_fault(change: Change, categorical: &Categorical, own: u32, new: u32)
     let Some(value) = categorical.values.get(new as usize) else {
         return Some("became null or unseen".to_string());
     };
-    let allowed = categorical.allowed[new as usize];
-    (!allowed).then(|| format!("became `{value}`, which nothing may move to"))
+    if !categorical.allowed[new as usize] {
+        return Some(format!("became `{value}`, which nothing may move to"));
+    }
+    let Some(ranks) = &categorical.ranks else { return None };
+    let before = ranks.get(own as usize);
+    let passed = |wrong: bool| wrong.then(|| format!("became `{value}`, against its direction"));
+    match change {
+        Change::Increase => passed(before.is_none_or(|before| ranks[new as usize] < *before)),
+        Change::Decrease => passed(before.is_none_or(|before| ranks[new as usize] > *before)),
+        Change::Any | Change::Never => None,
+    }
 }

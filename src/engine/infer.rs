@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -10,11 +12,12 @@ use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::DataFrame;
 
-use super::scan::{planning, reading};
+use super::scan::{ScanPlan, planning, reading};
 use super::session::Engine;
+use super::stats::gather_stats;
 use super::table::Table;
 use crate::error::{Error, Result};
-use crate::feature::{ColumnClass, classify, numbers, type_name};
+use crate::feature::{ColumnClass, FeatureSchema, FeatureStats, classify, numbers, type_name};
 
 /// How a schema is inferred.
 #[derive(Debug, Clone)]
@@ -51,7 +54,12 @@ struct Seen {
     distinct: Option<u64>,
     min: Option<String>,
     max: Option<String>,
+    /// The step that its numbers have.
+    step: Option<f64>,
 }
+
+/// Different whole numbers up to which a column may be one of codes.
+const FEW_CODES: u64 = 10;
 
 /// What a column becomes.
 enum Verdict {
@@ -125,9 +133,11 @@ impl<'a> Look<'a> {
     async fn judge(&self, options: &InferOptions) -> Result<Vec<Verdict>> {
         let usable = |field: &&FieldRef| classify(field.data_type()).is_some();
         let fields: Vec<&FieldRef> = self.fields.iter().filter(usable).collect();
-        let mut seen = self.look(&fields).await?.into_iter();
+        let mut seen = self.look(&fields).await?;
+        self.find_steps(&fields, &mut seen).await?;
+        let mut seen = seen.into_iter();
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(self.fields.len());
-        let mut texts: Vec<(usize, Seen)> = Vec::new();
+        let mut listed: Vec<(usize, Seen)> = Vec::new();
         for (index, field) in self.fields.iter().enumerate() {
             let kind = field.data_type();
             let Some((class, seen)) = classify(kind).and_then(|class| Some((class, seen.next()?)))
@@ -137,15 +147,19 @@ impl<'a> Look<'a> {
                 continue;
             };
             let verdict = judge(field, &seen, class, options);
-            if verdict.is_none() {
-                texts.push((index, seen));
+            if verdict.is_none() || is_code(&seen, class) {
+                listed.push((index, seen));
             }
             verdicts.push(verdict);
         }
-        let fields: Vec<&FieldRef> = texts.iter().map(|(index, _)| &self.fields[*index]).collect();
+        let fields: Vec<&FieldRef> = listed.iter().map(|(index, _)| &self.fields[*index]).collect();
         let values = self.distinct_values(&fields).await?;
-        for ((index, seen), values) in texts.into_iter().zip(values) {
-            verdicts[index] = Some(categorical(&self.fields[index], &seen, values, options));
+        for ((index, seen), values) in listed.into_iter().zip(values) {
+            match &mut verdicts[index] {
+                Some(Verdict::Feature(entry)) => entry.push_str(&codes(values)),
+                Some(Verdict::LeftOut(_)) => {}
+                none => *none = Some(categorical(&self.fields[index], &seen, values, options)),
+            }
         }
         Ok(verdicts.into_iter().flatten().collect())
     }
@@ -162,8 +176,7 @@ fn judge(
         return Some(Verdict::LeftOut("every value is null".to_string()));
     }
     if seen.min == seen.max {
-        let value = seen.min.clone().unwrap_or_default();
-        return Some(Verdict::LeftOut(format!("it is constant ({value})")));
+        return Some(Verdict::Feature(constant(field, seen, class)));
     }
     let guard = options.max_categories;
     match class {
@@ -217,9 +230,40 @@ impl Look<'_> {
                 distinct,
                 min: shown(&row[first + 2], class)?,
                 max: shown(&row[first + 3], class)?,
+                step: None,
             })
         });
         seen.collect()
+    }
+
+    /// Finds the steps that numbers have, in one pass over all columns of numbers.
+    async fn find_steps(&self, fields: &[&FieldRef], seen: &mut [Seen]) -> Result<()> {
+        let numeric = |(_, field): &(usize, &&FieldRef)| {
+            let class = classify(field.data_type());
+            matches!(class, Some(ColumnClass::Integer | ColumnClass::Fraction | ColumnClass::Time))
+        };
+        let numeric: Vec<(usize, &&FieldRef)> = fields.iter().enumerate().filter(numeric).collect();
+        if numeric.is_empty() {
+            return Ok(());
+        }
+        let columns: Vec<String> = numeric.iter().map(|(_, field)| field.name().clone()).collect();
+        let entry = |name: &String| {
+            format!("[[feature]]\nname = {}\nkind = \"numeric\"\n", toml_text(name))
+        };
+        let text: String = columns.iter().map(entry).collect();
+        let schema = FeatureSchema::parse(&text, Path::new("schema"))?;
+        let plan =
+            ScanPlan { table: &self.table, predicate: None, columns: &columns, scores: None };
+        let scan = self.engine.scan(plan).await?;
+        let all: Arc<[usize]> = (0..columns.len()).collect();
+        let stats = gather_stats(&scan, &schema, all, Arc::new(|_| ())).await?;
+        for ((index, _), found) in numeric.into_iter().zip(stats.features) {
+            if let FeatureStats::Numeric(found) = found {
+                let multiples = found.multiples.filter(|multiples| multiples.observed);
+                seen[index].step = multiples.map(|multiples| multiples.step());
+            }
+        }
+        Ok(())
     }
 
     /// All values of each column in alphabetical order; they are known to be few.
@@ -313,12 +357,6 @@ fn numeric(field: &Field, seen: &Seen, class: ColumnClass) -> String {
     match class {
         ColumnClass::Integer => {
             entry.push_str("type = \"integer\"\n");
-            if let Some(few) = seen.distinct.filter(|distinct| *distinct <= 10) {
-                let _ = writeln!(
-                    entry,
-                    "# only {few} different values: if they are codes, make it categorical"
-                );
-            }
         }
         ColumnClass::Time => {
             let unit = type_name(field.data_type());
@@ -326,7 +364,47 @@ fn numeric(field: &Field, seen: &Seen, class: ColumnClass) -> String {
         }
         _ => {}
     }
+    let finer = |step: &f64| class != ColumnClass::Integer || *step > 1.0;
+    if let Some(step) = seen.step.filter(finer).map(toml_number) {
+        let _ = writeln!(
+            entry,
+            "# nearly all values are multiples of {step}, and so will counterfactual values be; for others:\n\
+             # step = {step} # counted from the row's own value, or grid = \"none\""
+        );
+    }
     entry
+}
+
+/// A column that has one value only: the model may take it, and nothing can change in it.
+fn constant(field: &Field, seen: &Seen, class: ColumnClass) -> String {
+    let value = seen.min.clone().unwrap_or_default();
+    let (kind, line) = match class {
+        ColumnClass::Text => ("categorical", format!("values = [{}]", toml_text(&value))),
+        ColumnClass::Boolean => ("categorical", format!("values = [{value}]")),
+        _ => ("numeric", format!("range = [{value}, {value}] # observed")),
+    };
+    let entry = entry_head(field.name(), kind, seen);
+    let reason = "# constant: kept because a model that was trained with it needs it";
+    let entry = entry.replace("change = \"any\"\n", &format!("change = \"never\" {reason}\n"));
+    let integer = if class == ColumnClass::Integer { "type = \"integer\"\n" } else { "" };
+    format!("{entry}{line}\n{integer}")
+}
+
+/// Whether numbers may be codes.
+fn is_code(seen: &Seen, class: ColumnClass) -> bool {
+    let few = seen.distinct.is_some_and(|distinct| distinct <= FEW_CODES);
+    class == ColumnClass::Integer && few && seen.min != seen.max
+}
+
+/// What to say of a column whose values may be codes.
+fn codes(mut values: Vec<String>) -> String {
+    values.sort_by_key(|value| value.parse::<i128>().unwrap_or(i128::MAX));
+    format!(
+        "# only {} different values; if they are codes, not amounts, write instead:\n\
+         # kind = \"categorical\"\n# values = [{}]\n",
+        values.len(),
+        values.join(", ")
+    )
 }
 
 fn categorical(field: &Field, seen: &Seen, values: Vec<String>, options: &InferOptions) -> Verdict {

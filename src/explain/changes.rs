@@ -1,9 +1,14 @@
 //! What changes, in words: feature, from, to.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ListArray, RecordBatch, StringBuilder, StructArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, PrimitiveArray, RecordBatch, StringBuilder, StructArray,
+};
 use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{Error, Result};
@@ -17,11 +22,11 @@ pub(super) fn changes(
     (before, after): (&RecordBatch, &RecordBatch),
 ) -> Result<ArrayRef> {
     let options = FormatOptions::default().with_null("null");
-    let formatter = |column| ArrayFormatter::try_new(column, &options);
+    let formatter = |column| Values::new(column, &options);
     let pairs = before.columns().iter().zip(after.columns());
     let formatters = pairs
-        .map(|(before, after)| Ok((formatter(before.as_ref())?, formatter(after.as_ref())?)))
-        .collect::<Result<Vec<_>, arrow::error::ArrowError>>()
+        .map(|(before, after)| Ok((formatter(before)?, formatter(after)?)))
+        .collect::<Result<Vec<_>, ArrowError>>()
         .map_err(|error| Error::internal("changes", "have no words").source(error))?;
     let schema = before.schema();
     let moved: Vec<Vec<bool>> = originals
@@ -45,6 +50,45 @@ pub(super) fn changes(
     words.finish()
 }
 
+/// The values of a column as people write them: 18000, not 18000.0.
+enum Values<'a> {
+    Single(&'a PrimitiveArray<Float32Type>),
+    Double(&'a PrimitiveArray<Float64Type>),
+    Other(ArrayFormatter<'a>),
+}
+
+/// From here on, and below its inverse, floats are written with an exponent.
+const LONG: f64 = 1e16;
+
+impl<'a> Values<'a> {
+    fn new(column: &'a ArrayRef, options: &FormatOptions<'a>) -> Result<Values<'a>, ArrowError> {
+        Ok(match column.data_type() {
+            DataType::Float32 => Values::Single(column.as_primitive()),
+            DataType::Float64 => Values::Double(column.as_primitive()),
+            _ => Values::Other(ArrayFormatter::try_new(column.as_ref(), options)?),
+        })
+    }
+
+    /// Writes a value; false if it has no words.
+    fn write(&self, row: usize, text: &mut StringBuilder) -> bool {
+        let short = |size: f64| size == 0.0 || (1.0 / LONG..LONG).contains(&size);
+        match self {
+            Values::Single(column) if column.is_valid(row) => {
+                let value = column.value(row);
+                let short = short(f64::from(value.abs()));
+                if short { write!(text, "{value}") } else { write!(text, "{value:e}") }.is_ok()
+            }
+            Values::Double(column) if column.is_valid(row) => {
+                let value = column.value(row);
+                let short = short(value.abs());
+                if short { write!(text, "{value}") } else { write!(text, "{value:e}") }.is_ok()
+            }
+            Values::Other(values) => values.value(row).write(text).is_ok(),
+            Values::Single(_) | Values::Double(_) => text.write_str("null").is_ok(),
+        }
+    }
+}
+
 struct Words {
     feature: StringBuilder,
     from: StringBuilder,
@@ -60,15 +104,11 @@ impl Default for Words {
 }
 
 impl Words {
-    fn write(
-        &mut self,
-        row: usize,
-        before: &ArrayFormatter<'_>,
-        after: &ArrayFormatter<'_>,
-    ) -> Result<()> {
-        for (formatter, text) in [(before, &mut self.from), (after, &mut self.to)] {
-            let written = formatter.value(row).write(text);
-            written.map_err(|error| Error::internal("changes", "have no words").source(error))?;
+    fn write(&mut self, row: usize, before: &Values<'_>, after: &Values<'_>) -> Result<()> {
+        for (values, text) in [(before, &mut self.from), (after, &mut self.to)] {
+            if !values.write(row, text) {
+                return Err(Error::internal("changes", "have no words"));
+            }
             text.append_value("");
         }
         Ok(())
@@ -85,5 +125,34 @@ impl Words {
         let ends = OffsetBuffer::new(self.ends.into());
         let lists = ListArray::try_new(change_item(), ends, Arc::new(items), None);
         Ok(Arc::new(lists.map_err(misfit)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float32Array, Float64Array};
+
+    use super::*;
+
+    fn texts(column: ArrayRef) -> Vec<String> {
+        let options = FormatOptions::default().with_null("null");
+        let values = Values::new(&column, &options).expect("values");
+        let mut text = StringBuilder::new();
+        for row in 0..column.len() {
+            assert!(values.write(row, &mut text));
+            text.append_value("");
+        }
+        text.finish().iter().flatten().map(str::to_string).collect()
+    }
+
+    #[test]
+    fn floats_have_the_digits_that_people_write() {
+        let doubles = vec![Some(18000.0), Some(0.07), Some(-0.5), None, Some(0.0), Some(1e22)];
+        let found = texts(Arc::new(Float64Array::from(doubles)));
+        assert_eq!(found, ["18000", "0.07", "-0.5", "null", "0", "1e22"]);
+        let singles = vec![Some(0.1f32), Some(18900.0), Some(16_777_216.0), Some(1e-30), None];
+        let found = texts(Arc::new(Float32Array::from(singles)));
+        assert_eq!(found, ["0.1", "18900", "16777216", "1e-30", "null"]);
+        assert_eq!(texts(Arc::new(Float64Array::from(vec![f64::NAN]))), ["NaN"]);
     }
 }

@@ -167,8 +167,13 @@ impl Explainer {
             }
             Coherence::Off => Observed::default(),
         };
+        // Training rows are given as they are, whatever step most of their values have.
+        let constrained = match method {
+            ExplainMethod::Nearest => Arc::new(schema.without_grids()),
+            _ => Arc::clone(&schema),
+        };
         let constraints =
-            Constraints::new(Arc::clone(&schema), &description.stats, layout, &feature_schema)
+            Constraints::new(constrained, &description.stats, layout, &feature_schema)
                 .with_observed(&observed);
         let recorder = Recorder::new(encoder.clone(), setup.keep);
         // Whole distributions are not in a score table.

@@ -28,6 +28,11 @@ impl Histogram {
         self.put((order_key(number) >> DROPPED_BITS) as u32, bin);
     }
 
+    /// Bins that hold numbers: no more than there are different ones.
+    pub(super) fn len(&self) -> usize {
+        self.bins.len()
+    }
+
     /// Adds another histogram's counts.
     pub(super) fn merge(&mut self, other: &Histogram) {
         for (key, bin) in &other.bins {

@@ -10,6 +10,7 @@ mod findings;
 mod histogram;
 mod json;
 mod key;
+mod multiples;
 mod rows;
 mod rule;
 mod schema;
@@ -27,14 +28,15 @@ pub use column::{
 pub(crate) use exact::ExactSum;
 pub use findings::Findings;
 pub use key::key_hashes;
+pub use multiples::Multiples;
 pub use rows::{Cell, Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use rule::{
     BrokenPolicy, Comparison, Derived, Number, Operator, Problem, Rule, Truth, sql_name,
 };
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{
-    Change, DerivedSpec, FeatureSpec, LimitSpec, LimitUnit, NullPolicy, NumericType, OutsidePolicy,
-    RuleSpec, SchemaSpec, UnseenPolicy,
+    Change, DerivedSpec, FeatureSpec, GridPolicy, LimitSpec, LimitUnit, NullPolicy, NumericType,
+    OutsidePolicy, RuleSpec, SchemaSpec, UnseenPolicy,
 };
 pub use stats::{
     CategoricalStats, FeatureStats, NumericStats, QUANTILE_SHARES, Stats, StatsAccumulator,

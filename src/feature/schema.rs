@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::json;
 use super::rule::{BrokenPolicy, Derived, Problem, Rule};
-use super::spec::{Change, NullPolicy, OutsidePolicy, UnseenPolicy};
+use super::spec::{Change, GridPolicy, NullPolicy, OutsidePolicy, UnseenPolicy};
 
 /// The features of a table, in the order in which the model and the encoding see them, and what holds between
 /// them.
@@ -108,8 +108,10 @@ pub struct Numeric {
     pub integer: Option<bool>,
     /// Lowest and highest value a counterfactual may have; `None` takes what training observes.
     pub range: Option<(f64, f64)>,
-    /// Grid on which counterfactual values lie.
+    /// Counterfactual values are whole steps of this size away from the row's own.
     pub step: Option<f64>,
+    /// Which numbers counterfactual values are, where no step says.
+    pub grid: GridPolicy,
     /// Smaller changes are not worth telling; `None` takes a share of the standard deviation.
     pub tolerance: Option<f64>,
     /// How far a counterfactual may move from the row's own value.
@@ -144,9 +146,31 @@ pub struct Categorical {
     pub unseen: UnseenPolicy,
     /// Code that stands in for a null or unseen value under a `fill` policy.
     pub fill: Option<u32>,
+    /// Where the values are ordered, the rank of each, the lowest first, in code order.
+    pub ranks: Option<Vec<u32>>,
+}
+
+impl Categorical {
+    /// How many ranks up (or, negative, down) it is from one code to another; none where the values have no
+    /// order, or a code is none of them.
+    pub fn ranks_up(&self, from: u32, to: u32) -> Option<i64> {
+        let rank = |code: u32| self.ranks.as_ref()?.get(code as usize).copied();
+        Some(i64::from(rank(to)?) - i64::from(rank(from)?))
+    }
 }
 
 impl FeatureSchema {
+    /// The same with every number of a column's type instead of those that training observed.
+    pub fn without_grids(&self) -> FeatureSchema {
+        let mut schema = self.clone();
+        for feature in &mut schema.features {
+            if let FeatureKind::Numeric(numeric) = &mut feature.kind {
+                numeric.grid = GridPolicy::None;
+            }
+        }
+        schema
+    }
+
     /// The feature of that name.
     pub fn get(&self, name: &str) -> Option<&Feature> {
         self.features.iter().find(|feature| feature.name == name)

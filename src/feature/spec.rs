@@ -1,6 +1,6 @@
 //! The feature schema file as typed (`schemas/*.toml`), and its way to a checked [`FeatureSchema`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -73,8 +73,13 @@ pub struct FeatureSpec {
     pub output_type: Option<NumericType>,
     /// Numeric: lowest and highest value a counterfactual may have. By default what training observes.
     pub range: Option<[f64; 2]>,
-    /// Numeric: counterfactual values are multiples of this step, counted from the row's own value.
+    /// Numeric: counterfactual values are multiples of this step, counted from the row's own value. By
+    /// default `grid` says which values they are.
     pub step: Option<f64>,
+    /// Numeric: without a `step`, counterfactual values are multiples of the step that training values have
+    /// (`observed`: 0.005, 0.1, 100), or any number of the column's type (`none`).
+    #[serde(default)]
+    pub grid: GridPolicy,
     /// Numeric: smaller changes than this are put back where the model lets them. By default a twentieth of the
     /// standard deviation.
     pub tolerance: Option<f64>,
@@ -84,11 +89,14 @@ pub struct FeatureSpec {
     #[serde(default)]
     pub outside: OutsidePolicy,
 
-    /// Categorical: all values of the column.
+    /// Categorical: all values of the column. May be left out where `order` names them.
     #[serde(default)]
     pub values: Vec<Literal>,
     /// Categorical: the values a counterfactual may move to. By default all.
     pub allowed: Option<Vec<Literal>>,
+    /// Categorical: all values from the lowest to the highest, where they have an order: `change` may then be
+    /// `increase` or `decrease`, and a change costs more the more values it passes.
+    pub order: Option<Vec<Literal>>,
     /// Categorical: what an input value that is not in `values` means.
     #[serde(default)]
     pub unseen: UnseenPolicy,
@@ -123,10 +131,22 @@ pub enum Change {
     Any,
     /// Not at all.
     Never,
-    /// Numeric: upwards only.
+    /// Upwards only; of a categorical feature by its `order`.
     Increase,
-    /// Numeric: downwards only.
+    /// Downwards only; of a categorical feature by its `order`.
     Decrease,
+}
+
+/// Which numbers counterfactual values of a numeric feature are, where it has no `step`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GridPolicy {
+    /// Multiples of the step that nearly all training values have; where they have none, of a power of ten
+    /// that is at most a thousandth of their standard deviation.
+    #[default]
+    Observed,
+    /// Any number of the column's type.
+    None,
 }
 
 /// What a null means.
@@ -378,9 +398,11 @@ impl Resolver<'_> {
         let foreign = [
             ("values", numeric && !spec.values.is_empty()),
             ("allowed", numeric && spec.allowed.is_some()),
+            ("order", numeric && spec.order.is_some()),
             ("range", !numeric && spec.range.is_some()),
             ("type", !numeric && spec.output_type.is_some()),
             ("step", !numeric && spec.step.is_some()),
+            ("grid", !numeric && spec.grid != GridPolicy::Observed),
             ("tolerance", !numeric && spec.tolerance.is_some()),
             ("limit", !numeric && spec.limit.is_some()),
         ];
@@ -388,12 +410,12 @@ impl Resolver<'_> {
         for (key, given) in foreign {
             self.require(!given, key, &format!("has no meaning for a {kind} feature"));
         }
-        let directed = !numeric && one_way;
-        self.require(
-            !directed,
-            "change",
-            "has a direction, but a categorical feature has no order",
-        );
+        if !numeric && one_way && spec.order.is_none() {
+            let problem = "has a direction, but a categorical feature has no order";
+            let hint = "give it one: `order = [\"low\", \"mid\", \"high\"]`, all values from the lowest to the highest";
+            let fault = self.fault("change", problem).hint(hint);
+            self.faults.push(fault);
+        }
     }
 
     fn numeric(&mut self, spec: &FeatureSpec) -> Numeric {
@@ -409,6 +431,7 @@ impl Resolver<'_> {
             integer: spec.output_type.map(|kind| kind == NumericType::Integer),
             range,
             step: spec.step,
+            grid: spec.grid,
             tolerance: spec.tolerance,
             limit: spec.limit.map(|limit| self.limit(limit)),
             outside: spec.outside,
@@ -430,7 +453,13 @@ impl Resolver<'_> {
     }
 
     fn categorical(&mut self, spec: &FeatureSpec) -> Categorical {
-        let values: Vec<String> = spec.values.iter().map(ToString::to_string).collect();
+        let texts =
+            |list: &[Literal]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
+        let order = spec.order.as_deref().map(texts);
+        let values = match &order {
+            Some(order) if spec.values.is_empty() => order.clone(),
+            _ => texts(&spec.values),
+        };
         self.require(!values.is_empty(), "values", "is missing, expected the feature's values");
         let unique: HashSet<&String> = values.iter().collect();
         self.require(unique.len() == values.len(), "values", "names a value twice");
@@ -449,8 +478,36 @@ impl Resolver<'_> {
             }
             code.map(|code| code as u32)
         });
+        let ranks = order.and_then(|order| self.ranks(&order, &values));
         let may = |value: &String| allowed.as_ref().is_none_or(|allowed| allowed.contains(value));
-        Categorical { allowed: values.iter().map(may).collect(), values, unseen: spec.unseen, fill }
+        let allowed = values.iter().map(may).collect();
+        Categorical { allowed, values, unseen: spec.unseen, fill, ranks }
+    }
+
+    /// The rank of every value in an order, which names each of them once.
+    fn ranks(&mut self, order: &[String], values: &[String]) -> Option<Vec<u32>> {
+        let listed: HashSet<&String> = values.iter().collect();
+        let mut rank_of: HashMap<&String, u32> = HashMap::with_capacity(order.len());
+        for (rank, value) in (0u32..).zip(order) {
+            let known = listed.contains(value);
+            if !known {
+                self.unknown("order", value, values);
+            }
+            let again = known && rank_of.insert(value, rank).is_some();
+            self.require(!again, "order", &format!("names `{value}` twice"));
+        }
+        let missing: Vec<&String> =
+            values.iter().filter(|value| !rank_of.contains_key(value)).collect();
+        if let Some(first) = missing.first() {
+            let more = match missing.len() {
+                1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            let problem = format!("misses `{first}`{more} of `values`, expected all of them");
+            self.require(false, "order", &problem);
+            return None;
+        }
+        values.iter().map(|value| rank_of.get(value).copied()).collect()
     }
 
     fn unknown(&mut self, key: &str, value: &str, values: &[String]) {
@@ -544,5 +601,52 @@ allowed = ["clark"]
         ] {
             assert!(error.contains(expected), "{expected}\nnot in\n{error}");
         }
+    }
+
+    #[test]
+    fn an_order_gives_ranks_and_makes_directions_possible() {
+        let text = |lists: &str| {
+            format!(
+                "[[feature]]\nname = \"size\"\nkind = \"categorical\"\nchange = \"increase\"\n{lists}\n"
+            )
+        };
+        let of = |lists: &str| parse(&text(lists)).expect("a good schema").features.remove(0);
+        let size = of(r#"order = ["low", "mid", "high"]"#);
+        let size = size.categorical().expect("categorical");
+        assert_eq!(size.values, ["low", "mid", "high"]);
+        assert_eq!(size.ranks, Some(vec![0, 1, 2]));
+        let size = of("values = [\"high\", \"low\", 3]\norder = [\"low\", 3, \"high\"]");
+        let size = size.categorical().expect("categorical");
+        assert_eq!((size.values[0].as_str(), &size.ranks), ("high", &Some(vec![2, 0, 1])));
+        assert_eq!((size.ranks_up(1, 0), size.ranks_up(0, 2)), (Some(2), Some(-1)));
+        assert_eq!(size.ranks_up(1, 9), None);
+    }
+
+    #[test]
+    fn an_order_that_is_none_is_refused() {
+        let faults = |keys: &str| {
+            let text = format!("[[feature]]\nname = \"size\"\nkind = {keys}\n");
+            parse(&text).expect_err("no order").to_string()
+        };
+        let categorical = |order: &str| {
+            faults(&format!("\"categorical\"\nvalues = [\"s\", \"m\", \"l\"]\norder = {order}"))
+        };
+        let error = categorical("[\"s\"]");
+        assert!(
+            error.contains("`feature[size].order` misses `m` and 1 more of `values`"),
+            "{error}"
+        );
+        let error = categorical("[\"s\", \"m\", \"l\", \"m\"]");
+        assert!(error.contains("`feature[size].order` names `m` twice"), "{error}");
+        let error = categorical("[\"s\", \"m\", \"l\", \"xl\"]");
+        assert!(error.contains("names `xl`, which is not one of `values`"), "{error}");
+        let error = faults("\"numeric\"\norder = [1, 2]");
+        assert!(error.contains("`feature[size].order` has no meaning for a numeric"), "{error}");
+        let error = faults("\"categorical\"\nvalues = [\"s\"]\nchange = \"decrease\"");
+        assert!(
+            error.contains("has a direction, but a categorical feature has no order"),
+            "{error}"
+        );
+        assert!(error.contains("hint: give it one: `order = ["), "{error}");
     }
 }

@@ -10,6 +10,7 @@ use super::column::{CategoryIndex, NULL_CODE, UNSEEN_CODE, numbers};
 use super::exact::ExactSum;
 use super::histogram::Histogram;
 use super::json;
+use super::multiples::{Multiples, StepCounts};
 use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Numeric};
 use crate::error::Result;
 
@@ -66,6 +67,8 @@ pub struct NumericStats {
     /// Values at [`QUANTILE_SHARES`], within 0.4 %.
     #[serde(deserialize_with = "json::each_or_nan")]
     pub quantiles: Vec<f64>,
+    /// The step that nearly all numbers share, or one that is fine beside their spread.
+    pub multiples: Option<Multiples>,
 }
 
 /// Standard deviations from the mean at which networks see a number at most, where a few values are much
@@ -127,6 +130,7 @@ struct NumericColumn {
     sum: ExactSum,
     squares: ExactSum,
     histogram: Histogram,
+    steps: StepCounts,
 }
 
 #[derive(Debug, Clone)]
@@ -146,7 +150,10 @@ impl StatsAccumulator {
         self.rows += batch.num_rows() as u64;
         for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
             match column {
-                Column::Numeric(column) => column.update(&numbers(array)?),
+                Column::Numeric(column) => {
+                    column.steps.begin(array.data_type());
+                    column.update(&numbers(array)?);
+                }
                 Column::Categorical(column) => column.update(array)?,
             }
         }
@@ -204,6 +211,7 @@ impl NumericColumn {
             mean: f64::NAN,
             std: f64::NAN,
             quantiles: Vec::new(),
+            multiples: None,
         };
         NumericColumn {
             range: numeric.range,
@@ -211,6 +219,7 @@ impl NumericColumn {
             sum: ExactSum::default(),
             squares: ExactSum::default(),
             histogram: Histogram::default(),
+            steps: StepCounts::default(),
         }
     }
 
@@ -237,6 +246,7 @@ impl NumericColumn {
             self.sum.add(number);
             self.squares.add_product(number, number);
             self.histogram.add(number);
+            self.steps.add(number);
         }
     }
 
@@ -250,6 +260,7 @@ impl NumericColumn {
         self.sum.merge(&other.sum);
         self.squares.merge(&other.squares);
         self.histogram.merge(&other.histogram);
+        self.steps.merge(&other.steps);
     }
 
     fn finish(self) -> NumericStats {
@@ -277,6 +288,7 @@ impl NumericColumn {
             (stats.mean, stats.std) = (mean, std);
         }
         stats.quantiles = self.histogram.quantiles(&QUANTILE_SHARES);
+        stats.multiples = self.steps.finish(self.histogram.len(), stats.std);
         stats
     }
 }

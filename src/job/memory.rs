@@ -25,6 +25,8 @@ const REPLAY_BATCHES: u64 = 20;
 const BLOCK_ROWS: u64 = 8_192;
 /// Training rows that answers are looked for among.
 const NEIGHBOUR_ROWS: u64 = 500_000;
+/// Bytes of a number as it was, beside the standardised one.
+const EXACT_NUMBER: u64 = 8;
 /// Numbers of a row as a random encoder gives it.
 const ENCODER_WIDTH: u64 = 5;
 /// Parts of the engine's memory limit of which training rows may take one.
@@ -174,7 +176,10 @@ fn explaining(job: &Job, sizes: &Sizes) -> Vec<(&'static str, u64)> {
             "explain.samples",
             product(&[sizes.threads, block, samples, sizes.width * NUMBER + sizes.features * CELL]),
         ),
-        ("explain.neighbours", product(&[rows.min(NEIGHBOUR_ROWS), sizes.features, 2 * NUMBER])),
+        (
+            "explain.neighbours",
+            product(&[rows.min(NEIGHBOUR_ROWS), sizes.features, 2 * NUMBER + EXACT_NUMBER]),
+        ),
         (
             "report.mmd.rows",
             product(&[compared, 2, sizes.classes.min(compared.max(1)), sizes.width, NUMBER]),

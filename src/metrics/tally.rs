@@ -72,6 +72,9 @@ pub struct FeatureChanges {
     pub increased: u64,
     /// Sizes of changes of numbers, in the column's unit.
     pub size: Sketch,
+    /// Those that are no whole number.
+    #[serde(default)]
+    pub fractions: u64,
     /// What categories change to, by code.
     pub values: BTreeMap<u32, u64>,
 }
@@ -281,6 +284,7 @@ impl FeatureChanges {
                         self.changed += 1;
                         self.increased += u64::from(moved > 0.0);
                         self.size.add(moved.abs());
+                        self.fractions += u64::from(moved.fract() != 0.0);
                     }
                 }
             }
@@ -298,6 +302,7 @@ impl FeatureChanges {
         self.changed += other.changed;
         self.increased += other.increased;
         self.size.merge(&other.size);
+        self.fractions += other.fractions;
         for (code, rows) in &other.values {
             *self.values.entry(*code).or_default() += rows;
         }

@@ -47,6 +47,9 @@ pub struct Points {
     pub columns: Vec<PointColumn>,
     /// What the model decided: index of the class, or the value of a regression. None is a NaN.
     pub decisions: Vec<f64>,
+    /// Per feature the numbers as they were, in the column's own unit, where standardised ones do not tell;
+    /// else, and for features beyond the last, nothing.
+    pub exact: Vec<Vec<f64>>,
 }
 
 /// One feature of all rows.
@@ -138,7 +141,10 @@ impl Index {
         }
         let columns = points.columns.into_iter().map(|column| column.in_order(&rows)).collect();
         let decisions = in_order(&points.decisions, &rows);
-        let points = Points { len: points.len, columns, decisions };
+        let exact =
+            points.exact.into_iter().map(|numbers| in_order(&numbers, rows_of(&numbers, &rows)));
+        let exact = exact.collect();
+        let points = Points { len: points.len, columns, decisions, exact };
         let tree = Tree::new(nodes, &points);
         Index { points, rows, places, tree }
     }
@@ -161,6 +167,7 @@ impl Index {
             + self.points.columns.capacity() * size_of::<PointColumn>()
             + columns
             + self.points.decisions.capacity() * size_of::<f64>()
+            + self.points.exact.iter().map(Vec::capacity).sum::<usize>() * size_of::<f64>()
             + orders * size_of::<u32>()
             + self.tree.memory()
     }
@@ -189,6 +196,11 @@ impl Index {
             PointColumn::Numbers(numbers) => numbers[self.place(row)],
             PointColumn::Codes(_) => panic!("feature {feature} is not numeric"),
         }
+    }
+
+    /// The number of a feature in a row as it was, where that is kept.
+    pub fn exact(&self, feature: usize, row: u32) -> Option<f64> {
+        self.points.exact.get(feature)?.get(self.place(row)).copied()
     }
 
     /// The code of a categorical feature in a row.
@@ -239,6 +251,11 @@ impl PointColumn {
             PointColumn::Codes(codes) => PointColumn::Codes(in_order(&codes, rows)),
         }
     }
+}
+
+/// All rows, or none for a column that is not kept.
+fn rows_of<'r>(numbers: &[f64], rows: &'r [u32]) -> &'r [u32] {
+    if numbers.is_empty() { &[] } else { rows }
 }
 
 fn in_order<T: Copy>(values: &[T], rows: &[u32]) -> Vec<T> {

@@ -236,7 +236,7 @@ mod tests {
             let code = |number: f32| if number > 9.0 { NULL_POINT } else { number.abs() as u16 };
             PointColumn::Codes((0..rows).map(|_| code(number(0.0))).collect())
         }));
-        Points { len: rows, columns, decisions: vec![0.0; rows] }
+        Points { len: rows, columns, decisions: vec![0.0; rows], exact: Vec::new() }
     }
 
     fn layout(points: &Points) -> Arc<Layout> {

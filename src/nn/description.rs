@@ -214,12 +214,16 @@ impl Description {
             let good = feature.cost.is_finite()
                 && feature.cost >= 0.0
                 && match (&feature.kind, seen) {
-                    (FeatureKind::Numeric(numeric), FeatureStats::Numeric(_)) => sound(numeric),
+                    (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
+                        sound(numeric) && seen.multiples.is_none_or(|of| of.is_sound())
+                    }
                     (FeatureKind::Categorical(of), FeatureStats::Categorical(_)) => {
                         let count = of.values.len();
                         let unique: std::collections::HashSet<&String> = of.values.iter().collect();
                         let fill = of.fill.is_none_or(|code| (code as usize) < count);
-                        count > 0 && unique.len() == count && of.allowed.len() == count && fill
+                        let ranks = of.ranks.as_ref().is_none_or(|ranks| is_order(ranks, count));
+                        let lists = unique.len() == count && of.allowed.len() == count;
+                        count > 0 && lists && fill && ranks
                     }
                     _ => false,
                 };
@@ -257,6 +261,13 @@ impl Description {
         }
         Ok(())
     }
+}
+
+/// Whether ranks are an order of so many values.
+fn is_order(ranks: &[u32], values: usize) -> bool {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.len() == values && sorted.into_iter().eq(0..values as u32)
 }
 
 /// Whether the numbers of a feature are some that its schema could have had.

@@ -1,5 +1,6 @@
 //! Training rows and the model's decisions about them, kept with the generator: what answers are looked for
-//! among. Numbers are standardised, categories are codes.
+//! among. Numbers are standardised, and kept as they were beside that where it would lose a bit; categories are
+//! codes.
 
 use std::path::Path;
 
@@ -24,12 +25,16 @@ pub(super) fn save(path: &Path, points: &Points) -> Result<String> {
             PointColumn::Codes(column) => codes.extend(column.iter().map(|code| *code as i16)),
         }
     }
+    let kept = (0i64..).zip(&points.exact).filter(|(_, numbers)| !numbers.is_empty());
+    let exact_features: Vec<i64> = kept.map(|(feature, _)| feature).collect();
     write_tensors(
         path,
         &[
             ("numbers", Tensor::from_slice(&numbers)),
             ("codes", Tensor::from_slice(&codes)),
             ("decisions", Tensor::from_slice(&points.decisions)),
+            ("exact", Tensor::from_slice(&points.exact.concat())),
+            ("exact_features", Tensor::from_slice(&exact_features)),
         ],
     )?;
     file_hash(path)
@@ -69,5 +74,27 @@ pub fn load_neighbours(folder: &Path, description: &Description) -> Result<Point
     let columns = columns.ok_or_else(|| {
         Error::input(path.display().to_string(), "has other features than its generator")
     })?;
-    Ok(Points { len, columns, decisions })
+    let exact: Vec<f64> = Vec::try_from(flat("exact", Kind::Double)?).map_err(refused)?;
+    let kept: Vec<i64> = Vec::try_from(flat("exact_features", Kind::Int64)?).map_err(refused)?;
+    let exact = exact_columns(&exact, &kept, &columns, len).ok_or_else(|| {
+        Error::input(path.display().to_string(), "has numbers that its features do not have")
+    })?;
+    Ok(Points { len, columns, decisions, exact })
+}
+
+/// The numbers as they were, by feature.
+fn exact_columns(
+    exact: &[f64],
+    features: &[i64],
+    columns: &[PointColumn],
+    len: usize,
+) -> Option<Vec<Vec<f64>>> {
+    let mut found = vec![Vec::new(); columns.len()];
+    let mut numbers = exact.chunks_exact(len.max(1));
+    for feature in features {
+        let feature = usize::try_from(*feature).ok()?;
+        matches!(columns.get(feature)?, PointColumn::Numbers(_)).then_some(())?;
+        found[feature] = numbers.next()?.to_vec();
+    }
+    Some(found)
 }

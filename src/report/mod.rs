@@ -192,7 +192,10 @@ pub fn features(tally: &Tally, names: &Names) -> Result<RecordBatch> {
             columns.number(Some(share(changes.changed, valid)));
             columns.count(changes.increased);
             columns.count(decreased);
-            columns.number(changes.size.quantile(0.5));
+            // A sketch knows a number within a share of it; where all are whole, so is their median.
+            let median = changes.size.quantile(0.5);
+            let whole = changes.fractions == 0;
+            columns.number(if whole { median.map(f64::round) } else { median });
             columns.text(commonest);
         }
     }

@@ -115,6 +115,7 @@ fn stats() -> Stats {
             mean: 0.0,
             std: 1.0,
             quantiles: vec![0.0; 9],
+            multiples: None,
         })
     };
     let categorical = |values: usize| {

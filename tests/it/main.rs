@@ -18,6 +18,7 @@ mod learn;
 mod limits;
 mod messages;
 mod models;
+mod numbers;
 mod outputs;
 mod paper;
 mod predicates;

@@ -153,7 +153,7 @@ fn a_generator_starts_nothing() {
     let hash = Sha256::digest(command.join("\0"));
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let old = copied(&bench, &|description| {
-        description["format"] = json!(5);
+        description["format"] = json!(6);
         description["predictor"] = predictor.clone();
         description["origin"]["model"] = json!(hash);
     });

@@ -69,6 +69,25 @@ class Feature:
     derived: str | None = None
     # How it follows from others in all training rows, where nobody has said so: that counts as a change.
     follows: str | None = None
+    as_trained: bool = False
+
+    @property
+    def values(self):
+        """All values of a category; an order names them too."""
+        return self.spec.get("values") or self.spec["order"]
+
+    @property
+    def multiples(self):
+        """The step of training values that changed numbers keep to."""
+        of, spec = self.seen.get("multiples"), self.spec
+        if not of or "step" in spec or spec.get("grid") == "none" or self.as_trained:
+            return None
+        step, unit = of["stride"] / of["per_one"], unit_of(self)
+        farthest = max(abs(end) for end in self.range)
+        bits = {"halffloat": 10, "float": 23}.get(str(self.arrow_type), 52)
+        coarser = unit == 0 or (step > unit and (of["stride"] / unit / of["per_one"]) % 1 == 0)
+        kept = coarser and farthest * of["per_one"] <= 2.0**50 and farthest * 2.0**-bits <= step
+        return step if kept else None
 
     @property
     def name(self):
@@ -220,7 +239,7 @@ def original_cell(feature):
     if feature.numeric:
         return f"coalesce({own}, {spec['fill']})" if spec.get("nulls") == "fill" else own
     if spec.get("unseen") == "fill":
-        own = f"CASE WHEN {own} NOT IN {texts(spec['values'])} THEN {text(spec['fill'])} ELSE {own} END"
+        own = f"CASE WHEN {own} NOT IN {texts(feature.values)} THEN {text(spec['fill'])} ELSE {own} END"
     return f"coalesce({own}, {text(spec['fill'])})" if spec.get("nulls") == "fill" else own
 
 
@@ -233,7 +252,7 @@ def misfit(feature):
         if spec.get("outside") == "reject" and "range" in spec:
             rules.append(f"{own} NOT BETWEEN {spec['range'][0]} AND {spec['range'][1]}")
     elif spec.get("unseen", "reject") == "reject":
-        rules.append(f"{own} NOT IN {texts(spec['values'])}")
+        rules.append(f"{own} NOT IN {texts(feature.values)}")
     return " OR ".join(f"coalesce({rule}, false)" for rule in rules) or "false"
 
 
@@ -271,7 +290,9 @@ def read_features(run, place, schema):
         name = spec["name"]
         arrow_type = types.get(name, pyarrow.string())
         seen = stats[place].get("Numeric", {})
-        feature = Feature(place, spec, arrow_type, sql_types[name], seen, derived.get(name), follows.get(name))
+        as_trained = run.manifest["job"]["explain"]["method"] == "nearest"
+        told = (derived.get(name), follows.get(name), as_trained)
+        feature = Feature(place, spec, arrow_type, sql_types[name], seen, *told)
         run.features.append(feature)
     columns = [f"{quoted(key)} AS k{place}" for place, key in enumerate(run.key)]
     columns += [f"CAST({quoted(name)} AS VARCHAR) AS s{place}" for place, name in enumerate(run.by)]
@@ -408,6 +429,11 @@ def number_rules(feature):
         size = f"({new} - {own})"
         lost = f"{rounding(feature)!r} * (abs({own}) + abs({new})) + {1e-9 * spec['step']!r}"
         rules["step"] = f"abs({size} - round({size} / {spec['step']}) * {spec['step']}) > {lost}"
+    elif feature.multiples:
+        step = feature.multiples
+        lost = f"{rounding(feature)!r} * abs({new}) + {1e-9 * step!r}"
+        off = f"abs({new} - round({new} / {step!r}) * {step!r}) > {lost}"
+        rules["grid"] = f"{off} AND {new} NOT IN ({low!r}, {high!r})"
     if spec.get("type") == "integer":
         whole = f"{own} = round({own})" if "step" in spec else "true"
         rules["type"] = f"{new} <> round({new}) AND {whole}"
@@ -428,9 +454,14 @@ def limit_rule(feature, slack):
 def category_rules(feature):
     """What must not be true of a category that changes, by the schema's words."""
     spec, own, new = feature.spec, f"o{feature.place}", f"c{feature.place}"
-    rules = {"null": f"{own} IS NULL OR {new} IS NULL", "values": f"{new} NOT IN {texts(spec['values'])}"}
+    rules = {"null": f"{own} IS NULL OR {new} IS NULL", "values": f"{new} NOT IN {texts(feature.values)}"}
     if spec.get("change") == "never":
         rules["change"] = "true"
+    elif spec.get("change", "any") != "any":
+        order = "[" + ", ".join(text(value) for value in spec["order"]) + "]"
+        sign = "<" if spec["change"] == "increase" else ">"
+        before, after = f"list_position({order}, {own})", f"list_position({order}, {new})"
+        rules["change"] = f"{before} IS NULL OR {after} {sign} {before}"
     if "allowed" in spec:
         rules["allowed"] = f"{new} NOT IN {texts(spec['allowed'])}" if spec["allowed"] else "true"
     if "__allowed" in spec:
@@ -503,7 +534,7 @@ def check_rules(run):
         count = run.row(query)[0]
         problems += [f"{count} counterfactuals break {one} by more than their rows"] if count else []
     for feature in (f for f in run.features if f.derived or f.follows):
-        name, slack = quoted(feature.name), feature.spec.get("step", unit_of(feature)) / 2
+        name, slack = quoted(feature.name), feature.spec.get("step", feature.multiples or unit_of(feature)) / 2
         expected = feature.derived or feature.follows
         if rounded := re.fullmatch(r"ROUND\((.*), (\d+)\)", expected, re.IGNORECASE):
             expected, slack = rounded[1], max(slack, 0.500001 * 10.0 ** -int(rounded[2]))
@@ -616,7 +647,7 @@ def read_tensors(path):
     """The tensors of a safetensors file, flat."""
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
-    kinds = {"F32": "<f4", "F64": "<f8", "I16": "<i2"}
+    kinds = {"F32": "<f4", "F64": "<f8", "I16": "<i2", "I64": "<i8"}
     tensors = {}
     for name, told in json.loads(content[8:start]).items():
         if name != "__metadata__":
@@ -663,7 +694,7 @@ def answer_states(run, layout, condition):
             standardised = ((numbers - slots["mean"]) * (1.0 / slots["std"])).astype("f4")
             states.append(number_states(numpy.clip(standardised, -slots["cut"], slots["cut"])))
         else:
-            codes = {value: code for code, value in enumerate(feature.spec["values"])} | {None: NULL_STATE}
+            codes = {value: code for code, value in enumerate(feature.values)} | {None: NULL_STATE}
             states.append(numpy.array([codes.get(value, UNSEEN_STATE) for value in values], int))
     return states, numpy.array(told, float)
 

@@ -113,7 +113,7 @@ fn masks_hold_what_a_row_may_become() {
 
 #[test]
 fn numbers_are_clipped_to_the_condition_and_the_range() {
-    let case = ages("", vec![10.0, 30.0, 60.0]);
+    let case = ages("grid = \"none\"", vec![10.0, 30.0, 60.0]);
     let conditions =
         Conditions { rows: 3, width: 2, values: vec![-0.1, 0.2, -0.1, 0.2, -0.1, 0.2] };
     let settle =

@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use super::examples::text_lists;
 use super::*;
 use crate::feature::{
-    BrokenPolicy, Categorical, Change, Derived, Feature, Limit, NullPolicy, Numeric, OutsidePolicy,
-    Rule, UnseenPolicy, from_numbers, from_texts,
+    BrokenPolicy, Categorical, Change, Derived, Feature, GridPolicy, Limit, NullPolicy, Numeric,
+    OutsidePolicy, Rule, UnseenPolicy, from_numbers, from_texts,
 };
 
 /// A feature with its column's type and whether rows have bounds of their own.
@@ -23,6 +23,8 @@ pub(crate) struct Drawn {
     bounded: bool,
     /// Added to all numbers, to see that rounding stays small beside large ones.
     offset: f64,
+    /// Steps in one that most numbers are multiples of; 0 for none.
+    per_one: f64,
 }
 
 fn numeric_type() -> impl Strategy<Value = DataType> {
@@ -63,13 +65,15 @@ fn numeric() -> impl Strategy<Value = Drawn> {
         select(range),
         select(vec![None, None, Some(0.1), Some(0.25), Some(1.0), Some(2.5), Some(7.0)]),
         limit(),
+        select(vec![GridPolicy::Observed, GridPolicy::Observed, GridPolicy::None]),
     );
-    let kind = keys.prop_map(|(integer, range, step, limit)| {
+    let kind = keys.prop_map(|(integer, range, step, limit, grid)| {
         let outside = OutsidePolicy::Carry;
         FeatureKind::Numeric(Numeric {
             integer,
             range,
             step,
+            grid,
             tolerance: None,
             limit,
             outside,
@@ -77,13 +81,14 @@ fn numeric() -> impl Strategy<Value = Drawn> {
         })
     });
     let change = select(vec![Any, Any, Never, Increase, Decrease]);
-    (kind, change, any::<(bool, bool, bool)>(), numeric_type()).prop_map(
-        |(kind, change, (carried, bounded, large), data_type)| {
+    let per_one = select(vec![0.0, 0.0, 0.2, 4.0, 10.0, 100.0]);
+    (kind, change, any::<(bool, bool, bool)>(), numeric_type(), per_one).prop_map(
+        |(kind, change, (carried, bounded, large), data_type, per_one)| {
             let nulls = if carried { NullPolicy::Carry } else { NullPolicy::Reject };
             let large = large && matches!(data_type, DataType::Float64 | DataType::Int64);
             let offset = if large { 1e6 } else { 0.0 };
             let feature = Feature { name: String::new(), change, nulls, cost: 1.0, kind };
-            Drawn { feature, data_type, bounded, offset }
+            Drawn { feature, data_type, bounded, offset, per_one }
         },
     )
 }
@@ -97,19 +102,25 @@ fn category_type() -> impl Strategy<Value = DataType> {
 fn categorical() -> impl Strategy<Value = Drawn> {
     let values = prop_oneof![4 => 1..6usize, 1 => Just(70usize)];
     let allowed = values.prop_flat_map(|values| prop::collection::vec(any::<bool>(), values));
-    let flags = any::<(bool, bool, bool, bool)>();
-    (allowed, flags, category_type()).prop_map(|(allowed, flags, data_type)| {
-        let (never, null, unseen, bounded) = flags;
+    let flags = any::<(bool, bool, bool, bool, bool)>();
+    let change = select(vec![Change::Any, Change::Increase, Change::Decrease, Change::Never]);
+    (allowed, flags, category_type(), change).prop_map(|(allowed, flags, data_type, change)| {
+        let (never, null, unseen, bounded, ordered) = flags;
+        // Every value has another rank than its code.
+        let count = allowed.len() as u32;
+        let ranks = ordered.then(|| (0..count).map(|code| (code + 1) % count).collect());
         let kind = FeatureKind::Categorical(Categorical {
             values: (0..allowed.len()).map(|value| value.to_string()).collect(),
             allowed,
             unseen: if unseen { UnseenPolicy::Carry } else { UnseenPolicy::Reject },
             fill: None,
+            ranks,
         });
-        let change = if never { Change::Never } else { Change::Any };
+        let plain = if never { Change::Never } else { Change::Any };
+        let change = if ordered { change } else { plain };
         let nulls = if null { NullPolicy::Carry } else { NullPolicy::Reject };
         let feature = Feature { name: String::new(), change, nulls, cost: 1.0, kind };
-        Drawn { feature, data_type, bounded, offset: 0.0 }
+        Drawn { feature, data_type, bounded, offset: 0.0, per_one: 0.0 }
     })
 }
 
@@ -232,6 +243,10 @@ impl Dice {
         let numbers: Vec<Option<f64>> = (0..rows)
             .map(|_| {
                 let number = column.offset + 200.0 * self.uniform() - 100.0;
+                let rounded = (number * column.per_one).round() / column.per_one;
+                // A few numbers are beside the step of the others.
+                let off = rounded.is_nan() || self.below(30) == 0;
+                let number = if off { number } else { rounded };
                 match self.below(8) {
                     0 if carried => None,
                     1 if carried && column.data_type.is_floating() => Some(f64::NAN),

@@ -19,6 +19,7 @@ mod margin;
 mod neighbours;
 mod pairs;
 mod pool;
+mod ranks;
 mod reduce;
 mod shrink;
 mod singles;
@@ -271,7 +272,7 @@ impl Worker {
                 self.shrink(arena, pool, (MULTIPLES, usize::MAX))?;
             }
         }
-        Ok(())
+        if shrinks { self.nearer_ranks(arena, pool) } else { Ok(()) }
     }
 
     /// Entries without an answer that costs at most so much.

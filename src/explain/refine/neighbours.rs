@@ -70,6 +70,8 @@ fn sample(points: &Points, classes: u32) -> Points {
         len: rows.len(),
         columns: points.columns.iter().map(column).collect(),
         decisions: rows.iter().map(|row| points.decisions[*row]).collect(),
+        // Nobody becomes one of these as a whole, to the last bit.
+        exact: Vec::new(),
     }
 }
 
@@ -175,7 +177,6 @@ impl Refiner {
         fit: Fit,
     ) -> Measure {
         let room = arena.room(entry);
-        let scale = self.costs.scale(feature) as f32;
         let whole = fit == Fit::Whole;
         match (slots, arena.own(entry, feature)) {
             (Slots::Numeric(slots), Cell::Number(own)) => {
@@ -184,20 +185,21 @@ impl Refiner {
                 let whole = whole && !arena.worker.shared.constraints.is_derived(feature);
                 Measure::Number {
                     own: slots.standardised(own),
-                    scale,
+                    scale: self.costs.scale(feature) as f32,
                     low: slots.standardised(reach.0),
                     high: slots.standardised(reach.1),
                     outside: if whole { f32::INFINITY } else { 0.0 },
                 }
             }
             (Slots::Categorical(slots), Cell::Code(own)) => {
-                let beyond = if whole { f32::INFINITY } else { scale };
+                let plain = |code: u32| self.costs.category(feature, code, own) as f32;
                 let cost = |code: u32| match code {
                     code if code == own => 0.0,
-                    code if room.allows(feature, code, own) => scale,
-                    _ => beyond,
+                    code if !whole || room.allows(feature, code, own) => plain(code),
+                    _ => f32::INFINITY,
                 };
-                let state = |code: u32| if code == own { 0.0 } else { beyond };
+                let beyond = |code: u32| if whole { f32::INFINITY } else { plain(code) };
+                let state = |code: u32| if code == own { 0.0 } else { beyond(code) };
                 Measure::Codes {
                     costs: (0..slots.values as u32).map(cost).collect(),
                     other_null: state(NULL_CODE),
@@ -222,7 +224,8 @@ impl Refiner {
                     if same {
                         return None;
                     }
-                    Cell::Number(f64::from(number) * slots.std + slots.mean)
+                    let near = || f64::from(number) * slots.std + slots.mean;
+                    Cell::Number(index.exact(feature, row).unwrap_or_else(near))
                 }
                 Slots::Categorical(_) => match index.code(feature, row) {
                     NULL_POINT | UNSEEN_POINT => return None,

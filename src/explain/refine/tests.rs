@@ -228,6 +228,7 @@ impl Ground {
             len: again.len(),
             columns: columns.collect(),
             decisions: again.iter().map(|row| f64::from(labels[*row as usize])).collect(),
+            exact: Vec::new(),
         }
     }
 

@@ -296,6 +296,7 @@ mod tests {
             values,
             unseen: crate::feature::UnseenPolicy::Carry,
             fill: None,
+            ranks: None,
         };
         use Code::{Known, Null, Unseen};
         let codes = Codes::new(&feature, "");
