@@ -306,7 +306,7 @@ mod tests {
     fn one_exception_or_no_relation_is_enough() {
         let almost = |row: usize| debt(row) + income(row) + f64::from(u8::from(row == 399));
         assert!(found("", &[("a", &almost), ("debt", &debt), ("income", &income)]).is_empty());
-        let flag = |row: usize| f64::from(u8::from(row % 100 == 0));
+        let flag = |row: usize| f64::from(u8::from(row.is_multiple_of(100)));
         assert!(found("", &[("a", &flag), ("b", &flag)]).is_empty(), "too few differ");
         assert!(found("", &[("debt", &debt), ("income", &income)]).is_empty());
     }
