@@ -97,7 +97,7 @@ value = "debt / income"
         "`rule[0].check` names `dept`, which is not a feature\n  hint: did you mean `debt`?",
         "`rule[1].check` compares `work` with 'studnt', which is not one of its values\n  \
          hint: did you mean `student`?",
-        "`rule[2].check` has `sqrt(debt)`, expected a literal\n  hint: use features, numbers",
+        "`rule[2].check` has `sqrt(debt)`, expected a number\n  hint: use features, numbers",
         "`derived[ratio].value` takes `work` for a number, but the feature is categorical",
         "`derived[rate].name` is not one of the features\n  hint: list it as a numeric",
     ] {
