@@ -95,9 +95,7 @@ impl Infer {
             InferOptions { max_categories: self.max_categories, ignore: self.ignore.clone() };
         let inferred = runtime.block_on(infer(&engine, &table, &wanted))?;
         progress.stage("looking at what holds between columns", None);
-        let single = Engine::new(EngineOptions { partitions: 1, ..options })?;
-        let table = single.open("features", std::slice::from_ref(&self.table))?;
-        let rules = runtime.block_on(observed_rules(&single, &table, &inferred.text))?;
+        let rules = runtime.block_on(observed_rules(&engine, &table, &inferred.text))?;
         drop(progress);
         for (column, reason) in &inferred.left_out {
             tracing::info!(column, "left out: {reason}");

@@ -16,6 +16,9 @@ const FEWEST_OTHERS: usize = 20;
 const MOST_DECIMALS: i32 = 4;
 /// Units of the last decimal that a rounded result's standard deviation has, at least.
 const UNITS: f64 = 5.0;
+/// Share of the numbers at either end that a column's spread leaves out: one beyond all measure would make
+/// everything the same as everything.
+const ENDS: f64 = 0.01;
 /// What binary fractions of 32 bits lose, as a share.
 const LOST: f64 = 1e-6;
 
@@ -44,6 +47,7 @@ struct Column<'a> {
     numbers: &'a [f64],
     /// Decimals that all numbers have, if they are few.
     decimals: Option<i32>,
+    /// Standard deviation without the [`ENDS`].
     std: f64,
     /// Whether it takes different values often enough to tell anything.
     varies: bool,
@@ -105,9 +109,11 @@ impl<'a> Column<'a> {
             numbers.iter().copied().filter(|number| number.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         let most = sorted.chunk_by(|one, two| one == two).map(<[f64]>::len).max().unwrap_or(0);
-        let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
+        let ends = (ENDS * sorted.len() as f64).ceil() as usize;
+        let middle = sorted.get(ends..sorted.len() - ends).unwrap_or_default();
+        let mean = middle.iter().sum::<f64>() / middle.len().max(1) as f64;
         let square = |number: &f64| (number - mean).powi(2);
-        let std = (sorted.iter().map(square).sum::<f64>() / sorted.len().max(1) as f64).sqrt();
+        let std = (middle.iter().map(square).sum::<f64>() / middle.len().max(1) as f64).sqrt();
         let varies = sorted.len() >= FEWEST_ROWS && sorted.len() - most >= FEWEST_OTHERS;
         let decimals = (0..=MOST_DECIMALS).find(|decimals| has_decimals(&sorted, *decimals));
         Column { index, feature, numbers, decimals, std, varies }
@@ -309,5 +315,7 @@ mod tests {
         let flag = |row: usize| f64::from(u8::from(row.is_multiple_of(100)));
         assert!(found("", &[("a", &flag), ("b", &flag)]).is_empty(), "too few differ");
         assert!(found("", &[("debt", &debt), ("income", &income)]).is_empty());
+        let beyond = |row: usize| if row == 7 { 1e300 } else { debt(row) };
+        assert!(found("", &[("debt", &beyond), ("income", &income)]).is_empty(), "an outlier");
     }
 }

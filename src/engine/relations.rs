@@ -6,7 +6,7 @@ use std::path::Path;
 use futures::StreamExt;
 
 use super::scan::ScanPlan;
-use super::session::Engine;
+use super::session::{Engine, EngineOptions};
 use super::table::Table;
 use crate::constrain::{Combinations, Formula, Observed};
 use crate::error::Result;
@@ -18,14 +18,18 @@ const MOST_ROWS: usize = 200_000;
 const MOST_RULES: usize = 60;
 
 /// Commented rules for what the first rows of a table keep to between the features of its inferred schema; empty if
-/// there is nothing. The engine must have one partition, so that the first rows are always the same.
+/// there is nothing.
 ///
 /// # Errors
 /// When the table cannot be read.
 pub async fn observed_rules(engine: &Engine, table: &Table, schema: &str) -> Result<String> {
     let schema = FeatureSchema::parse(schema, Path::new("the inferred schema"))?;
     let columns: Vec<String> = schema.features.iter().map(|of| of.name.clone()).collect();
-    let plan = ScanPlan { table, predicate: None, columns: &columns, scores: None };
+    // In one partition the first rows are always the same.
+    let engine = Engine::new(EngineOptions { partitions: 1, ..engine.options })?;
+    let table =
+        engine.open_part(&table.name, table, &columns.iter().map(String::as_str).collect())?;
+    let plan = ScanPlan { table: &table, predicate: None, columns: &columns, scores: None };
     let mut stream = engine.scan(plan).await?.stream()?;
     let reader = RowReader::new(&schema);
     let mut rows: Option<Rows> = None;

@@ -28,7 +28,7 @@ fn single_rows_and_groups() {
     let bench = Bench::new();
     let table = applications(&bench, 3000, &["--nulls", "0.02"]);
     // What a query says is what a run writes.
-    bench.explain_job(&table, "");
+    bench.explain_job(&table, "min_score = 0.55");
     bench.does("run", &[]).ok();
     let found = read_table(&bench.path("out/counterfactuals"));
     let query = "SELECT application_id, x['status'] AS status, x['cf_employment'] AS employment, \
@@ -158,7 +158,7 @@ fn a_generator_starts_nothing() {
         description["origin"]["model"] = json!(hash);
     });
     ask_of(&old, &["--model", &model, "--table", &table])
-        .fails(1, &["generator.json: has format 5, expected 7", "train the generator again"]);
+        .fails(1, &["generator.json: has format 6, expected 7", "train the generator again"]);
     ask_of(&old, &["--table", &table]).fails(1, &["--job <JOB>"]);
     // A command in a newer one is not looked at.
     let new = copied(&bench, &|description| {
