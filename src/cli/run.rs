@@ -10,6 +10,7 @@ use crate::metrics::Status;
 use crate::pipeline::{
     DryRun, Example, Part, RunSummary, TargetSummary, dry_run, gate_error, report, run,
 };
+use crate::report::Survival;
 use crate::runtime::Runtime;
 
 /// Give every row in scope a counterfactual or a reason, with reports, and publish all of it.
@@ -128,6 +129,7 @@ fn text(summary: &RunSummary) -> String {
     let used =
         format!("{:.1} s CPU, {} MiB at peak", summary.cpu_seconds, summary.peak_bytes >> 20);
     rows.push(("used".to_string(), used));
+    rows.extend(summary.survival.map(|of| ("held when retrained".to_string(), survival(&of))));
     for gate in &summary.gates {
         let found = gate.found.map_or("not measured".to_string(), |found| format!("{found:.4}"));
         let verdict = if gate.passed { "passed" } else { "FAILED" };
@@ -206,6 +208,17 @@ fn times(summary: &RunSummary) -> String {
         .map(|(name, seconds)| format!("{seconds:.1} s {name}"))
         .collect();
     format!("{}: {} rows/s", parts.join(", "), grouped(summary.rows_per_second as u64))
+}
+
+fn survival(of: &Survival) -> String {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let models = if of.models == 1 { "model" } else { "models" };
+    format!(
+        "{} of the valid ones on average under {} {models}, {} under the worst",
+        percent(of.mean),
+        of.models,
+        percent(of.least)
+    )
 }
 
 /// A table of figures by wanted decision.

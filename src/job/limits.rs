@@ -98,6 +98,7 @@ pub const LIMITS: &[Limit] = &[
     above("report.gates.max_mmd_ratio", 0.0, 1e12, "it is a ratio"),
     limit("report.gates.max_reject_share", 0.0, 1.0, SHARE),
     limit("report.gates.min_median_plausibility", 0.0, 1.0, SHARE),
+    limit("report.gates.min_survival", 0.0, 1.0, SHARE),
     limit("output.keep", 0.0, 100.0, "each takes as much space as a run"),
     limit("output.row_group_rows", 1.0, 16_777_216.0, "a row group is written from memory"),
     limit("runtime.threads", 0.0, MOST_THREADS as f64, "no machine has more cores"),

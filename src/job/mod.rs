@@ -36,7 +36,9 @@ pub use predictor::{
     PredictorJob, PredictorKind, PredictorSpec, ProbabilitiesSpec, RepeatableSpec, SandboxSpec,
     Standardise, SubprocessJob, TaskSpec,
 };
-pub use report::{GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec};
+pub use report::{
+    GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec, RetrainedSpec,
+};
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};
 pub use target::{Target, TargetSpec};
 pub use train::{

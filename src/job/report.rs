@@ -1,7 +1,11 @@
 //! The `[report]` section: segments, MMD, and the gates that a run must pass to be published.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::PredictorJob;
 
 /// Random encoders that a generator keeps.
 pub const MOST_ENCODERS: usize = 32;
@@ -15,8 +19,23 @@ pub struct ReportSpec {
     pub by: Vec<String>,
     /// How like rows of the wanted class counterfactuals are.
     pub mmd: MmdSpec,
+    /// Other trainings of the model, such as last month's, or copies trained on bootstrap samples:
+    /// `reports/survival` says how many of the valid counterfactuals each of them decides as wanted too. A path
+    /// takes the place of `predictor.model`, a list of texts that of `predictor.command`; all else is as in
+    /// `[predictor]`.
+    pub retrained: Vec<RetrainedSpec>,
     /// What a run must reach to be published.
     pub gates: GatesSpec,
+}
+
+/// Another training of the model.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RetrainedSpec {
+    /// An ONNX file, relative to the job file.
+    Model(PathBuf),
+    /// A program and its arguments.
+    Command(Vec<String>),
 }
 
 /// Target-conditional MMD² of counterfactuals against training rows of the wanted class.
@@ -88,6 +107,8 @@ pub struct GatesSpec {
     pub max_reject_share: Option<f64>,
     /// Least median of `plausibility` over the valid counterfactuals.
     pub min_median_plausibility: Option<f64>,
+    /// Least share of the valid counterfactuals that hold under the models of `report.retrained`, on average.
+    pub min_survival: Option<f64>,
 }
 
 /// What is reported, checked.
@@ -97,6 +118,8 @@ pub struct ReportJob {
     pub by: Vec<String>,
     /// MMD.
     pub mmd: MmdSpec,
+    /// Other trainings of the model.
+    pub retrained: Vec<PredictorJob>,
     /// Gates.
     pub gates: GatesSpec,
 }

@@ -10,12 +10,15 @@ use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
     InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec,
     Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
-    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind, RuntimeJob,
-    RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec,
-    TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
+    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RetrainedSpec, RewardKind,
+    RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
+    TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
+
+/// Other trainings of a model, at most: all of them are open at once.
+const MOST_RETRAINED: usize = 1_000;
 
 /// Collects faults while it resolves.
 pub(super) struct Resolver<'a> {
@@ -36,13 +39,14 @@ impl<'a> Resolver<'a> {
     pub(super) fn job(&mut self, spec: JobSpec) -> Option<Job> {
         let task = spec.predictor.task;
         let input = self.input(spec.input);
+        let retrained = self.retrained(&spec.report.retrained, &spec.predictor);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
         let trains = differs(&spec.autoencoder) || differs(&spec.train);
         let autoencoder = self.autoencoder(spec.autoencoder, spec.train.preset);
         let train = self.train(spec.train, task);
         let explain = self.explain(spec.explain, trains);
-        let report = self.report(spec.report);
+        let report = self.report(spec.report, retrained);
         let output = self.output(spec.output);
         let runtime = self.runtime(&spec.runtime);
         Some(Job {
@@ -376,14 +380,52 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn report(&mut self, spec: ReportSpec) -> ReportJob {
+    /// Other trainings of a model: as it, but for its file or command.
+    fn retrained(&mut self, listed: &[RetrainedSpec], of: &PredictorSpec) -> Vec<PredictorJob> {
+        const KEY: &str = "report.retrained";
+        let problem = format!("names {} models, expected at most {MOST_RETRAINED}", listed.len());
+        self.require(listed.len() <= MOST_RETRAINED, KEY, &problem);
+        let mut models = Vec::new();
+        for entry in listed {
+            let mut spec = of.clone();
+            let kind = match entry {
+                RetrainedSpec::Model(model) => {
+                    spec.model = Some(self.existing_file(model, KEY));
+                    KindSpec::Onnx
+                }
+                RetrainedSpec::Command(command) => {
+                    spec.command.clone_from(command);
+                    KindSpec::Subprocess
+                }
+            };
+            let expected = match of.kind {
+                KindSpec::Onnx => "a path for each model, as `predictor.kind` is `onnx`",
+                KindSpec::Subprocess => {
+                    "a list `[program, argument, …]` for each, as `predictor.kind` is `subprocess`"
+                }
+            };
+            let found = serde_json::to_string(entry).unwrap_or_default();
+            self.require(kind == of.kind, KEY, &format!("holds {found}, expected {expected}"));
+            // What is wrong with all the rest is told of the model itself.
+            let told = self.faults.len();
+            models.extend(self.predictor(spec).filter(|_| kind == of.kind));
+            self.faults.truncate(told);
+        }
+        models
+    }
+
+    fn report(&mut self, spec: ReportSpec, retrained: Vec<PredictorJob>) -> ReportJob {
         let mmd = &spec.mmd;
         let gates = &spec.gates;
         let measured = gates.max_mmd_ratio.is_none() || mmd.space != MmdSpace::None;
         let problem = "is given, but `report.mmd.space` is `none`: there will be no MMD";
         self.require(measured, "report.gates.max_mmd_ratio", problem);
         self.once(&spec.by, "report.by");
-        ReportJob { by: spec.by, mmd: spec.mmd, gates: spec.gates }
+        let survival = gates.min_survival.is_none() || !spec.retrained.is_empty();
+        let problem =
+            "is given, but `report.retrained` names no model to hold counterfactuals against";
+        self.require(survival, "report.gates.min_survival", problem);
+        ReportJob { by: spec.by, mmd: spec.mmd, retrained, gates: spec.gates }
     }
 
     fn output(&mut self, spec: OutputSpec) -> OutputJob {

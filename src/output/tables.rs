@@ -348,6 +348,23 @@ pub fn plausibility_schema(by: &[String]) -> SchemaRef {
     report(by, own)
 }
 
+/// How many counterfactuals hold under other trainings of the model.
+pub fn survival_schema() -> SchemaRef {
+    let model = "the model: its file or command; null for the mean over all of them";
+    let own = vec![
+        described("model", DataType::Utf8, Nulls::Possible, model),
+        described("sha256", DataType::Utf8, Nulls::Possible, "SHA-256 of the model"),
+        count("rows", "valid counterfactuals that were needed"),
+        maybe_number("survival", "share of them that the model decides as wanted; null of none"),
+        maybe_number(
+            "low",
+            "lower end of its 95 % Wilson interval; least of the models, for the mean",
+        ),
+        maybe_number("high", "its upper end; greatest of the models, for the mean"),
+    ];
+    report(&[], own)
+}
+
 /// How features change.
 pub fn features_schema(by: &[String]) -> SchemaRef {
     let own = vec![
@@ -433,7 +450,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 13] = [
+    let tables: [(&str, SchemaRef); 14] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -446,6 +463,7 @@ pub fn describe_tables() -> Value {
         ("reports/features", features_schema(&by)),
         ("reports/mmd", mmd_schema(&by)),
         ("reports/rules", rules_schema()),
+        ("reports/survival", survival_schema()),
         ("reports/training", training_schema()),
     ];
     let column = |field: &FieldRef| {

@@ -16,6 +16,7 @@ enum Cell {
 }
 
 /// Cells of a report, row after row.
+#[derive(Default)]
 pub(super) struct Columns {
     cells: Vec<Cell>,
     by: usize,

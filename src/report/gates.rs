@@ -13,6 +13,8 @@ pub struct Reached {
     pub reject_share: f64,
     /// Median plausibility of the valid counterfactuals; none if there is none.
     pub plausibility: Option<f64>,
+    /// Share of the valid counterfactuals that hold under retrained models; none if none was asked.
+    pub survival: Option<f64>,
     /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
@@ -50,6 +52,11 @@ pub fn judge(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
         let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
         add("report.gates.min_median_plausibility".to_string(), least, found, passed);
     }
+    if let Some(least) = gates.min_survival {
+        let found = reached.survival;
+        let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
+        add("report.gates.min_survival".to_string(), least, found, passed);
+    }
     if let Some(most) = gates.max_mmd_ratio {
         for (target, found) in &reached.mmd_ratios {
             let gate = format!("report.gates.max_mmd_ratio ({target})");
@@ -70,15 +77,21 @@ mod tests {
             max_mmd_ratio: Some(1.1),
             max_reject_share: Some(0.01),
             min_median_plausibility: Some(0.2),
+            min_survival: Some(0.8),
         };
         let reached = Reached {
             validity: Some(0.95),
             reject_share: 0.02,
             plausibility: Some(0.2),
+            survival: Some(0.79),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
         let passed: Vec<bool> = judge(&gates, &reached).iter().map(|gate| gate.passed).collect();
-        assert_eq!(passed, [true, false, true, true, false], "what cannot be measured fails");
+        assert_eq!(
+            passed,
+            [true, false, true, false, true, false],
+            "what cannot be measured fails"
+        );
         assert!(judge(&GatesSpec::default(), &reached).is_empty());
     }
 

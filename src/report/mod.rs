@@ -5,6 +5,7 @@ mod columns;
 mod gates;
 mod mmd;
 mod rules;
+mod survival;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use columns::Columns;
 pub use gates::{Gate, Reached, judge};
 pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, Wanted, mmd_ratio, mmd_table};
 pub use rules::rules;
+pub use survival::{Retrained, Survival, survival};
 
 /// What numbers in a tally stand for.
 #[derive(Debug, Clone)]

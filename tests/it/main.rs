@@ -33,6 +33,7 @@ mod scorers;
 mod search;
 mod sql;
 mod supply;
+mod survival;
 mod tables;
 mod train;
 mod util;

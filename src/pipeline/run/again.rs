@@ -2,17 +2,16 @@
 //! segments. Each unit's counterfactuals are held against the unit's rows by key; the run's folder is
 //! replaced in one step, its tables untouched.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::compute::{cast, concat_batches, take_record_batch};
-use arrow::datatypes::{FieldRef, Float64Type, Int32Type, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{Float64Type, Int32Type, SchemaRef};
 use futures::StreamExt;
 use hashbrown::HashMap;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::task::block_in_place;
 
 use super::super::{Inputs, Observer, Scope, versions};
@@ -21,18 +20,18 @@ use super::generator::GeneratorRecord;
 use super::kept::write_kept;
 use super::summary::{RunSummary, examples};
 use super::work::{Done, Schemas, Tallies, UnitRecord};
+use super::written::{column, named, open, read, statuses, whole};
 use super::{Part, Stages, facts, unfinished};
 use crate::engine::{ScanPlan, Unit, check_keys};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Kept, Recorder, StageSeconds, check_fit, target_names};
 use crate::feature::{Admission, RowReader, Rows, key_hashes};
 use crate::job::{Job, Target};
-use crate::metrics::{Observed, Status, Tally, distances};
+use crate::metrics::{Observed, Tally, distances};
 use crate::nn::{Artefact, load};
 use crate::output::{
     COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
-    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, counterfactual_schema, folder_values,
-    is_part, kept_name,
+    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, counterfactual_schema, is_part, kept_name,
 };
 use crate::predictor::Task;
 use crate::runtime::Runtime;
@@ -313,7 +312,7 @@ impl Again<'_> {
                 if file.name.starts_with(REJECTS) {
                     count_reasons(&batch, &mut record)?;
                 } else {
-                    let batch = self.whole(&batch, &file.name)?;
+                    let batch = whole(&self.table, &batch, &file.name)?;
                     examples(&batch, self.stages.job.input.key.len(), &mut record.examples);
                     self.count(&batch, &told, recorder, (&mut record.tally, &mut kept))?;
                 }
@@ -377,26 +376,6 @@ impl Again<'_> {
         Ok(())
     }
 
-    /// A file's rows with all columns of the table, those that have become folders too.
-    fn whole(&self, batch: &RecordBatch, name: &str) -> Result<RecordBatch> {
-        let schema = &self.table;
-        let folders = folder_values(name);
-        let misfit = |error| Error::internal("reports", "columns do not fit").source(error);
-        let column = |field: &FieldRef| -> Result<ArrayRef> {
-            if let Some(column) = batch.column_by_name(field.name()) {
-                return Ok(Arc::clone(column));
-            }
-            let value = folders.iter().find(|(name, _)| name == field.name());
-            let value = value.and_then(|(_, value)| value.as_deref());
-            // A folder cannot have an empty name: what can be no null is an empty text.
-            let value = value.or((!field.is_nullable()).then_some(""));
-            let texts = StringArray::from(vec![value; batch.num_rows()]);
-            cast(&texts, field.data_type()).map_err(misfit)
-        };
-        let columns = schema.fields().iter().map(column).collect::<Result<_>>()?;
-        RecordBatch::try_new(Arc::clone(schema), columns).map_err(misfit)
-    }
-
     fn hashes(&self, batch: &RecordBatch) -> Result<Vec<u128>> {
         let key = named(batch, &self.stages.job.input.key, "")?;
         key_hashes(&key, self.stages.runtime.streams().seed_of("explain"))
@@ -410,7 +389,7 @@ impl Again<'_> {
         }
         for file in files.iter().filter(|file| file.name.starts_with(COUNTERFACTUALS)) {
             for batch in read(&self.folder.join(&file.name))? {
-                let batch = self.whole(&batch?, &file.name)?;
+                let batch = whole(&self.table, &batch?, &file.name)?;
                 let samples = column(&batch, "sample")?.as_primitive::<Int32Type>();
                 let wishes = self.hashes(&batch)?.into_iter().zip(self.targets(&batch)?);
                 for (wish, sample) in wishes.zip(samples.values()) {
@@ -448,52 +427,6 @@ impl Again<'_> {
         };
         Ok(Schemas { counterfactuals: first(COUNTERFACTUALS)?, rejects: first(REJECTS)? })
     }
-}
-
-fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>> {
-    let shown = path.display().to_string();
-    let file = File::open(path).map_err(parquet::errors::ParquetError::from);
-    file.and_then(ParquetRecordBatchReaderBuilder::try_new)
-        .map_err(|error| Error::input(shown, "cannot be read").source(error))
-}
-
-fn read(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
-    let shown = path.display().to_string();
-    let unreadable =
-        move |error: arrow::error::ArrowError| Error::input(&shown, "cannot be read").source(error);
-    let reader = open(path)?.with_batch_size(crate::explain::BLOCK_ROWS).build();
-    let reader = reader.map_err(|error| {
-        Error::input(path.display().to_string(), "cannot be read").source(error)
-    })?;
-    Ok(reader.map(move |batch| batch.map_err(&unreadable)))
-}
-
-fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
-    batch
-        .column_by_name(name)
-        .ok_or_else(|| Error::input("counterfactuals", format!("lack the column `{name}`")))
-}
-
-fn named(batch: &RecordBatch, names: &[String], prefix: &str) -> Result<RecordBatch> {
-    let columns = names
-        .iter()
-        .map(|name| Ok((name.clone(), column(batch, &format!("{prefix}{name}"))?.clone())))
-        .collect::<Result<Vec<_>>>()?;
-    RecordBatch::try_from_iter_with_nullable(
-        columns.into_iter().map(|(name, column)| (name, column, true)),
-    )
-    .map_err(|error| Error::internal("reports", "columns do not fit").source(error))
-}
-
-fn statuses(batch: &RecordBatch) -> Result<Vec<Status>> {
-    let status = |text: Option<&str>| {
-        let found = Status::ALL.into_iter().find(|status| Some(status.name()) == text);
-        found.ok_or_else(|| {
-            let problem = format!("have the status `{}`, which is none", text.unwrap_or("null"));
-            Error::input("counterfactuals", problem)
-        })
-    };
-    column(batch, "status")?.as_string::<i32>().iter().map(status).collect()
 }
 
 fn count_reasons(batch: &RecordBatch, record: &mut UnitRecord) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::nn::WEIGHTS_FILE;
 use crate::output::{InputFile, RunFacts, hex, sha256_of, sha256_while};
+use crate::predictor;
 use crate::runtime::Runtime;
 
 /// Digits of a run's name.
@@ -73,8 +74,10 @@ pub(in crate::pipeline) fn gather(
         device: runtime.device_name(),
     };
     let as_json = serde_json::to_value(job).unwrap_or_default();
+    let retrained = job.report.retrained.iter().map(predictor::fingerprint);
+    let retrained: Vec<String> = retrained.collect::<Result<_>>()?;
     let settings = json!({ "part": command, "job": settings(as_json), "facts": &facts,
-        "versions": versions()? });
+        "retrained": retrained, "versions": versions()? });
     facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
     facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
     Ok((facts, stamps))

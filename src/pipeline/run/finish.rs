@@ -21,8 +21,8 @@ use crate::output::{
     report_name, verify,
 };
 use crate::report::{
-    ComparedRows, Comparison, MmdRow, Names, Reached, Wanted, coverage, features, judge, mmd_ratio,
-    mmd_table, plausibility, rules, sparsity, validity,
+    ComparedRows, Comparison, MmdRow, Names, Reached, Survival, Wanted, coverage, features, judge,
+    mmd_ratio, mmd_table, plausibility, rules, sparsity, survival, validity,
 };
 use crate::runtime::usage;
 
@@ -52,9 +52,14 @@ impl Stages<'_> {
         let reporting = Instant::now();
         let names = self.names(&artefact);
         let found = self.compare(&done, &artefact, &tally)?;
+        let task = artefact.description.targets.task();
+        let retrained = self.survival(staging.folder(), &files, &task)?;
         if self.part != Part::Explain {
             let mut tables = self.reports((&tally, &names), &found, rejected(&done))?;
             tables.push(("rules", self.rules(&artefact)?));
+            if !retrained.is_empty() {
+                tables.push(("survival", survival(&retrained)?));
+            }
             files.extend(self.write_reports(&staging, &tables)?);
         }
         let reporting = seconds_since(reporting);
@@ -63,6 +68,8 @@ impl Stages<'_> {
         verify(staging.folder(), &files)?;
         let mut summary = self.summarise(&done, (&tally, &names), &found, generator.summary);
         summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
+        summary.survival = Survival::of(&retrained, None);
+        summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
         summary.seconds.total = seconds_since(began);
@@ -261,6 +268,7 @@ impl Stages<'_> {
             l1: total.valid.l1.mean(),
             n_changed: total.valid.changed.mean(),
             plausibility: total.plausibility.quantile(0.5),
+            survival: None,
             targets: targets(tally, names, found),
             queries_per_row: queries_per_row(&total),
             units: done.units.len(),
@@ -281,7 +289,6 @@ impl Stages<'_> {
             output: self.job.output.dir.display().to_string(),
             remarks: done.remarks.clone(),
         };
-        summary.gates = self.gates(&summary);
         summary.remarks.extend(without_score(done));
         summary.remarks.extend(cut_short(done));
         summary.remarks.extend(unsolved(&summary.unsolved));
@@ -300,6 +307,7 @@ impl Stages<'_> {
             validity: summary.validity,
             reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
             plausibility: summary.plausibility,
+            survival: summary.survival.map(|of| of.mean),
             mmd_ratios: needed.map(ratio).collect(),
         };
         judge(&self.job.report.gates, &reached)

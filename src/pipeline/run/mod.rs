@@ -12,7 +12,9 @@ mod kept;
 mod prometheus;
 mod spot;
 mod summary;
+mod survival;
 mod work;
+mod written;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -223,6 +225,7 @@ impl<'a> Stages<'a> {
         });
         let mut remarks = checked.and_then(|()| repeated()).inspect_err(|_| predictor.stop())?;
         remarks.extend(assumed(job, predictor.as_ref()));
+        self.check_retrained(predictor.task())?;
         Ok(remarks)
     }
 

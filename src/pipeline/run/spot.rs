@@ -4,14 +4,14 @@
 use std::fs::File;
 use std::path::Path;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{cast, filter_record_batch, take_record_batch};
 use arrow::datatypes::Float64Type;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::super::model::{named_key, shown};
-use super::Stages;
 use super::work::Done;
+use super::{Stages, written};
 use crate::error::{Error, Result};
 use crate::job::RepeatableSpec;
 use crate::output::COUNTERFACTUALS;
@@ -102,16 +102,7 @@ impl Stages<'_> {
     /// What differs, in words.
     fn ask_about(&self, rows: &RecordBatch, predictor: &dyn Predictor) -> Result<Vec<String>> {
         let lost = |error| Error::internal("last check", "a column is lost").source(error);
-        let schema = self.inputs.predictor_columns().schema;
-        let columns: Vec<ArrayRef> = schema
-            .fields()
-            .iter()
-            .filter_map(|field| {
-                Some((field, rows.column_by_name(&format!("cf_{}", field.name()))?))
-            })
-            .map(|(field, column)| cast(column, field.data_type()).map_err(lost))
-            .collect::<Result<_>>()?;
-        let features = RecordBatch::try_new(schema, columns).map_err(lost)?;
+        let features = written::features(rows, &self.inputs.predictor_columns().schema)?;
         let backwards: Vec<u32> = (0..rows.num_rows() as u32).rev().collect();
         let written = self.written(rows)?;
         let mut different = Vec::new();

@@ -11,7 +11,7 @@ use super::super::TrainSummary;
 use crate::explain::StageSeconds;
 use crate::job::ExplainMethod;
 use crate::metrics::Status;
-use crate::report::Gate;
+use crate::report::{Gate, Survival};
 
 /// Examples shown.
 const EXAMPLES: usize = 3;
@@ -54,6 +54,9 @@ pub struct RunSummary {
     pub n_changed: Option<f64>,
     /// Median plausibility, over valid counterfactuals.
     pub plausibility: Option<f64>,
+    /// How many of the valid counterfactuals hold under the models of `report.retrained`, if there are any.
+    #[serde(default)]
+    pub survival: Option<Survival>,
     /// The same by wanted decision, with MMD².
     pub targets: Vec<TargetSummary>,
     /// Times that the model was asked about counterfactuals: for each that was needed.
@@ -157,7 +160,8 @@ impl RunSummary {
             verifying: new.seconds.verifying,
             ..self.seconds
         };
-        RunSummary { targets: new.targets, gates: new.gates, seconds, ..self }
+        let (survival, gates) = (new.survival, new.gates);
+        RunSummary { targets: new.targets, survival, gates, seconds, ..self }
     }
 
     /// Rows rejected.

@@ -1,0 +1,138 @@
+//! Whether counterfactuals hold under other trainings of the model, told from the table as it was written.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use rayon::prelude::*;
+
+use super::super::model::shown;
+use super::written::{column, features, read, statuses, whole};
+use super::{Part, Stages};
+use crate::error::{Error, Result};
+use crate::job::{PredictorJob, Target};
+use crate::metrics::Status;
+use crate::output::{COUNTERFACTUALS, StagedFile, counterfactual_schema};
+use crate::predictor::{self, Outcome, Predictor, Task};
+use crate::report::Retrained;
+
+/// Counts by wanted decision: counterfactuals asked about, and those that hold.
+type Counts = BTreeMap<String, (u64, u64)>;
+
+impl Stages<'_> {
+    /// Refuses models that cannot be asked in the place of the job's, before anything long starts.
+    pub(super) fn check_retrained(&self, task: &Task) -> Result<()> {
+        let listed = &self.job.report.retrained;
+        let by_row = matches!(self.target, Target::Column { .. }) && self.is_regression();
+        if by_row && !listed.is_empty() {
+            let problem =
+                "is given, but the value that `target.column` wants of a row is not in the table";
+            return Err(Error::spec("report.retrained", problem)
+                .hint("it goes with classes, and with a range of values for all rows"));
+        }
+        listed.iter().try_for_each(|model| self.open_retrained(model, task).map(drop))
+    }
+
+    fn open_retrained(&self, model: &PredictorJob, task: &Task) -> Result<Arc<dyn Predictor>> {
+        let columns = self.inputs.predictor_columns();
+        let opened = predictor::open(model, &columns, self.runtime.threads)?;
+        let sorted = |task: &Task| match task {
+            Task::Regression => Vec::new(),
+            Task::Classification { classes, .. } => {
+                let mut classes = classes.to_vec();
+                classes.sort();
+                classes
+            }
+        };
+        let (found, expected) = (sorted(opened.task()), sorted(task));
+        if found == expected {
+            return Ok(opened);
+        }
+        let problem = format!("has the classes {found:?}, expected {expected:?}");
+        Err(Error::predictor(shown(model), problem)
+            .hint("`report.retrained` names other trainings of the same model"))
+    }
+
+    /// Asks each of the job's retrained models about all valid counterfactuals.
+    pub(super) fn survival(
+        &self,
+        folder: &Path,
+        files: &[StagedFile],
+        task: &Task,
+    ) -> Result<Vec<Retrained>> {
+        if self.part == Part::Explain {
+            return Ok(Vec::new());
+        }
+        let tables: Vec<&StagedFile> =
+            files.iter().filter(|file| file.name.starts_with(COUNTERFACTUALS)).collect();
+        let mut found = Vec::new();
+        for (place, model) in self.job.report.retrained.iter().enumerate() {
+            self.runtime.check_signals()?;
+            tracing::info!(model = shown(model), number = place + 1, "asking a retrained model");
+            let opened = self.open_retrained(model, task)?;
+            let of_file = |file: &&StagedFile| self.held_in(folder, file, opened.as_ref());
+            let counted: Vec<Counts> = tables.par_iter().map(of_file).collect::<Result<_>>()?;
+            let mut targets = Counts::new();
+            for (target, (rows, held)) in counted.into_iter().flatten() {
+                let sum = targets.entry(target).or_default();
+                *sum = (sum.0 + rows, sum.1 + held);
+            }
+            let sha256 = predictor::fingerprint(model)?;
+            found.push(Retrained { model: shown(model), sha256, targets });
+        }
+        Ok(found)
+    }
+
+    /// Valid counterfactuals of a file, and how many of them a model decides as wanted.
+    fn held_in(&self, folder: &Path, file: &StagedFile, model: &dyn Predictor) -> Result<Counts> {
+        let columns = self.inputs.predictor_columns().schema;
+        let table = counterfactual_schema(
+            &self.inputs.key_fields(),
+            &self.inputs.feature_fields(),
+            self.is_regression(),
+        );
+        let mut counts = Counts::new();
+        for batch in read(&folder.join(&file.name))? {
+            let batch = solved(&whole(&table, &batch?, &file.name)?)?;
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            let scores = model.predict(&features(&batch, &columns)?)?;
+            let targets = column(&batch, "target")?.as_string::<i32>();
+            for (row, target) in targets.iter().enumerate() {
+                let target = target.unwrap_or_default();
+                let held = self.holds(&scores.outcome, (model.task(), row), target);
+                let sum = counts.entry(target.to_string()).or_default();
+                *sum = (sum.0 + 1, sum.1 + u64::from(held));
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Whether a model's answer about a row is the wanted one. A row that it fails on does not hold.
+    fn holds(&self, outcome: &Outcome, (task, row): (&Task, usize), target: &str) -> bool {
+        match (outcome, task, self.target) {
+            (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }, _) => {
+                classes.get(labels[row] as usize).is_some_and(|class| class == target)
+            }
+            (Outcome::Values(values), _, Target::Range { low, high }) => {
+                (*low..=*high).contains(&values[row])
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The rows with a valid counterfactual that was needed.
+fn solved(batch: &RecordBatch) -> Result<RecordBatch> {
+    let statuses = statuses(batch)?;
+    let valid = column(batch, "valid")?.as_boolean();
+    let needed = statuses
+        .iter()
+        .zip(valid)
+        .map(|(status, valid)| Some(*status != Status::AlreadyTarget && valid.unwrap_or(false)));
+    filter_record_batch(batch, &BooleanArray::from_iter(needed))
+        .map_err(|error| Error::internal("reports", "rows do not fit").source(error))
+}
