@@ -11,21 +11,9 @@ use super::observed::Observed;
 use super::{Column, Conditions, Constraints, Room, RowBounds, Violation};
 use crate::encode::Slots;
 use crate::feature::{
-    Cell, Cells, Change, Derived, FeatureSchema, Multiples, Number, Rows, Rule, from_numbers,
-    numbers,
+    Cell, Cells, Change, Derived, Edit, Edits, FeatureSchema, Multiples, Number, Rows, Rule,
+    from_numbers, numbers,
 };
-
-/// One changed value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Edit {
-    /// The feature.
-    pub feature: usize,
-    /// Its new value.
-    pub cell: Cell,
-}
-
-/// What changes in a row, in the order of the features: mostly one or two.
-pub type Edits = SmallVec<[Edit; 2]>;
 
 /// Repairs of one proposal after each other, at most: a chain of rules is as long as that seldom.
 const MOST_REPAIRS: usize = 12;

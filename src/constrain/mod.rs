@@ -31,7 +31,6 @@ use crate::feature::{
 pub use bounds::RowBounds;
 use categorical::CategoricalRule;
 use coherence::Coherence;
-pub use coherence::{Edit, Edits};
 pub use conditions::Conditions;
 pub use formulas::Formula;
 pub use numeric::NumericRange;

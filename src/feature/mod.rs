@@ -29,7 +29,7 @@ pub(crate) use exact::ExactSum;
 pub use findings::Findings;
 pub use key::key_hashes;
 pub use multiples::Multiples;
-pub use rows::{Cell, Cells, PARALLEL_ROWS, RowReader, RowWriter, Rows};
+pub use rows::{Cell, Cells, Edit, Edits, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use rule::{
     BrokenPolicy, Comparison, Derived, Number, Operator, Problem, Rule, Truth, sql_name,
 };

@@ -8,6 +8,7 @@ use arrow::array::{Array, ArrayRef, Float64Array, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::compute::interleave;
 use rayon::prelude::*;
+use smallvec::SmallVec;
 
 use super::column::{
     CategoryIndex, NULL_CODE, UNSEEN_CODE, from_numbers, from_texts, numbers, type_name,
@@ -47,6 +48,18 @@ impl PartialEq for Cell {
         }
     }
 }
+
+/// One changed value of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Edit {
+    /// The feature.
+    pub feature: usize,
+    /// Its new value.
+    pub cell: Cell,
+}
+
+/// What changes in a row, in the order of the features: mostly one or two.
+pub type Edits = SmallVec<[Edit; 2]>;
 
 /// Rows in plain memory, a column per feature in the schema's order.
 #[derive(Debug, Clone)]

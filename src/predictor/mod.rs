@@ -17,7 +17,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use crate::error::Result;
-use crate::feature::FeatureSchema;
+use crate::feature::{Edit, FeatureSchema};
 use crate::job::{PredictorJob, PredictorKind};
 
 pub use fingerprint::{fingerprint, model_files};
@@ -189,6 +189,21 @@ pub trait Predictor: Send + Sync {
     /// When the model as a whole fails; rows that fail on their own are in [`Scores::failures`].
     fn predict(&self, batch: &RecordBatch) -> Result<Scores>;
 
+    /// Prepares questions about copies of these rows with some cells changed, each of which then costs no batch
+    /// of its own. None where the adapter can be asked about whole batches only.
+    ///
+    /// # Errors
+    /// When the rows cannot be told to the model.
+    fn variants(&self, _originals: &RecordBatch) -> Result<Option<Box<dyn Variants + '_>>> {
+        Ok(None)
+    }
+
+    /// The breakpoints of a numeric feature, ascending: as long as a number stays in (b\[i\], b\[i + 1\]] and all
+    /// else is equal, the model says the same. None where the model does not show them.
+    fn breakpoints(&self, _feature: usize) -> Option<Arc<[f64]>> {
+        None
+    }
+
     /// What was assumed about the model that only stored decisions could confirm, in words.
     fn assumed(&self) -> Option<&str> {
         None
@@ -197,6 +212,24 @@ pub trait Predictor: Send + Sync {
     /// Gives up whatever is still being computed: the run has failed or was interrupted. Calls that are
     /// under way may fail; none may follow.
     fn stop(&self) {}
+}
+
+/// A copy of a row with some cells changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant<'e> {
+    /// Position of the row in its batch.
+    pub row: u32,
+    /// What differs, with all that follows from it; categories are codes of the feature's values.
+    pub edits: &'e [Edit],
+}
+
+/// Scores changed copies of the rows of one batch.
+pub trait Variants {
+    /// Scores these copies: the answers that [`Predictor::predict`] gives to a batch of them.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    fn predict(&mut self, copies: &[Variant<'_>]) -> Result<Scores>;
 }
 
 /// What a predictor is told about the batches it will get.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::random::{Dice, case, coupled_table, table};
 use super::*;
 use crate::encode::Slots;
-use crate::feature::{Change, Feature, Numeric, RowWriter, numbers, whole_range};
+use crate::feature::{Change, Edit, Edits, Feature, Numeric, RowWriter, numbers, whole_range};
 
 fn same(left: f64, right: f64) -> bool {
     left == right || (left.is_nan() && right.is_nan())

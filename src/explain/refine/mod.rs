@@ -31,10 +31,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Ledger, Stage, Worker};
-use crate::constrain::{Constraints, Edit as Change, Edits as Changes};
+use crate::constrain::Constraints;
 use crate::encode::Layout;
 use crate::error::Result;
-use crate::feature::{Cell, FeatureSchema, Rows};
+use crate::feature::{Cell, Edit as Change, Edits as Changes, FeatureSchema, Rows};
 use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Refine, RefineJob, Step};
 use crate::metrics::Status;
 use crate::nearest::Points;
