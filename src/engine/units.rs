@@ -5,11 +5,12 @@ use super::files::SourceFile;
 use super::session::Engine;
 use super::table::Table;
 
-/// Rows of a unit, unless a job says otherwise: small enough to lose little by a kill and to keep many
-/// cores busy on a million rows, large enough for a file of its own.
-const UNIT_ROWS: u64 = 262_144;
-/// Units of a large table: more files than this help nobody.
-const MOST_UNITS: u64 = 64;
+/// Units of a table, unless a job says otherwise: as many cores have work, a kill costs little, and there are
+/// no more files than help anybody.
+const UNITS: u64 = 64;
+/// Rows of a unit are a multiple of this, two blocks of [`crate::explain::BLOCK_ROWS`]: a smaller unit is not
+/// worth a file.
+const UNIT_ROWS: u64 = 16_384;
 
 /// A unit of work: some rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +33,13 @@ pub(super) struct Piece {
 impl Engine {
     /// The units of a table, of about so many rows each.
     pub fn units(&self, table: &Table, rows: Option<u64>) -> Vec<Unit> {
-        let usual = UNIT_ROWS.max(table.rows / MOST_UNITS);
-        cut(&table.source.files.files, rows.unwrap_or(usual))
+        cut(&table.source.files.files, rows.unwrap_or_else(|| usual_rows(table.rows)))
     }
+}
+
+/// Rows of a unit of a table of so many.
+fn usual_rows(rows: u64) -> u64 {
+    rows.div_ceil(UNITS).next_multiple_of(UNIT_ROWS).max(UNIT_ROWS)
 }
 
 fn cut(files: &[SourceFile], target: u64) -> Vec<Unit> {
@@ -101,6 +106,13 @@ mod tests {
             next[piece.file] += piece.rows;
         }
         units.iter().map(|unit| unit.rows).collect()
+    }
+
+    #[test]
+    fn large_tables_have_work_for_many_cores_and_small_ones_few_files() {
+        assert_eq!([0, 1, 16_385].map(usual_rows), [16_384; 3]);
+        assert_eq!(1_000_000u64.div_ceil(usual_rows(1_000_000)), 62);
+        assert_eq!((usual_rows(10_000_000), usual_rows(1 << 30)), (163_840, 1 << 24));
     }
 
     #[test]

@@ -47,14 +47,17 @@ impl Explainer {
         status.iter().enumerate().map(one).collect()
     }
 
-    /// Which of the rows that get the wanted decision are less plausible than an answer must be.
-    pub(super) fn implausible(&self, rows: &Rows, reached: &[bool]) -> Vec<bool> {
+    /// Which of the rows that get the wanted decision are less plausible than an answer must be. The rows are
+    /// only made where that matters.
+    pub(super) fn implausible(&self, rows: impl FnOnce() -> Rows, reached: &[bool]) -> Vec<bool> {
         let least = self.refiner.min_plausibility();
         match self.plausibility.as_ref().filter(|_| least > 0.0) {
             None => vec![false; reached.len()],
             Some(plausibility) => {
-                let below =
-                    |(row, reached): (usize, &bool)| *reached && plausibility.of(rows, row) < least;
+                let rows = rows();
+                let below = |(row, reached): (usize, &bool)| {
+                    *reached && plausibility.of(&rows, row) < least
+                };
                 reached.iter().enumerate().map(below).collect()
             }
         }

@@ -20,8 +20,8 @@ pub struct ExplainSpec {
     pub samples: usize,
     /// What the first counterfactual of a row may change. By default all that is allowed.
     pub conditions: FirstConditions,
-    /// Rows of the table that are worked on, journalled and written as one piece. By default 262,144,
-    /// and more for tables beyond 16 million rows.
+    /// Rows of the table that are worked on, journalled and written as one piece. By default a
+    /// 64th of the table, and at least 16,384.
     pub unit_rows: Option<u64>,
     /// What is done about the generator's answers, with the model itself as judge. By default `full`.
     pub refine: Option<Refine>,

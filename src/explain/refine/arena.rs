@@ -2,6 +2,7 @@
 //! and how often it may still be asked. Whoever proposes trials need not remember them: what was asked
 //! before is not asked again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -13,11 +14,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::margin::Bar;
 use super::{Change, Changes, Trial};
 use crate::constrain::{Conditions, Room, RowBounds};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
 use crate::metrics::Status;
-use crate::predictor::{Outcome, Scores};
+use crate::predictor::{Outcome, Scores, Variant, Variants};
 use crate::target::{Wishes, is_valid, margins};
 
 /// Trials that the model is asked about at once: more would not be faster, only larger.
@@ -68,13 +69,15 @@ pub(super) struct Arena<'a> {
     implausible: Vec<bool>,
     shares: Vec<f32>,
     pub(super) bar: Bar,
+    /// What takes single cells, if the model can.
+    variants: Option<Box<dyn Variants + 'a>>,
 }
 
 impl<'a> Arena<'a> {
-    pub(super) fn new(worker: &'a Worker, asked: &'a Asked) -> Arena<'a> {
+    pub(super) fn new(worker: &'a Worker, asked: &'a Asked) -> Result<Arena<'a>> {
         let entries = asked.originals.len;
         let refiner = &worker.shared.refiner;
-        Arena {
+        Ok(Arena {
             worker,
             asked,
             queries: vec![0; entries],
@@ -89,7 +92,8 @@ impl<'a> Arena<'a> {
             implausible: Vec::new(),
             shares: Vec::new(),
             bar: Bar::new(worker, entries),
-        }
+            variants: worker.shared.predictor.variants(&asked.before)?,
+        })
     }
 
     /// Entries.
@@ -199,23 +203,17 @@ impl<'a> Arena<'a> {
 
     /// Asks the model about some of the trials.
     fn ask(&mut self, trials: &[Trial], some: &[u32]) -> Result<()> {
+        let trials: Vec<&Trial> = some.iter().map(|place| &trials[*place as usize]).collect();
+        let entries: Vec<u32> = trials.iter().map(|trial| trial.entry).collect();
+        let scores = match self.variants.is_some() {
+            true => self.ask_by_cells(&trials)?,
+            false => self.ask_by_rows(&trials, &entries)?,
+        };
         let shared = &self.worker.shared;
-        let trial = |place: &u32| &trials[*place as usize];
-        let entries: Vec<u32> = some.iter().map(|place| trial(place).entry).collect();
-        let originals = self.asked.originals.take(&entries);
-        let mut rows = originals.clone();
-        for (row, place) in some.iter().enumerate() {
-            let original = |feature: usize| originals.cell(feature, row);
-            shared.constraints.apply(&mut rows, row, &trial(place).changes, original);
-        }
-        let before = take(&self.asked.before, &entries)?;
-        let batch = shared.writer.write(&rows, &originals, &before)?;
-        let began = Instant::now();
-        let scores = shared.predictor.predict(&batch)?;
-        self.model_seconds += began.elapsed().as_secs_f64();
         let wishes = self.asked.wishes.take(&entries);
         let reached = is_valid(&scores, &wishes);
-        let implausible = shared.implausible(&rows, &reached);
+        let implausible =
+            shared.implausible(|| self.changed(&trials, &self.asked.originals.take(&entries)), &reached);
         let both = reached.into_iter().zip(&implausible);
         let decides = both.map(|(reached, implausible)| reached && !implausible).collect();
         let margins = margins(&scores, &wishes, &shared.codec);
@@ -225,6 +223,50 @@ impl<'a> Arena<'a> {
         self.shares.extend(shares(&scores, &wishes));
         self.answers.append(scores);
         Ok(())
+    }
+
+    /// Asks about the cells that trials change, which the model can be told without a batch of whole rows.
+    fn ask_by_cells(&mut self, trials: &[&Trial]) -> Result<Scores> {
+        let (constraints, originals) = (&self.worker.shared.constraints, &self.asked.originals);
+        let all: Vec<Cow<'_, [Change]>> = trials
+            .iter()
+            .map(|trial| {
+                let original = |feature: usize| originals.cell(feature, trial.entry as usize);
+                let followed = constraints.follow(&trial.changes, original);
+                followed.unwrap_or(Cow::Borrowed(&trial.changes))
+            })
+            .collect();
+        let copies = trials.iter().zip(&all);
+        let copies: Vec<Variant<'_>> =
+            copies.map(|(trial, edits)| Variant { row: trial.entry, edits }).collect();
+        let began = Instant::now();
+        let variants = self.variants.as_mut();
+        let scores = variants.map(|variants| variants.predict(&copies));
+        self.model_seconds += began.elapsed().as_secs_f64();
+        scores.unwrap_or_else(|| Err(Error::internal("refining", "the model takes no cells")))
+    }
+
+    /// Asks about whole rows in the table's types.
+    fn ask_by_rows(&mut self, trials: &[&Trial], entries: &[u32]) -> Result<Scores> {
+        let shared = &self.worker.shared;
+        let originals = self.asked.originals.take(entries);
+        let rows = self.changed(trials, &originals);
+        let before = take(&self.asked.before, entries)?;
+        let batch = shared.writer.write(&rows, &originals, &before)?;
+        let began = Instant::now();
+        let scores = shared.predictor.predict(&batch)?;
+        self.model_seconds += began.elapsed().as_secs_f64();
+        Ok(scores)
+    }
+
+    /// The rows of trials, from their originals.
+    fn changed(&self, trials: &[&Trial], originals: &Rows) -> Rows {
+        let mut rows = originals.clone();
+        for (row, trial) in trials.iter().enumerate() {
+            let original = |feature: usize| originals.cell(feature, row);
+            self.worker.shared.constraints.apply(&mut rows, row, &trial.changes, original);
+        }
+        rows
     }
 
     /// Counts entries without an answer by what kept them from one.

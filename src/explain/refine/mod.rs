@@ -155,7 +155,7 @@ impl Worker {
     ) -> Result<Outcomes> {
         let mut clock = Instant::now();
         let refiner = &self.shared.refiner;
-        let mut arena = Arena::new(self, asked);
+        let mut arena = Arena::new(self, asked)?;
         let mut pool = Pool::new(arena.len());
         let full = refiner.job.mode == Refine::Full;
         self.begin(&mut arena, &mut pool, generated)?;
