@@ -117,6 +117,11 @@ impl Constraints {
         self.coherence.derived.iter().any(|of| of.feature == feature)
     }
 
+    /// Whether others follow from a feature.
+    pub fn is_followed(&self, feature: usize) -> bool {
+        self.coherence.followers.get(feature).is_some_and(|followers| !followers.is_empty())
+    }
+
     /// Changes of a row, and what follows from them; none if what follows is not a number.
     pub fn follow<'e>(
         &self,

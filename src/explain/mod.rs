@@ -42,7 +42,7 @@ pub use fit::{check_fit, target_names};
 pub use ledger::{Kept, Ledger, Stage, StageSeconds};
 pub use measure::{Keep, Recorder};
 pub use plausible::check_plausibility;
-use refine::Refiner;
+use refine::{Plateaus, Refiner};
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
@@ -158,7 +158,6 @@ impl Explainer {
         let explain = ExplainJob { method, ..setup.explain.clone() };
         let plausibility = plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?;
         let points = setup.neighbours.filter(|_| explain.needs_neighbours());
-        let refiner = Refiner::new(&explain, &schema, &layout, (points, classes));
         let feature_schema = arrow::datatypes::Schema::new(features);
         let observed = match setup.explain.coherence {
             Coherence::Observed => {
@@ -173,8 +172,10 @@ impl Explainer {
             _ => Arc::clone(&schema),
         };
         let constraints =
-            Constraints::new(constrained, &description.stats, layout, &feature_schema)
+            Constraints::new(constrained, &description.stats, Arc::clone(&layout), &feature_schema)
                 .with_observed(&observed);
+        let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
+        let refiner = Refiner::new(&explain, &schema, &layout, (points, classes), plateaus);
         let recorder = Recorder::new(encoder.clone(), setup.keep);
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());

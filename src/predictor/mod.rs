@@ -223,8 +223,47 @@ pub struct Variant<'e> {
     pub edits: &'e [Edit],
 }
 
+/// What a feature of a row may become.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reach {
+    /// Only what it is.
+    Fixed,
+    /// Any number from the first to the second, both included.
+    Numbers(f64, f64),
+    /// One of these codes.
+    Codes(Vec<u32>),
+}
+
+/// Values of a feature for all of which the model says the same of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Values {
+    /// Numbers above the first, up to the second.
+    Numbers(f64, f64),
+    /// A category.
+    Code(u32),
+}
+
+/// What a model would say of a row if one of its features had another value: an entry for each feature and
+/// values of it.
+#[derive(Debug, Clone)]
+pub struct Responses {
+    /// The features and their values; those of a feature cover all that it may become.
+    pub values: Vec<(usize, Values)>,
+    /// The model's answers, up to rounding: to choose questions by.
+    pub scores: Scores,
+}
+
 /// Scores changed copies of the rows of one batch.
 pub trait Variants {
+    /// What the model would say of a copy if one of its features were anything else that it may become. None where
+    /// the model does not show it.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    fn responses(&mut self, _copy: Variant<'_>, _reach: &[Reach]) -> Result<Option<Responses>> {
+        Ok(None)
+    }
+
     /// Scores these copies: the answers that [`Predictor::predict`] gives to a batch of them.
     ///
     /// # Errors

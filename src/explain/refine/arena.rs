@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
 use crate::metrics::Status;
-use crate::predictor::{Outcome, Scores, Variant, Variants};
+use crate::predictor::{Outcome, Reach, Responses, Scores, Variant, Variants};
 use crate::target::{Wishes, is_valid, margins};
 
 /// Trials that the model is asked about at once: more would not be faster, only larger.
@@ -212,8 +212,8 @@ impl<'a> Arena<'a> {
         let shared = &self.worker.shared;
         let wishes = self.asked.wishes.take(&entries);
         let reached = is_valid(&scores, &wishes);
-        let implausible =
-            shared.implausible(|| self.changed(&trials, &self.asked.originals.take(&entries)), &reached);
+        let implausible = shared
+            .implausible(|| self.changed(&trials, &self.asked.originals.take(&entries)), &reached);
         let both = reached.into_iter().zip(&implausible);
         let decides = both.map(|(reached, implausible)| reached && !implausible).collect();
         let margins = margins(&scores, &wishes, &shared.codec);
@@ -269,6 +269,25 @@ impl<'a> Arena<'a> {
         rows
     }
 
+    /// What the model would say of an entry's row with changes if one more feature changed, as far as it may; none
+    /// where the model does not show it, or nothing more may be asked about the entry. Counts as one question.
+    pub(super) fn responses(
+        &mut self,
+        entry: u32,
+        changes: &[Change],
+        reach: &[Reach],
+    ) -> Result<Option<Responses>> {
+        if self.is_spent(entry) {
+            return Ok(None);
+        }
+        let Some(variants) = self.variants.as_mut() else { return Ok(None) };
+        let began = Instant::now();
+        let found = variants.responses(Variant { row: entry, edits: changes }, reach)?;
+        self.model_seconds += began.elapsed().as_secs_f64();
+        self.queries[entry as usize] += u32::from(found.is_some());
+        Ok(found)
+    }
+
     /// Counts entries without an answer by what kept them from one.
     pub(super) fn count_unsolved(&self, status: &[Status], into: &mut BTreeMap<String, u64>) {
         let mut implausible = vec![false; self.len()];
@@ -319,16 +338,40 @@ impl<'a> Arena<'a> {
         rows
     }
 
-    /// Trials that keep to the rules between features: those that do not are repaired. What cannot be is left as
-    /// it is, and will not be asked about.
-    pub(super) fn repaired(
+    /// Trials that change no more than the model notices, and keep to the rules between features: those that do not
+    /// are repaired. What cannot be is left as it is, and will not be asked about.
+    pub(super) fn prepared(
         &self,
         trials: Vec<Trial>,
         means: &[Status],
     ) -> (Vec<Trial>, Vec<Status>) {
+        let (trials, means) = self.eased(trials, means);
+        self.repaired(trials, means)
+    }
+
+    /// Trials without what the model does not notice: numbers as near to the originals as it says the same.
+    fn eased(&self, trials: Vec<Trial>, means: &[Status]) -> (Vec<Trial>, Vec<Status>) {
+        let shared = &self.worker.shared;
+        if !shared.refiner.plateaus.are_known() {
+            return (trials, means.to_vec());
+        }
+        let eased = |(Trial { entry, changes }, by): (Trial, &Status)| {
+            let (room, own) = (self.room(entry), |feature: usize| self.own(entry, feature));
+            let ease = |change: &Change| shared.refiner.eased(room, *change, own(change.feature));
+            let eased: Changes = changes.iter().filter_map(ease).collect();
+            let better = shared.constraints.is_coherent(&eased, own);
+            // Nothing is asked about the row as it is, unless that was the question.
+            let pointless = better && eased.is_empty() && !changes.is_empty();
+            let changes = if better { eased } else { changes };
+            (!pointless).then_some((Trial { entry, changes }, *by))
+        };
+        trials.into_iter().zip(means).filter_map(eased).unzip()
+    }
+
+    fn repaired(&self, trials: Vec<Trial>, means: Vec<Status>) -> (Vec<Trial>, Vec<Status>) {
         let constraints = &self.worker.shared.constraints;
         if !constraints.couples_features() {
-            return (trials, means.to_vec());
+            return (trials, means);
         }
         let mut kept = Vec::with_capacity(trials.len());
         for (trial, by) in trials.into_iter().zip(means) {
@@ -336,10 +379,10 @@ impl<'a> Arena<'a> {
             let original = |feature: usize| self.own(*entry, feature);
             let repairs = constraints.repairs(self.room(*entry), changes, original);
             if repairs.is_empty() {
-                kept.push((trial, *by));
+                kept.push((trial, by));
             } else {
                 let entry = *entry;
-                kept.extend(repairs.into_iter().map(|changes| (Trial { entry, changes }, *by)));
+                kept.extend(repairs.into_iter().map(|changes| (Trial { entry, changes }, by)));
             }
         }
         kept.into_iter().unzip()

@@ -119,7 +119,17 @@ impl Arena<'_> {
 
     /// What an answer's margin is worth, in the unit of costs.
     pub(super) fn prize(&self, answer: Answer) -> f64 {
-        if self.bar.prizes { WORTH * held(self.margin(answer)) } else { 0.0 }
+        self.prize_of(self.margin(answer))
+    }
+
+    /// The same of a margin.
+    pub(super) fn prize_of(&self, margin: f64) -> f64 {
+        if self.bar.prizes { WORTH * held(margin) } else { 0.0 }
+    }
+
+    /// Whether a valid answer with such a margin is what an entry is held to.
+    pub(super) fn reaches(&self, entry: u32, margin: f64) -> bool {
+        reaches(margin, self.bar.bars[entry as usize])
     }
 
     /// Holds entries that nothing has reached the margin for to what something has, from here on.

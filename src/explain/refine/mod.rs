@@ -18,9 +18,11 @@ mod likeness;
 mod margin;
 mod neighbours;
 mod pairs;
+mod plateaus;
 mod pool;
 mod ranks;
 mod reduce;
+mod responses;
 mod shrink;
 mod singles;
 
@@ -46,6 +48,7 @@ use cost::Costs;
 pub(super) use distinct::hash_of;
 use likeness::Likeness;
 use neighbours::{Near, Neighbours};
+pub(super) use plateaus::Plateaus;
 use pool::Pool;
 
 /// Questions about a row that blocks are made for; with more of them, blocks have fewer rows.
@@ -74,6 +77,7 @@ pub(super) struct Refiner {
     costs: Costs,
     likeness: Likeness,
     neighbours: Option<Neighbours>,
+    plateaus: Plateaus,
     deadline: Option<Instant>,
 }
 
@@ -109,6 +113,7 @@ impl Refiner {
         schema: &FeatureSchema,
         layout: &Arc<Layout>,
         (points, classes): (Option<Points>, u32),
+        plateaus: Plateaus,
     ) -> Refiner {
         let weight = if job.refine.does(Step::Choice) { job.refine.nearness } else { 0.0 };
         let costs = Costs::new(schema, layout);
@@ -122,6 +127,7 @@ impl Refiner {
             costs,
             likeness: likeness.unwrap_or_default(),
             neighbours: points.map(|points| Neighbours::new(points, classes)),
+            plateaus,
         }
     }
 
@@ -237,6 +243,10 @@ impl Worker {
     fn lessen(&self, arena: &mut Arena<'_>, pool: &mut Pool, mut near: Vec<Near>) -> Result<()> {
         let refiner = &self.shared.refiner;
         let (reverts, shrinks) = (refiner.does(Step::Reversion), refiner.does(Step::Shrink));
+        if reverts && shrinks && self.improve_by_responses(arena, pool)? {
+            self.reduce(arena, pool, &near)?;
+            return self.polish(arena, pool);
+        }
         let most = if reverts { 1 } else { usize::MAX };
         if reverts {
             self.singles_of_answers(arena, pool)?;
@@ -248,7 +258,7 @@ impl Worker {
         if refiner.does(Step::Neighbours) && refiner.neighbours.is_some() {
             // Without a generator, neighbours are all there is: they are asked about every row.
             let searches = !refiner.asks_generator();
-            for entry in self.dear(arena, pool, if searches { 0.0 } else { CHEAP }) {
+            for entry in self.expensive(arena, pool, if searches { 0.0 } else { CHEAP }) {
                 let near = &mut near[entry as usize];
                 if near.firsts.is_empty() {
                     let look = if searches { Refiner::near } else { Refiner::near_some };
@@ -276,12 +286,12 @@ impl Worker {
     }
 
     /// Entries without an answer that costs at most so much.
-    fn dear(&self, arena: &Arena<'_>, pool: &Pool, limit: f64) -> Vec<u32> {
-        let dear = |entry: &u32| {
+    fn expensive(&self, arena: &Arena<'_>, pool: &Pool, limit: f64) -> Vec<u32> {
+        let expensive = |entry: &u32| {
             let best = self.best(arena, pool, *entry as usize);
             best.is_none_or(|one| one.cost > limit)
         };
-        (0..arena.len() as u32).filter(dear).collect()
+        (0..arena.len() as u32).filter(expensive).collect()
     }
 }
 

@@ -19,7 +19,7 @@ const NEARLY: f32 = 0.8;
 impl Worker {
     pub(super) fn pairs(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<()> {
         let (mut trials, mut means) = (Vec::new(), Vec::new());
-        for entry in self.dear(arena, pool, DEAR) {
+        for entry in self.expensive(arena, pool, DEAR) {
             let strong = self.strong(arena, pool, entry);
             for (place, one) in strong.iter().enumerate() {
                 for two in &strong[..place] {

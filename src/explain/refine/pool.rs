@@ -100,7 +100,7 @@ impl Pool {
         trials: Vec<Trial>,
         means: &[Status],
     ) -> Result<()> {
-        let (trials, means) = arena.repaired(trials, means);
+        let (trials, means) = arena.prepared(trials, means);
         let answers = arena.judge(&trials)?;
         for ((trial, answer), by) in trials.into_iter().zip(answers).zip(&means) {
             if let Some(answer) = answer {

@@ -172,6 +172,7 @@ impl Worker {
         let mut number = Number { item, feature, low: own, high, first: None };
         if at.attempt.changes.len() == 1 {
             number.low = farthest_failure(arena, &pool.singles[at.entry as usize], &number);
+            number.low = self.beyond(feature, number.low, high);
             number.first = self.break_even(arena, at, &number, own);
             let better = number.first.is_none_or(|first| between(first, number.low, high));
             return better.then_some(number);
@@ -201,8 +202,23 @@ impl Worker {
         if (high - low).abs() <= self.shared.refiner.costs.tolerance(feature) {
             return None;
         }
-        let middle = arena.room(entry).number(feature, low + (high - low) / 2.0, own);
-        between(middle, low, high).then_some(middle)
+        let room = arena.room(entry);
+        let middle = room.number(feature, low + (high - low) / 2.0, own);
+        let change = Change { feature, cell: Cell::Number(middle) };
+        // The nearest number for which the model says the same, if that has not failed yet.
+        let eased = self.shared.refiner.eased(room, change, Cell::Number(own));
+        match eased.map(|change| change.cell) {
+            Some(Cell::Number(eased)) if between(eased, low, high) => Some(eased),
+            _ => between(middle, low, high).then_some(middle),
+        }
+    }
+
+    /// The last number on the way to another for which the model says the same as for one that has failed.
+    fn beyond(&self, feature: usize, failed: f64, high: f64) -> f64 {
+        let plateau = self.shared.refiner.plateaus.around(feature, failed);
+        plateau.map_or(failed, |plateau| {
+            if plateau.contains(high) { failed } else { plateau.end_towards(high) }
+        })
     }
 
     fn halve(
@@ -246,7 +262,10 @@ impl Worker {
                 attempt.adopt(arena, trial.entry, trial.changes, answer);
             } else {
                 // What cannot get to where it would be better is given up.
-                number.low = if number.first.is_some() { number.high } else { *middle };
+                number.low = match number.first {
+                    Some(_) => number.high,
+                    None => self.beyond(number.feature, *middle, number.high),
+                };
             }
             number.first = None;
         }

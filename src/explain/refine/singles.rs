@@ -88,7 +88,7 @@ impl Worker {
         trials: Vec<(Trial, Status)>,
     ) -> Result<()> {
         let (trials, means): (Vec<Trial>, Vec<Status>) = trials.into_iter().unzip();
-        let (trials, means) = arena.repaired(trials, &means);
+        let (trials, means) = arena.prepared(trials, &means);
         let answers = arena.judge(&trials)?;
         for ((trial, by), answer) in trials.into_iter().zip(means).zip(answers) {
             pool.tried(arena, trial, answer, by);

@@ -35,6 +35,18 @@ struct Weighing {
     tells: bool,
     /// Whether some rows get no answer.
     fails: bool,
+    /// Whether it looks at numbers by steps only, and shows where they are.
+    steps: bool,
+}
+
+/// Where a model that looks at steps sees a number change.
+fn breakpoints() -> impl Iterator<Item = f64> {
+    (-400..=400).map(|step| f64::from(step) * 7.5)
+}
+
+/// What such a model sees of a number.
+fn seen(number: f64) -> f64 {
+    breakpoints().find(|point| number <= *point).unwrap_or(4000.0)
 }
 
 impl Weighing {
@@ -45,6 +57,7 @@ impl Weighing {
     fn weigh(&self, rows: &Rows, row: usize) -> f64 {
         let part = |(cells, weight): (&Cells, &f64)| match cells {
             Cells::Numbers(numbers) if numbers[row].is_nan() => *weight,
+            Cells::Numbers(numbers) if self.steps => weight * (seen(numbers[row]) / 40.0).sin(),
             Cells::Numbers(numbers) => weight * (numbers[row] / 40.0).sin(),
             Cells::Codes(codes) => weight * (f64::from(codes[row] % 97) * 1.7).sin(),
         };
@@ -59,6 +72,10 @@ impl Predictor for Weighing {
 
     fn parallelism(&self) -> usize {
         1
+    }
+
+    fn breakpoints(&self, _feature: usize) -> Option<Arc<[f64]>> {
+        self.steps.then(|| breakpoints().collect())
     }
 
     fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
@@ -116,6 +133,7 @@ impl Ground {
             threshold: (seed % 7) as f64 / 4.0 - 0.75,
             tells,
             fails: false,
+            steps: seed % 3 == 1,
         };
         let decided = model.predict(&case.batch).expect("decided");
         model.fails = seed.is_multiple_of(3);
@@ -312,6 +330,32 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
+    fn numbers_stop_where_the_model_begins_to_say_so((columns, rows, seed) in case()) {
+        let mut ground = Ground::new(&columns, rows, seed);
+        if let Some(model) = Arc::get_mut(&mut ground.model) {
+            (model.steps, model.fails) = (true, false);
+        }
+        ground.asked.decided = ground.model.predict(&ground.case.batch).expect("decided");
+        let Outcome::Classes { labels, .. } = &ground.asked.decided.outcome else { unreachable!("classes") };
+        ground.asked.wishes = codec().labels(labels.iter().map(|label| 1 - label).collect());
+        let worker = ground.worker(&job(Refine::Full, 400, None));
+        let refiner = &worker.shared.refiner;
+        let after = ground.refine(&job(Refine::Full, 400, None));
+        let conditions = ground.case.widest();
+        let changes = difference(&ground.case.constraints, &after.rows, &ground.case.rows);
+        for (row, changes) in changes.iter().enumerate().filter(|(row, _)| after.valid[*row]) {
+            let [change] = changes[..] else { continue };
+            let room = ground.case.constraints.room(&conditions, &ground.case.bounds, row);
+            let own = ground.case.rows.cell(change.feature, row);
+            let eased = refiner.eased(room, change, own);
+            let coherent = eased.is_none_or(|eased| {
+                ground.case.constraints.is_coherent(&[eased], |feature| ground.case.rows.cell(feature, row))
+            });
+            prop_assert!(!coherent || eased == Some(change), "{change:?} could be {eased:?}");
+        }
+    }
+
+    #[test]
     fn refinement_keeps_its_promises(
         (columns, rows, seed) in case(),
         budget in prop_oneof![1..6u32, Just(30u32), Just(400u32)],
@@ -465,6 +509,7 @@ fn part_and_whole((part, whole): (f64, f64), needed: f64) -> Ground {
         threshold: (needed / 40.0).sin(),
         tells: true,
         fails: false,
+        steps: false,
     };
     ground.asked.decided = model.predict(&ground.case.batch).expect("decided");
     model.fails = false;
