@@ -21,24 +21,26 @@ use crate::predictor::{Columns, RowFailure};
 /// How the features of a table become the inputs of a model.
 #[derive(Debug)]
 pub(super) struct ColumnInputs {
-    inputs: Vec<ColumnInput>,
-    null_text: String,
+    /// One per feature, in their order.
+    pub(super) inputs: Vec<ColumnInput>,
+    pub(super) null_text: String,
 }
 
+/// How a feature becomes an input.
 #[derive(Debug)]
-struct ColumnInput {
+pub(super) struct ColumnInput {
     /// Position in the batch.
-    column: usize,
+    pub(super) column: usize,
     /// The input's name in the model.
-    name: String,
-    element: Element,
+    pub(super) name: String,
+    pub(super) element: Element,
     /// Whether the tensor is [rows, 1], not [rows].
-    nested: bool,
+    pub(super) nested: bool,
 }
 
 /// Element types that a column can become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Element {
+pub(super) enum Element {
     Float,
     Double,
     Int64,
@@ -223,7 +225,7 @@ impl ColumnInput {
     }
 
     /// The column in the tensor's type, and rows that have no value in it.
-    fn prepare(&self, column: &ArrayRef) -> Result<(ArrayRef, Vec<usize>), ArrowError> {
+    pub(super) fn prepare(&self, column: &ArrayRef) -> Result<(ArrayRef, Vec<usize>), ArrowError> {
         Ok(match self.element {
             Element::Float => (Arc::new(convert::reals::<f32>(column)?), Vec::new()),
             Element::Double => (Arc::new(convert::reals::<f64>(column)?), Vec::new()),
@@ -246,9 +248,18 @@ impl ColumnInput {
     }
 
     fn no_value(&self, row: usize) -> RowFailure {
+        RowFailure { row, detail: self.no_value_detail() }
+    }
+
+    /// What is said of a row whose value the input has no place for.
+    pub(super) fn no_value_detail(&self) -> String {
         let (name, element) = (&self.name, self.element.name());
-        let detail = format!("`{name}` is null or too large, and the model's input is {element}");
-        RowFailure { row, detail }
+        format!("`{name}` is null or too large, and the model's input is {element}")
+    }
+
+    /// What is said of a row whose text the library would cut.
+    pub(super) fn zero_byte_detail(&self) -> String {
+        format!("`{}` has a zero byte in its text", self.name)
     }
 
     /// The tensor of a prepared column: a view of its memory, but for booleans, which are bits there.
@@ -290,8 +301,7 @@ impl ColumnInput {
             }
             for row in cut {
                 texts[row] = "";
-                let detail = format!("`{}` has a zero byte in its text", self.name);
-                failures.push(RowFailure { row, detail });
+                failures.push(RowFailure { row, detail: self.zero_byte_detail() });
             }
             tensor(&texts)
         });

@@ -52,17 +52,17 @@ const LABEL_ATTRIBUTES: [&str; 3] =
 pub(super) struct Graph<'a> {
     nodes: Vec<Node<'a>>,
     /// Constant tensors by name.
-    constants: HashMap<&'a str, &'a [u8]>,
+    pub(super) constants: HashMap<&'a str, &'a [u8]>,
     /// Which node makes a value.
     producers: HashMap<&'a str, usize>,
     outputs: Vec<&'a str>,
 }
 
 #[derive(Default)]
-struct Node<'a> {
-    operator: &'a str,
-    inputs: Vec<&'a str>,
-    outputs: Vec<&'a str>,
+pub(super) struct Node<'a> {
+    pub(super) operator: &'a str,
+    pub(super) inputs: Vec<&'a str>,
+    pub(super) outputs: Vec<&'a str>,
     attributes: Vec<(&'a str, &'a [u8])>,
 }
 
@@ -113,6 +113,18 @@ impl<'a> Graph<'a> {
             }
         }
         self.nodes.push(node);
+    }
+
+    /// Whether it has trees or linear functions.
+    pub(super) fn has_trees(&self) -> bool {
+        const OPERATORS: [&str; 5] = [
+            "TreeEnsembleClassifier",
+            "TreeEnsembleRegressor",
+            "TreeEnsemble",
+            "LinearClassifier",
+            "LinearRegressor",
+        ];
+        self.nodes.iter().any(|node| OPERATORS.contains(&node.operator))
     }
 
     /// Names of the outputs.
@@ -187,7 +199,8 @@ impl<'a> Graph<'a> {
         self.outputs.iter().filter(labelled).count()
     }
 
-    fn producer(&self, name: &str) -> Option<&Node<'a>> {
+    /// The node that makes a value.
+    pub(super) fn producer(&self, name: &str) -> Option<&Node<'a>> {
         self.producers.get(name).map(|index| &self.nodes[*index])
     }
 
@@ -284,7 +297,8 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    fn attribute(&self, name: &str) -> Option<&'a [u8]> {
+    /// The attribute's message.
+    pub(super) fn attribute(&self, name: &str) -> Option<&'a [u8]> {
         self.attributes.iter().find(|(known, _)| *known == name).map(|(_, attribute)| *attribute)
     }
 

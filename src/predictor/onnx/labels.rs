@@ -80,6 +80,34 @@ impl Labels {
     }
 }
 
+impl Labels {
+    /// The class of a whole number.
+    pub(super) fn of_integer(&self, label: i64) -> Result<u32, String> {
+        match self {
+            Labels::Integers(codes) => integer(codes, label),
+            _ => Err(label.to_string()),
+        }
+    }
+
+    /// The class of a text.
+    pub(super) fn of_text(&self, label: &str) -> Result<u32, String> {
+        match self {
+            Labels::Texts(codes) => codes.get(label).copied().ok_or_else(|| label.to_string()),
+            _ => Err(label.to_string()),
+        }
+    }
+
+    /// The class of a flag.
+    pub(super) fn of_flag(&self, label: bool) -> Result<u32, String> {
+        match self {
+            Labels::Booleans(codes) if codes[usize::from(label)] != u32::MAX => {
+                Ok(codes[usize::from(label)])
+            }
+            _ => Err(label.to_string()),
+        }
+    }
+}
+
 fn integer(codes: &[(i64, u32)], label: i64) -> Result<u32, String> {
     let found = codes.binary_search_by_key(&label, |(number, _)| *number);
     found.map(|index| codes[index].1).map_err(|_| label.to_string())

@@ -17,30 +17,31 @@ use crate::job::{OnnxInputs, Standardise};
 use crate::predictor::Columns;
 
 /// What an unseen category's code is, as in pandas and in scikit-learn's `OrdinalEncoder`.
-const UNSEEN: f64 = -1.0;
+pub(super) const UNSEEN: f64 = -1.0;
 
 /// How the features of a table become a matrix.
 #[derive(Debug)]
 pub(super) struct Matrix {
     /// The input's name in the model.
     pub(super) name: String,
-    double: bool,
-    width: usize,
-    blocks: Vec<Block>,
+    pub(super) double: bool,
+    pub(super) width: usize,
+    pub(super) blocks: Vec<Block>,
 }
 
 /// The cells that one feature fills in every row.
 #[derive(Debug)]
-struct Block {
+pub(super) struct Block {
     /// Position in the batch.
-    column: usize,
+    pub(super) column: usize,
     /// First cell in the row.
-    at: usize,
-    cells: Cells,
+    pub(super) at: usize,
+    pub(super) cells: Cells,
 }
 
+/// What those cells are.
 #[derive(Debug)]
-enum Cells {
+pub(super) enum Cells {
     /// The number itself; NaN for a null.
     Number,
     /// The number less its mean in standard deviations; NaN for a null.

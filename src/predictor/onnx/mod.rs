@@ -1,4 +1,5 @@
-//! The model as an ONNX file, run inside the program by ONNX Runtime.
+//! The model as an ONNX file, run inside the program: by our own code if it is made of trees or linear and gives
+//! the same answers as ONNX Runtime, else by that.
 //!
 //! Opening a model finds out everything that can be known without a row: which feature feeds which
 //! input, which output is the label, which classes there are and whether the scores are probabilities.
@@ -14,30 +15,35 @@ mod inputs;
 mod labels;
 mod matrix;
 mod names;
+mod native;
 mod outputs;
 mod pool;
 mod protobuf;
 mod runtime;
 mod said;
+mod sessions;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod trust;
+mod variants;
 mod watch;
 
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 
-use super::{Columns, NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task};
-use crate::error::{Error, Result, Source};
+use super::{Columns, NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task, Variants};
+use crate::error::{Error, Result};
 use crate::job::{OnnxInputs, OnnxJob, PredictorJob};
 
 use graph::Graph;
 use inputs::{Inputs, Named};
-use outputs::{Model, Outputs};
-use pool::{Lease, Pool, Scorer};
-use watch::Watch;
+use native::Native;
+use outputs::{Given, Outputs};
+use sessions::{File, Model, Sessions};
+use trust::Trusted;
 
 pub(super) use external::read as read_delivered;
 pub use external::{OnnxFile, inspect_onnx};
@@ -52,15 +58,26 @@ const CHUNK_ROWS: usize = 2048;
 /// from as many callers as there are sessions: each does best with one of its own.
 const ROWS_PER_SESSION: usize = 16_384;
 
+/// What scores a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    /// Our own code where it recognises the model, else ONNX Runtime.
+    Auto,
+    /// ONNX Runtime.
+    #[cfg_attr(not(test), expect(dead_code, reason = "until the job can ask for it"))]
+    OnnxRuntime,
+}
+
 /// A model in an ONNX file.
 #[derive(Debug)]
 pub(super) struct OnnxPredictor {
-    /// The file's name in messages.
-    name: String,
-    inputs: Inputs,
-    outputs: Outputs,
-    pool: Pool,
-    watch: Watch,
+    model: Model,
+    sessions: Sessions,
+    /// The limit of time does not hold for it: its work is bounded by the size of the model.
+    native: Option<Trusted>,
+    /// Threads that it is used from, and how many of them are scoring without a session.
+    threads: usize,
+    busy: AtomicUsize,
     /// What was assumed about it that it does not tell.
     assumed: Option<String>,
 }
@@ -76,100 +93,83 @@ impl OnnxPredictor {
         columns: &Columns,
         threads: usize,
     ) -> Result<OnnxPredictor> {
+        OnnxPredictor::open_with(Engine::Auto, (job, model), columns, threads)
+    }
+
+    fn open_with(
+        engine: Engine,
+        (job, model): (&PredictorJob, &OnnxJob),
+        columns: &Columns,
+        threads: usize,
+    ) -> Result<OnnxPredictor> {
         runtime::environment()?;
-        let name = model.model.display().to_string();
-        let bytes = external::read(&model.model)?.bytes;
+        let mut file = File::read(&model.model)?;
+        let name = file.name.clone();
         let broken = |error| external::broken(&name, error);
-        let graph = Graph::read(&bytes).map_err(broken)?;
-        let unzipped = graph.without_zipmap(&bytes).map_err(broken)?;
-        let folder = model.model.parent().unwrap_or(Path::new("."));
-        let pool = Pool::open(unzipped.as_deref().unwrap_or(&bytes), folder, threads)
-            .map_err(|error| unloadable(&name, error))?;
-        let (inputs, outputs) = {
-            let session = &pool.lease(1)[0].session;
-            let takes = Named { name: &name, outlets: session.inputs() };
-            let gives = Named { name: &name, outlets: session.outputs() };
-            let outputs = Outputs::plan(Model { outputs: gives, graph: &graph }, job)?;
-            (Inputs::plan(takes, model, columns)?, outputs)
-        };
+        let unzipped = Graph::read(&file.bytes).and_then(|graph| graph.without_zipmap(&file.bytes));
+        let zipped =
+            unzipped.map_err(broken)?.map(|unzipped| std::mem::replace(&mut file.bytes, unzipped));
+        let delivered = zipped.as_ref().unwrap_or(&file.bytes);
+        let graph = Graph::read(delivered).map_err(broken)?;
+        let likely = engine == Engine::Auto && graph.has_trees();
+        let pool = file.load(if likely { 1 } else { threads })?;
+        let described = describe(&pool, (job, model), columns, &graph)?;
         let assumed = match model.inputs {
             OnnxInputs::Codes => {
-                let known = categories::known(&bytes).map_err(broken)?;
+                let known = categories::known(delivered).map_err(broken)?;
                 let features = &columns.features.features;
                 categories::assumed(&categories::check(&name, &known, features)?)
             }
             _ => None,
         };
-        let watch = Watch::start(model.batch_limit)?;
-        Ok(OnnxPredictor { name, inputs, outputs, pool, watch, assumed })
-    }
-
-    /// Scores the chunks that other workers have not taken yet; stops at the first that fails.
-    fn work(&self, mut scorer: Lease<'_>, chunks: &Chunks) -> Vec<(usize, Result<Scores>)> {
-        let mut done = Vec::new();
-        while let Some((index, chunk)) = chunks.next() {
-            let scores = self.score(&mut scorer, &chunk);
-            let failed = scores.is_err();
-            done.push((index, scores));
-            if failed {
-                break;
-            }
-        }
-        done
-    }
-
-    fn score(&self, scorer: &mut Scorer, batch: &RecordBatch) -> Result<Scores> {
-        let rows = batch.num_rows();
-        let failed = |source: Source| {
-            let problem = format!("failed to score a batch of {rows} rows");
-            Error::predictor(&self.name, problem).source(source)
+        let sessions = Sessions::new(pool, model.batch_limit)?;
+        let native = match likely {
+            true => trusted(&file, (&described, &sessions), columns)?,
+            false => None,
         };
-        let run = self.watch.run().map_err(|error| failed(error.into()))?;
-        let scored = self.inputs.run(scorer, batch, &run.options);
-        let (outputs, mut failures) = scored.map_err(|error| {
-            if run.is_overdue() { self.overdue(rows) } else { failed(error.into_source()) }
-        })?;
-        let mut outcome = self.outputs.read(&outputs, rows, &mut failures)?;
-        failures.sort_by_key(|failure| failure.row);
-        failures.dedup_by_key(|failure| failure.row);
-        blank(&mut outcome, &failures, rows);
-        Ok(Scores { rows, outcome, failures })
+        let native = match native {
+            Some(native) => Some(native.with(file, threads)),
+            None if likely && threads > 1 => {
+                sessions.replace(Some(file.load(threads)?));
+                None
+            }
+            None => None,
+        };
+        say_engine(&name, native.is_some());
+        let busy = AtomicUsize::new(0);
+        Ok(OnnxPredictor { model: described, sessions, native, threads, busy, assumed })
     }
 
-    fn overdue(&self, rows: usize) -> Error {
-        let seconds = self.watch.limit.as_secs_f64();
-        let problem = format!(
-            "gave no answer to a batch of {rows} rows within {seconds} s (`predictor.batch_seconds`)"
-        );
-        Error::predictor(&self.name, problem)
-    }
-}
-
-impl Predictor for OnnxPredictor {
-    fn task(&self) -> &Task {
-        self.outputs.task()
+    /// The model, if it is scored by our own code; the batch is one of the rows that are to be scored.
+    fn native(&self, batch: &RecordBatch) -> Result<Option<&Native>> {
+        match &self.native {
+            Some(native) => native.get((&self.model, &self.sessions), batch),
+            None => Ok(None),
+        }
     }
 
-    fn parallelism(&self) -> usize {
-        self.pool.size()
-    }
-
-    fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
+    /// Scores a batch in chunks, which the workers take as they are ready for them.
+    fn share<W: Send>(
+        &self,
+        batch: &RecordBatch,
+        workers: Vec<W>,
+        score: impl Fn(&mut W, &RecordBatch) -> Result<Scores> + Sync,
+    ) -> Result<Scores> {
         let chunks = Chunks::new(batch);
-        let wanted = batch.num_rows().div_ceil(ROWS_PER_SESSION);
-        let mut sessions = self.pool.lease(wanted).into_iter();
+        let mut workers = workers.into_iter();
         let mut done = std::thread::scope(|scope| {
-            let own = sessions.next();
-            let work = |session| self.work(session, &chunks);
-            let help = |session| {
+            let own = workers.next();
+            let work = |worker| work(worker, &chunks, &score);
+            let help = |worker| {
                 let helper = std::thread::Builder::new();
                 // Without a thread for it, this one does the work: chunks are taken as they are done.
-                helper.spawn_scoped(scope, move || work(session)).ok()
+                helper.spawn_scoped(scope, move || work(worker)).ok()
             };
-            let helpers: Vec<_> = sessions.filter_map(help).collect();
+            let helpers: Vec<_> = workers.filter_map(help).collect();
             let mut done = own.map_or_else(Vec::new, work);
             for helper in helpers {
-                done.extend(helper.join().unwrap_or_else(|_| vec![(0, Err(panicked(&self.name)))]));
+                let failed = |_| vec![(0, Err(panicked(&self.model.name)))];
+                done.extend(helper.join().unwrap_or_else(failed));
             }
             done
         });
@@ -181,13 +181,144 @@ impl Predictor for OnnxPredictor {
         Ok(all)
     }
 
+    /// How many threads a batch gets that needs no session: one, and more for a large one if they are idle.
+    fn seats(&self, wanted: usize) -> Seats<'_> {
+        let busy = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
+        let more = self.threads.saturating_sub(busy).min(wanted.saturating_sub(1));
+        self.busy.fetch_add(more, Ordering::Relaxed);
+        Seats { busy: &self.busy, taken: more + 1 }
+    }
+}
+
+/// Threads that are scoring.
+struct Seats<'p> {
+    busy: &'p AtomicUsize,
+    taken: usize,
+}
+
+impl Drop for Seats<'_> {
+    fn drop(&mut self) {
+        self.busy.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
+
+/// Matches a model with the job and the columns.
+fn describe(
+    pool: &pool::Pool,
+    (job, model): (&PredictorJob, &OnnxJob),
+    columns: &Columns,
+    graph: &Graph<'_>,
+) -> Result<Model> {
+    let name = model.model.display().to_string();
+    let session = &pool.lease(1)[0].session;
+    let takes = Named { name: &name, outlets: session.inputs() };
+    let gives = Named { name: &name, outlets: session.outputs() };
+    let outputs = Outputs::plan(outputs::Model { outputs: gives, graph }, job)?;
+    let inputs = Inputs::plan(takes, model, columns)?;
+    Ok(Model { name, inputs, outputs })
+}
+
+/// The model as our own code scores it, if it recognises it and gives the same answers as ONNX Runtime.
+fn trusted(
+    file: &File,
+    (model, sessions): (&Model, &Sessions),
+    columns: &Columns,
+) -> Result<Option<Trusted>> {
+    let graph = Graph::read(&file.bytes).map_err(|error| external::broken(&file.name, error))?;
+    let native = Native::recognise(&graph, &model.inputs, &model.outputs, columns);
+    Ok(native.and_then(|native| Trusted::new(native, (model, sessions), columns)))
+}
+
+/// Says, once for each process, which engine scores a model.
+fn say_engine(model: &str, native: bool) {
+    let engine = if native { "the program itself" } else { "ONNX Runtime" };
+    let text = format!("{model}: is scored by {engine}");
+    if said::first_time(&text) {
+        tracing::info!("{text}");
+    }
+}
+
+/// Scores the chunks that other workers have not taken yet; stops at the first that fails.
+fn work<W>(
+    mut worker: W,
+    chunks: &Chunks<'_>,
+    score: impl Fn(&mut W, &RecordBatch) -> Result<Scores>,
+) -> Vec<(usize, Result<Scores>)> {
+    let mut done = Vec::new();
+    while let Some((index, chunk)) = chunks.next() {
+        let scores = score(&mut worker, &chunk);
+        let failed = scores.is_err();
+        done.push((index, scores));
+        if failed {
+            break;
+        }
+    }
+    done
+}
+
+/// Answers from what a model gave, with the rows that could not be told to it and those that have no answer.
+fn finished(
+    outputs: &Outputs,
+    given: &dyn Given,
+    rows: usize,
+    mut failures: Vec<RowFailure>,
+) -> Result<Scores> {
+    let mut outcome = outputs.read(given, rows, &mut failures)?;
+    failures.sort_by_key(|failure| failure.row);
+    failures.dedup_by_key(|failure| failure.row);
+    blank(&mut outcome, &failures, rows);
+    Ok(Scores { rows, outcome, failures })
+}
+
+impl Predictor for OnnxPredictor {
+    fn task(&self) -> &Task {
+        self.model.outputs.task()
+    }
+
+    fn parallelism(&self) -> usize {
+        match (&self.native, self.sessions.pool()) {
+            (None, Some(pool)) => pool.size(),
+            _ => self.threads.max(1),
+        }
+    }
+
+    fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
+        let wanted = batch.num_rows().div_ceil(ROWS_PER_SESSION);
+        if let Some(native) = self.native(batch)? {
+            let seats = self.seats(wanted);
+            let score = |(): &mut (), batch: &RecordBatch| trust::score(native, &self.model, batch);
+            return self.share(batch, vec![(); seats.taken], score);
+        }
+        let Some(pool) = self.sessions.pool() else {
+            return Err(Error::internal("sessions", "are closed"));
+        };
+        let score = |scorer: &mut pool::Lease<'_>, batch: &RecordBatch| {
+            self.sessions.score(&self.model, scorer, batch)
+        };
+        self.share(batch, pool.lease(wanted), score)
+    }
+
+    fn variants(&self, originals: &RecordBatch) -> Result<Option<Box<dyn Variants + '_>>> {
+        let Some(native) = self.native(originals)? else { return Ok(None) };
+        let rows = originals.num_rows();
+        let prepared = native.originals(&self.model.inputs, originals);
+        let prepared = prepared.map_err(|error| self.model.failed(rows, error))?;
+        Ok(prepared.map(|originals| {
+            Box::new(variants::Copies { model: &self.model, originals }) as Box<dyn Variants + '_>
+        }))
+    }
+
+    fn breakpoints(&self, feature: usize) -> Option<Arc<[f64]>> {
+        self.native.as_ref()?.peek()?.breakpoints(&self.model.inputs, feature)
+    }
+
     fn assumed(&self) -> Option<&str> {
         self.assumed.as_deref()
     }
 
     /// Runs that are under way end at the next operator.
     fn stop(&self) {
-        self.watch.stop();
+        self.sessions.stop();
     }
 }
 

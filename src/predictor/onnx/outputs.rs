@@ -27,6 +27,33 @@ pub(super) struct Outputs {
     watched: Option<String>,
 }
 
+/// What a model gave for a batch, by the names of its outputs.
+pub(super) trait Given {
+    /// The numbers of an output; none if there is no such output.
+    fn numbers(&self, output: &str) -> Option<Result<Vec<f64>, ort::Error>>;
+
+    /// The classes of all labels of an output, or the label that is none of them.
+    fn classes(
+        &self,
+        output: &str,
+        labels: &Labels,
+    ) -> Result<Result<Vec<u32>, String>, ort::Error>;
+}
+
+impl Given for SessionOutputs<'_> {
+    fn numbers(&self, output: &str) -> Option<Result<Vec<f64>, ort::Error>> {
+        self.get(output).map(numbers)
+    }
+
+    fn classes(
+        &self,
+        output: &str,
+        labels: &Labels,
+    ) -> Result<Result<Vec<u32>, String>, ort::Error> {
+        labels.read(&self[output])
+    }
+}
+
 /// A model whose outputs are to be understood.
 #[derive(Clone, Copy)]
 pub(super) struct Model<'a> {
@@ -51,10 +78,16 @@ impl Outputs {
         &self.task
     }
 
+    /// The output with scores and the output with the label, as far as they are read.
+    pub(super) fn names(&self) -> (Option<&str>, Option<&str>) {
+        let scores = self.scores.as_deref().or(self.watched.as_deref());
+        (scores, self.label.as_ref().map(|(name, _)| name.as_str()))
+    }
+
     /// The answers for that many rows. Adds rows to the failures for which the model gave no number.
     pub(super) fn read(
         &self,
-        outputs: &SessionOutputs<'_>,
+        outputs: &dyn Given,
         rows: usize,
         failures: &mut Vec<RowFailure>,
     ) -> Result<Outcome> {
@@ -78,14 +111,19 @@ impl Outputs {
             failures.extend(not_finite(decisive, classes.len(), bad));
         }
         let labels = match &self.label {
-            Some((name, labels)) => self.labels(&outputs[name.as_str()], labels, rows)?,
+            Some((name, labels)) => self.labels(outputs, (name, labels), rows)?,
             None => scores.chunks_exact(classes.len()).map(best).collect(),
         };
         Ok(Outcome::Classes { labels, probabilities: probabilities.then_some(scores) })
     }
 
-    fn labels(&self, value: &DynValue, labels: &Labels, rows: usize) -> Result<Vec<u32>> {
-        let codes = labels.read(value).map_err(|error| self.unreadable(error))?;
+    fn labels(
+        &self,
+        outputs: &dyn Given,
+        (name, labels): (&str, &Labels),
+        rows: usize,
+    ) -> Result<Vec<u32>> {
+        let codes = outputs.classes(name, labels).map_err(|error| self.unreadable(error))?;
         let codes = codes.map_err(|label| {
             let problem = format!("gave the label `{label}`, which is not one of its classes");
             Error::predictor(&self.model, problem)
@@ -95,12 +133,12 @@ impl Outputs {
     }
 
     /// The scores, `width` to a row. One score for two classes is the probability of the second.
-    fn scores(&self, outputs: &SessionOutputs<'_>, rows: usize, width: usize) -> Result<Vec<f64>> {
+    fn scores(&self, outputs: &dyn Given, rows: usize, width: usize) -> Result<Vec<f64>> {
         let name = self.scores.as_deref().unwrap_or_default();
-        let value = outputs.get(name);
-        let value =
-            value.ok_or_else(|| Error::internal("scores", "of an output without a name"))?;
-        let scores = numbers(value).map_err(|error| self.unreadable(error))?;
+        let scores = outputs.numbers(name);
+        let scores =
+            scores.ok_or_else(|| Error::internal("scores", "of an output without a name"))?;
+        let scores = scores.map_err(|error| self.unreadable(error))?;
         if scores.len() == rows * width {
             Ok(scores)
         } else if scores.len() == rows && width == 2 {
@@ -111,9 +149,9 @@ impl Outputs {
     }
 
     /// The scores beside a label that decides; none if they are not one for each class after all.
-    fn watched(&self, outputs: &SessionOutputs<'_>, rows: usize, width: usize) -> Vec<f64> {
-        let value = self.watched.as_deref().and_then(|name| outputs.get(name));
-        let scores = value.and_then(|value| numbers(value).ok()).unwrap_or_default();
+    fn watched(&self, outputs: &dyn Given, rows: usize, width: usize) -> Vec<f64> {
+        let scores = self.watched.as_deref().and_then(|name| outputs.numbers(name));
+        let scores = scores.and_then(Result::ok).unwrap_or_default();
         if scores.len() == rows && width == 2 {
             return scores.into_iter().flat_map(|score| [score; 2]).collect();
         }

@@ -21,8 +21,8 @@ pub(super) enum Value<'a> {
     Varint(u64),
     /// Text, a message, or packed numbers.
     Bytes(&'a [u8]),
-    /// Four or eight bytes; nothing that is read here is one of those.
-    Fixed,
+    /// Four or eight bytes: a real number.
+    Fixed(&'a [u8]),
 }
 
 impl<'a> Value<'a> {
@@ -30,13 +30,21 @@ impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> &'a [u8] {
         match self {
             Value::Bytes(bytes) => bytes,
-            Value::Varint(_) | Value::Fixed => &[],
+            Value::Varint(_) | Value::Fixed(_) => &[],
         }
     }
 
     /// The bytes as text.
     pub(super) fn text(self) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.bytes()).map_err(|_| Malformed)
+    }
+
+    /// The bytes of real numbers: of one, or of several that a writer packed into one field.
+    pub(super) fn packed(self) -> Result<&'a [u8], Malformed> {
+        match self {
+            Value::Fixed(bytes) | Value::Bytes(bytes) => Ok(bytes),
+            Value::Varint(_) => Err(Malformed),
+        }
     }
 
     /// The number or, where a writer packed several into one field, the numbers.
@@ -50,7 +58,7 @@ impl<'a> Value<'a> {
                 }
                 Ok(numbers)
             }
-            Value::Fixed => Err(Malformed),
+            Value::Fixed(_) => Err(Malformed),
         }
     }
 }
@@ -75,12 +83,12 @@ fn field<'a>(rest: &mut &'a [u8]) -> Result<Field<'a>, Malformed> {
     let tag = varint(rest)?;
     let value = match tag & 7 {
         0 => Value::Varint(varint(rest)?),
-        1 => take(rest, 8).map(|_| Value::Fixed)?,
+        1 => take(rest, 8).map(Value::Fixed)?,
         2 => {
             let length = usize::try_from(varint(rest)?).map_err(|_| Malformed)?;
             Value::Bytes(take(rest, length)?)
         }
-        5 => take(rest, 4).map(|_| Value::Fixed)?,
+        5 => take(rest, 4).map(Value::Fixed)?,
         _ => return Err(Malformed),
     };
     let number = tag >> 3;

@@ -1,0 +1,166 @@
+//! Where a model of trees may change its answer: the thresholds of its branches, followed back through the
+//! functions before them to numbers of the table's column.
+
+use std::sync::Arc;
+
+use super::super::inputs::Inputs;
+use super::cells::{CellId, Op, Plan};
+use super::layout::{Entry, Sources};
+use super::machine::{Machine, Model};
+use super::scorer::Native;
+use super::trees::Real;
+use super::values::{Binary, Kind, Unary, Value};
+
+impl Native {
+    /// The breakpoints of a numeric feature, ascending; none where its numbers are used otherwise than by order.
+    pub(in super::super) fn breakpoints(
+        &self,
+        inputs: &Inputs,
+        feature: usize,
+    ) -> Option<Arc<[f64]>> {
+        if !matches!(self.engine.features[feature].entry, Entry::Number) {
+            return None;
+        }
+        let mut found = Vec::new();
+        for part in &self.engine.program.parts {
+            match &part.machine {
+                Machine::Single(Model::Trees(forest)) => {
+                    self.follow(inputs, feature, (&part.inputs, forest.thresholds()), &mut found)?;
+                }
+                Machine::Double(Model::Trees(forest)) => {
+                    self.follow(inputs, feature, (&part.inputs, forest.thresholds()), &mut found)?;
+                }
+                _ => return None,
+            }
+        }
+        found.sort_unstable_by(f64::total_cmp);
+        found.dedup();
+        Some(found.into())
+    }
+
+    fn follow<T: Real>(
+        &self,
+        inputs: &Inputs,
+        feature: usize,
+        (cells, thresholds): (&[CellId], &[(u32, T)]),
+        found: &mut Vec<f64>,
+    ) -> Option<()> {
+        let program = &self.engine.program;
+        let sources = Sources { cells: &program.cells, features: &self.engine.features };
+        for run in thresholds.chunk_by(|one, two| one.0 == two.0) {
+            let cell = cells[run[0].0 as usize];
+            let behind = sources.behind(cell);
+            if !behind.contains(&feature) {
+                continue;
+            }
+            let plan = program.cells.plan([cell]);
+            if behind.len() > 1 || !self.is_monotone(&plan) {
+                return None;
+            }
+            let way = Way { native: self, inputs, feature, cell, plan };
+            way.follow(run, found)?;
+        }
+        Some(())
+    }
+
+    /// Whether the last cell of a plan never turns round while its number grows.
+    fn is_monotone(&self, plan: &Plan) -> bool {
+        let cells = &self.engine.program.cells;
+        let constant = |cell: &CellId| matches!(cells.op(*cell), Op::Constant(_));
+        plan.0.iter().all(|cell| match cells.op(*cell) {
+            Op::Slot(_) | Op::Constant(_) => true,
+            Op::Unary(function, _) => match function {
+                // A cast to a flag is true on both sides of nought.
+                Unary::Cast(kind) => !matches!(kind, Kind::Bool | Kind::Text),
+                Unary::Impute(replaced, _) => replaced.is_nan(),
+                Unary::Scale(..)
+                | Unary::Binarize(_)
+                | Unary::IsNan
+                | Unary::Not
+                | Unary::Neg
+                | Unary::Sqrt => true,
+                Unary::OneHot(_) | Unary::Lookup(_) | Unary::Pick(_) | Unary::Abs => false,
+            },
+            Op::Binary(Binary::Equal, ..) => false,
+            Op::Binary(Binary::Div, _, two) => constant(two),
+            Op::Binary(_, one, two) => constant(one) || constant(two),
+            _ => false,
+        })
+    }
+}
+
+/// From a feature's numbers to one cell that trees look at.
+struct Way<'n> {
+    native: &'n Native,
+    inputs: &'n Inputs,
+    feature: usize,
+    cell: CellId,
+    plan: Plan,
+}
+
+impl Way<'_> {
+    /// The last number on the near side of each threshold.
+    fn follow<T: Real>(&self, thresholds: &[(u32, T)], found: &mut Vec<f64>) -> Option<()> {
+        let mut values = self.native.engine.program.cells.room();
+        let ends = [self.at(f64::MIN, &mut values)?, self.at(f64::MAX, &mut values)?];
+        let ends = ends.map(T::of);
+        let middle = T::of(self.at(0.0, &mut values)?);
+        if ends.iter().chain([&middle]).any(|end| end.is_gap()) {
+            return None;
+        }
+        for (_, threshold) in thresholds {
+            let below = |cell: T| cell <= *threshold;
+            if below(ends[0]) == below(ends[1]) {
+                continue;
+            }
+            let side = below(ends[0]);
+            let (mut near, mut far) = (order(f64::MIN), order(f64::MAX));
+            while far - near > 1 {
+                let between = near + (far - near) / 2;
+                let cell = T::of(self.at(number(between), &mut values)?);
+                if below(cell) == side { near = between } else { far = between }
+            }
+            found.push(number(near));
+        }
+        Some(())
+    }
+
+    /// The cell for a number.
+    fn at(&self, number: f64, values: &mut [Value]) -> Option<Value> {
+        let told = self.native.sources.number(self.inputs, self.feature, number)?;
+        let cells = &self.native.engine.program.cells;
+        for (_, cell) in cells.slots(&self.plan) {
+            values[cell as usize] = told;
+        }
+        cells.compute(&self.plan, values);
+        Some(values[self.cell as usize])
+    }
+}
+
+/// The place of a number among all numbers, ascending, and back. The two zeros are one.
+fn order(number: f64) -> i128 {
+    let bits = number.to_bits();
+    let magnitude = i128::from(bits & !(1 << 63));
+    if number.is_sign_negative() { -magnitude } else { magnitude }
+}
+
+fn number(order: i128) -> f64 {
+    let magnitude = f64::from_bits(order.unsigned_abs() as u64);
+    if order < 0 { -magnitude } else { magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_ordered_without_gaps() {
+        for at in [f64::MIN, -1.5, -f64::from_bits(1), 0.0, f64::from_bits(1), 2.0, f64::MAX] {
+            assert_eq!(number(order(at)).to_bits(), at.to_bits());
+            if at < f64::MAX {
+                assert_eq!(number(order(at) + 1), at.next_up());
+            }
+        }
+        assert_eq!(order(-0.0), order(0.0));
+    }
+}

@@ -1,0 +1,475 @@
+//! Scores rows: features to tiles, tiles through trees and linear functions, scores to the model's outputs.
+
+use super::cells::{CellId, Op, Plan};
+use super::layout::{self, Entry, Feature, Layout, Sources, Spot};
+use super::machine::{Machine, Model};
+use super::program::Program;
+use super::trees::{LANES, Lanes, Real, Sums};
+use super::values::{Kind, Value};
+
+/// A recognised model, ready to score.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) program: Program,
+    pub(super) features: Vec<Feature>,
+    layouts: Vec<PartLayout>,
+    /// Per feature and state, whether ONNX Runtime refuses a batch with it.
+    pub(super) refused: Vec<Vec<bool>>,
+    /// Per numeric feature, what follows from it alone.
+    numbers: Vec<Plan>,
+    /// What follows from several features.
+    shared: Plan,
+    tail: Tail,
+}
+
+#[derive(Debug)]
+enum PartLayout {
+    Single(Layout<f32>),
+    Double(Layout<f64>),
+}
+
+/// The model's outputs from the scores of its parts.
+#[derive(Debug)]
+struct Tail {
+    plan: Plan,
+    scores: Vec<CellId>,
+    label: Option<CellId>,
+    /// Where the scores are those of the only part, as they are.
+    direct: bool,
+}
+
+/// One feature's values of some rows, as they enter the inputs.
+#[derive(Debug, Clone)]
+pub(super) enum Column {
+    /// Positions among the feature's states.
+    States(Vec<u32>),
+    Numbers(Vec<Value>),
+}
+
+/// One feature's changed value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Change {
+    State(u32),
+    Number(Value),
+}
+
+/// Rows in the model's terms.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    pub(super) columns: Vec<Column>,
+    /// Per part and computed position, a cell for each row.
+    spots: Vec<Spots>,
+}
+
+#[derive(Debug)]
+enum Spots {
+    Single(Vec<Vec<f32>>),
+    Double(Vec<Vec<f64>>),
+}
+
+/// Answers for some rows.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    /// By row and score.
+    pub(super) scores: Vec<f64>,
+    /// Labels as values of the model.
+    pub(super) labels: Vec<Value>,
+}
+
+/// Memory that is used again from question to question.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    values: Vec<Value>,
+    single: Tiles<f32>,
+    double: Tiles<f64>,
+    /// Per part, by row and output.
+    scores: Vec<Vec<f64>>,
+    labels: Vec<Vec<u32>>,
+}
+
+#[derive(Debug, Default)]
+struct Tiles<T> {
+    cells: Vec<Lanes<T>>,
+    sums: Sums<T>,
+}
+
+/// A row to score: its position among the encoded ones, and what differs.
+pub(super) type Question<'q> = (usize, &'q [(usize, Change)]);
+
+impl Engine {
+    /// Makes a recognised graph ready; `scores` and `label` are the names of its outputs. None where it uses the
+    /// features in a way that is not known.
+    pub(super) fn new(
+        program: Program,
+        features: Vec<Feature>,
+        scores: Option<&str>,
+        label: Option<&str>,
+    ) -> Option<Engine> {
+        let refused = layout::refused(&program, &features)?;
+        let sources = Sources { cells: &program.cells, features: &features };
+        let layouts: Vec<PartLayout> = program
+            .parts
+            .iter()
+            .map(|part| match &part.machine {
+                Machine::Single(model) => PartLayout::Single(Layout::new(part, model, &sources)),
+                Machine::Double(model) => PartLayout::Double(Layout::new(part, model, &sources)),
+            })
+            .collect();
+        let of = |feature: Option<usize>| {
+            let wanted =
+                layouts.iter().flat_map(PartLayout::spots).filter(|(_, of)| *of == feature);
+            program.cells.plan(wanted.map(|(spot, _)| spot.cell))
+        };
+        let numbers = (0..features.len()).map(|feature| of(Some(feature))).collect();
+        let shared = of(None);
+        let tail = Tail::new(&program, scores, label)?;
+        Some(Engine { layouts, refused, numbers, shared, tail, program, features })
+    }
+
+    /// Rows in the model's terms.
+    pub(super) fn encode(&self, columns: Vec<Column>, rows: usize) -> Encoded {
+        let mut values = self.program.cells.room();
+        let mut spots: Vec<Spots> = self.layouts.iter().map(|one| one.room(rows)).collect();
+        for (feature, plan) in self.numbers.iter().enumerate() {
+            let (Column::Numbers(numbers), false) = (&columns[feature], plan.0.is_empty()) else {
+                continue;
+            };
+            for (row, number) in numbers.iter().enumerate() {
+                self.compute(plan, &mut values, |_, _| *number);
+                self.note(&mut spots, row, Some(feature), &values);
+            }
+        }
+        for row in if self.shared.0.is_empty() { 0..0 } else { 0..rows } {
+            let slot = |feature: usize, at: usize| self.slot(&columns, feature, at, row);
+            self.compute(&self.shared, &mut values, slot);
+            self.note(&mut spots, row, None, &values);
+        }
+        Encoded { columns, spots }
+    }
+
+    /// Computes a plan's cells, given the value of a feature's slot.
+    fn compute(&self, plan: &Plan, values: &mut [Value], slot: impl Fn(usize, usize) -> Value) {
+        for (number, cell) in self.program.cells.slots(plan) {
+            let found = self.features.iter().position(|one| one.slots.contains(&number));
+            if let Some(feature) = found {
+                let at = number - self.features[feature].slots.start;
+                values[cell as usize] = slot(feature, at as usize);
+            }
+        }
+        self.program.cells.compute(plan, values);
+    }
+
+    fn slot(&self, columns: &[Column], feature: usize, at: usize, row: usize) -> Value {
+        let change = match &columns[feature] {
+            Column::States(states) => Change::State(states[row]),
+            Column::Numbers(numbers) => Change::Number(numbers[row]),
+        };
+        self.changed_slot(feature, at, change)
+    }
+
+    fn changed_slot(&self, feature: usize, at: usize, change: Change) -> Value {
+        match (change, &self.features[feature].entry) {
+            (Change::State(state), Entry::States(states)) => states[state as usize][at],
+            (Change::Number(number), _) => number,
+            (Change::State(_), Entry::Number) => Value::Bool(false),
+        }
+    }
+
+    fn note(&self, spots: &mut [Spots], row: usize, of: Option<usize>, values: &[Value]) {
+        for (layout, spots) in self.layouts.iter().zip(spots) {
+            match (layout, spots) {
+                (PartLayout::Single(layout), Spots::Single(cells)) => {
+                    layout.note(cells, row, of, values);
+                }
+                (PartLayout::Double(layout), Spots::Double(cells)) => {
+                    layout.note(cells, row, of, values);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers questions about encoded rows, in their order.
+    pub(super) fn answer<'q>(
+        &self,
+        encoded: &Encoded,
+        questions: impl Iterator<Item = Question<'q>> + Clone,
+        scratch: &mut Scratch,
+    ) -> Answers {
+        scratch.values.resize(self.program.cells.0.len(), Value::Bool(false));
+        scratch.scores.resize_with(self.layouts.len(), Vec::new);
+        scratch.labels.resize_with(self.layouts.len(), Vec::new);
+        for part in 0..self.layouts.len() {
+            let mut single = std::mem::take(&mut scratch.single);
+            let mut double = std::mem::take(&mut scratch.double);
+            match (&self.layouts[part], &encoded.spots[part], &self.program.parts[part].machine) {
+                (PartLayout::Single(layout), Spots::Single(spots), Machine::Single(model)) => {
+                    let run = Run { engine: self, layout, spots, model, encoded, part };
+                    run.score(questions.clone(), &mut single, scratch);
+                }
+                (PartLayout::Double(layout), Spots::Double(spots), Machine::Double(model)) => {
+                    let run = Run { engine: self, layout, spots, model, encoded, part };
+                    run.score(questions.clone(), &mut double, scratch);
+                }
+                _ => {}
+            }
+            (scratch.single, scratch.double) = (single, double);
+        }
+        self.finish(scratch)
+    }
+
+    fn finish(&self, scratch: &mut Scratch) -> Answers {
+        let rows = scratch.labels.first().map_or(0, Vec::len);
+        let label = self.tail.label.map(|cell| self.program.cells.op(cell));
+        let plain = match label {
+            None => Some(None),
+            Some(Op::Label(part)) => Some(Some(*part as usize)),
+            Some(_) => None,
+        };
+        if let (true, Some(part)) = (self.tail.direct, plain) {
+            let labels = part.map(|part| {
+                let known = &self.program.parts[part].labels;
+                scratch.labels[part].iter().map(|label| known[*label as usize]).collect()
+            });
+            let first = scratch.scores.first_mut().filter(|_| !self.tail.scores.is_empty());
+            let scores = first.map(std::mem::take).unwrap_or_default();
+            return Answers { scores, labels: labels.unwrap_or_default() };
+        }
+        let mut answers = Answers::default();
+        for row in 0..rows {
+            self.finish_row(row, scratch, &mut answers);
+        }
+        answers
+    }
+
+    fn finish_row(&self, row: usize, scratch: &mut Scratch, answers: &mut Answers) {
+        for cell in &self.tail.plan.0 {
+            let value = match self.program.cells.op(*cell) {
+                Op::Score { model, output } => {
+                    let scores = &scratch.scores[*model as usize];
+                    let width = scores.len() / scratch.labels[*model as usize].len().max(1);
+                    let score = scores[row * width + *output as usize];
+                    match self.program.cells.kind(*cell) {
+                        Kind::Double => Value::Double(score),
+                        _ => Value::Float(score as f32),
+                    }
+                }
+                Op::Label(model) => {
+                    let label = scratch.labels[*model as usize][row];
+                    self.program.parts[*model as usize].labels[label as usize]
+                }
+                _ => continue,
+            };
+            scratch.values[*cell as usize] = value;
+        }
+        self.program.cells.compute(&self.tail.plan, &mut scratch.values);
+        let at = |cell: &CellId| scratch.values[*cell as usize];
+        answers.scores.extend(self.tail.scores.iter().map(|cell| at(cell).real()));
+        answers.labels.extend(self.tail.label.iter().map(at));
+    }
+}
+
+impl Tail {
+    fn new(program: &Program, scores: Option<&str>, label: Option<&str>) -> Option<Tail> {
+        let scores = match scores {
+            Some(name) => {
+                let rows = program.outputs.get(name)?;
+                if !rows.kind.is_real() {
+                    return None;
+                }
+                rows.cells.clone()
+            }
+            None => Vec::new(),
+        };
+        let label = match label {
+            Some(name) => match &program.outputs.get(name)?.cells[..] {
+                [cell] => Some(*cell),
+                _ => return None,
+            },
+            None => None,
+        };
+        let plan = program.cells.plan(scores.iter().chain(&label).copied());
+        let as_it_is = |(at, cell): (u32, &CellId)| {
+            let score =
+                matches!(program.cells.op(*cell), Op::Score { output, .. } if *output == at);
+            score && program.parts.len() == 1
+        };
+        let outputs = program.parts.first().map_or(0, |part| match &part.machine {
+            Machine::Single(model) => model.outputs(),
+            Machine::Double(model) => model.outputs(),
+        });
+        let whole = scores.is_empty() || scores.len() == outputs;
+        let direct = whole && (0..).zip(&scores).all(as_it_is);
+        layout::is_tail(&program.cells, &plan).then_some(Tail { plan, scores, label, direct })
+    }
+}
+
+impl PartLayout {
+    fn spots(&self) -> impl Iterator<Item = (Spot, Option<usize>)> + '_ {
+        let spots = match self {
+            PartLayout::Single(layout) => &layout.spots,
+            PartLayout::Double(layout) => &layout.spots,
+        };
+        spots.iter().copied()
+    }
+
+    fn room(&self, rows: usize) -> Spots {
+        match self {
+            PartLayout::Single(layout) => Spots::Single(vec![vec![0.0; rows]; layout.spots.len()]),
+            PartLayout::Double(layout) => Spots::Double(vec![vec![0.0; rows]; layout.spots.len()]),
+        }
+    }
+}
+
+impl<T: Real> Layout<T> {
+    fn note(&self, cells: &mut [Vec<T>], row: usize, of: Option<usize>, values: &[Value]) {
+        for ((spot, feature), cells) in self.spots.iter().zip(cells) {
+            if *feature == of {
+                cells[row] = spot.read(values);
+            }
+        }
+    }
+}
+
+/// One part's share of a question.
+struct Run<'a, T> {
+    engine: &'a Engine,
+    layout: &'a Layout<T>,
+    spots: &'a [Vec<T>],
+    model: &'a Model<T>,
+    encoded: &'a Encoded,
+    part: usize,
+}
+
+impl<T: Real> Run<'_, T> {
+    fn score<'q>(
+        &self,
+        mut questions: impl Iterator<Item = Question<'q>>,
+        tiles: &mut Tiles<T>,
+        scratch: &mut Scratch,
+    ) {
+        let (stride, most) = (self.model.stride(), self.model.rows());
+        let part = &self.engine.program.parts[self.part];
+        let single = matches!(part.machine, Machine::Single(_));
+        let halved = !single && self.is_float();
+        let (mut scores, mut labels) = (
+            std::mem::take(&mut scratch.scores[self.part]),
+            std::mem::take(&mut scratch.labels[self.part]),
+        );
+        scores.clear();
+        labels.clear();
+        loop {
+            let mut rows = 0;
+            while let Some((row, changes)) = (rows < most).then(|| questions.next()).flatten() {
+                let (tile, lane) = (rows / LANES, rows % LANES);
+                if lane == 0 {
+                    tiles.cells.resize((tile + 1) * stride, [T::default(); LANES]);
+                    let template = self.layout.template.iter();
+                    let cells = &mut tiles.cells[tile * stride..];
+                    cells
+                        .iter_mut()
+                        .zip(template)
+                        .for_each(|(cell, usual)| *cell = [*usual; LANES]);
+                }
+                let cells = &mut tiles.cells[tile * stride..(tile + 1) * stride];
+                self.fill(cells, lane, row);
+                self.change(cells, lane, (row, changes), &mut scratch.values);
+                rows += 1;
+            }
+            if rows == 0 {
+                break;
+            }
+            let write = |_: usize, row: &[T], label: u32| {
+                scores.extend(row.iter().map(|score| match halved {
+                    true => f64::from(score.single()),
+                    false => score.double(),
+                }));
+                labels.push(label);
+            };
+            let cells = &tiles.cells[..rows.div_ceil(LANES) * stride];
+            self.model.score(cells, &mut tiles.sums, rows, write);
+        }
+        scratch.scores[self.part] = scores;
+        scratch.labels[self.part] = labels;
+    }
+
+    /// Whether the scores are single numbers.
+    fn is_float(&self) -> bool {
+        let cells = &self.engine.program.cells;
+        let own = |op: &Op| matches!(op, Op::Score { model, .. } if *model as usize == self.part);
+        let found = cells.0.iter().find(|cell| own(&cell.op));
+        found.is_some_and(|cell| cell.kind == Kind::Float)
+    }
+
+    /// A row as it was encoded.
+    fn fill(&self, tile: &mut [Lanes<T>], lane: usize, row: usize) {
+        for (states, column) in self.layout.states.iter().zip(&self.encoded.columns) {
+            if let (Column::States(column), false) = (column, states.is_empty()) {
+                for (at, cell) in &states[column[row] as usize] {
+                    tile[*at as usize][lane] = *cell;
+                }
+            }
+        }
+        for ((spot, _), cells) in self.layout.spots.iter().zip(self.spots) {
+            tile[spot.at as usize][lane] = cells[row];
+        }
+    }
+
+    /// What differs from it.
+    fn change(
+        &self,
+        tile: &mut [Lanes<T>],
+        lane: usize,
+        (row, changes): Question<'_>,
+        values: &mut [Value],
+    ) {
+        for (feature, change) in changes {
+            match change {
+                Change::State(state) => self.set_state(tile, lane, (row, *feature), *state),
+                Change::Number(number) => {
+                    let plan = &self.engine.numbers[*feature];
+                    self.engine.compute(plan, values, |_, _| *number);
+                    self.set_spots(tile, lane, Some(*feature), values);
+                }
+            }
+        }
+        if changes.is_empty() || self.engine.shared.0.is_empty() {
+            return;
+        }
+        let slot = |feature: usize, at: usize| match changes
+            .iter()
+            .find(|(changed, _)| *changed == feature)
+        {
+            Some((_, change)) => self.engine.changed_slot(feature, at, *change),
+            None => self.engine.slot(&self.encoded.columns, feature, at, row),
+        };
+        self.engine.compute(&self.engine.shared, values, slot);
+        self.set_spots(tile, lane, None, values);
+    }
+
+    fn set_state(
+        &self,
+        tile: &mut [Lanes<T>],
+        lane: usize,
+        (row, feature): (usize, usize),
+        state: u32,
+    ) {
+        let states = &self.layout.states[feature];
+        let Column::States(column) = &self.encoded.columns[feature] else { return };
+        if states.is_empty() {
+            return;
+        }
+        for (at, _) in &states[column[row] as usize] {
+            tile[*at as usize][lane] = self.layout.template[*at as usize];
+        }
+        for (at, cell) in &states[state as usize] {
+            tile[*at as usize][lane] = *cell;
+        }
+    }
+
+    fn set_spots(&self, tile: &mut [Lanes<T>], lane: usize, of: Option<usize>, values: &[Value]) {
+        for (spot, _) in self.layout.spots.iter().filter(|(_, feature)| *feature == of) {
+            tile[spot.at as usize][lane] = spot.read(values);
+        }
+    }
+}

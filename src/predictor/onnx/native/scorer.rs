@@ -1,0 +1,166 @@
+//! A recognised model between record batches and answers.
+
+use std::sync::{Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
+
+use super::super::graph::Graph;
+use super::super::inputs::Inputs;
+use super::super::labels::Labels;
+use super::super::outputs::{Given, Outputs};
+use super::engine::{Answers, Change, Column, Encoded, Engine, Question, Scratch};
+use super::machine::{Machine, Model};
+use super::program::Program;
+use super::sources::{self, Sources};
+use super::values::{Value, Words};
+use crate::predictor::{Columns, RowFailure};
+
+/// A model that is scored here.
+#[derive(Debug)]
+pub(in super::super) struct Native {
+    pub(super) engine: Engine,
+    pub(super) sources: Sources,
+    /// Memory of callers that are done.
+    scratch: Mutex<Vec<Scratch>>,
+}
+
+/// Why rows cannot be scored here.
+#[derive(Debug, thiserror::Error)]
+pub(in super::super) enum Refused {
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+    #[error("an encoder of the model does not know the category of a row")]
+    Category,
+}
+
+/// Rows in the model's terms, and those that cannot be told to it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) encoded: Encoded,
+    /// Per feature.
+    pub(super) failures: Vec<Vec<RowFailure>>,
+}
+
+impl Native {
+    /// Recognises a model; none if it is to be left to ONNX Runtime.
+    pub(in super::super) fn recognise(
+        graph: &Graph<'_>,
+        inputs: &Inputs,
+        outputs: &Outputs,
+        columns: &Columns,
+    ) -> Option<Native> {
+        let (scores, label) = outputs.names();
+        let wanted: Vec<&str> = scores.into_iter().chain(label).collect();
+        let program = Program::read(graph, &sources::inputs(inputs), &wanted)?;
+        let features = sources::features(inputs, &program.words);
+        let sources = Sources::new(inputs, program.words.clone(), columns);
+        let engine = Engine::new(program, features, scores, label)?;
+        Some(Native { engine, sources, scratch: Mutex::default() })
+    }
+
+    /// The answers for a batch, and the rows that cannot be told to the model.
+    pub(in super::super) fn score(
+        &self,
+        inputs: &Inputs,
+        batch: &RecordBatch,
+    ) -> Result<(Answered<'_>, Vec<RowFailure>), Refused> {
+        let told = self.encode(inputs, batch)?;
+        self.check(told.encoded.columns.iter().enumerate())?;
+        let questions = (0..batch.num_rows()).map(|row| (row, &[][..]));
+        let answers = self.answer(&told.encoded, questions);
+        Ok((answers, told.failures.into_iter().flatten().collect()))
+    }
+
+    /// A batch in the model's terms.
+    pub(super) fn encode(&self, inputs: &Inputs, batch: &RecordBatch) -> Result<Told, Refused> {
+        let (columns, failures) = self.sources.columns(inputs, batch)?;
+        Ok(Told { encoded: self.engine.encode(columns, batch.num_rows()), failures })
+    }
+
+    /// Answers questions about encoded rows.
+    pub(super) fn answer<'q>(
+        &self,
+        encoded: &Encoded,
+        questions: impl Iterator<Item = Question<'q>> + Clone,
+    ) -> Answered<'_> {
+        let kept = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = kept().pop().unwrap_or_default();
+        let answers = self.engine.answer(encoded, questions, &mut scratch);
+        kept().push(scratch);
+        Answered { answers, words: &self.engine.program.words }
+    }
+
+    /// Refuses what ONNX Runtime refuses: the whole batch, if an encoder does not know a category.
+    fn check<'c>(&self, columns: impl Iterator<Item = (usize, &'c Column)>) -> Result<(), Refused> {
+        for (feature, column) in columns {
+            if let (Column::States(states), true) = (column, self.is_strict(feature)) {
+                for state in states {
+                    self.check_change((feature, Change::State(*state)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_strict(&self, feature: usize) -> bool {
+        self.engine.refused[feature].contains(&true)
+    }
+
+    /// The same for one changed value.
+    pub(super) fn check_change(&self, (feature, change): (usize, Change)) -> Result<(), Refused> {
+        let refused = &self.engine.refused[feature];
+        match change {
+            Change::State(state) if refused.get(state as usize) == Some(&true) => {
+                Err(Refused::Category)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How far its scores may be from ONNX Runtime's: nought where both do the same sums in the same order.
+    pub(in super::super) fn tolerance(&self) -> f64 {
+        let mut parts = self.engine.program.parts.iter();
+        let exact = parts.all(|part| match &part.machine {
+            Machine::Single(Model::Trees(forest)) => forest.is_plain(),
+            Machine::Double(Model::Trees(forest)) => forest.is_plain(),
+            _ => false,
+        });
+        if exact { 0.0 } else { 1e-6 }
+    }
+}
+
+/// What a recognised model gave for some rows.
+#[derive(Debug)]
+pub(in super::super) struct Answered<'n> {
+    answers: Answers,
+    words: &'n Words,
+}
+
+impl Given for Answered<'_> {
+    fn numbers(&self, _output: &str) -> Option<Result<Vec<f64>, ort::Error>> {
+        Some(Ok(self.answers.scores.clone()))
+    }
+
+    fn classes(
+        &self,
+        _output: &str,
+        labels: &Labels,
+    ) -> Result<Result<Vec<u32>, String>, ort::Error> {
+        let mut known: Vec<(Value, u32)> = Vec::new();
+        let mut class = |label: &Value| {
+            if let Some((_, class)) = known.iter().find(|(value, _)| value == label) {
+                return Ok(*class);
+            }
+            let class = match label {
+                Value::Int(number) => labels.of_integer(*number),
+                Value::Bool(flag) => labels.of_flag(*flag),
+                Value::Text(word) => labels.of_text(self.words.text(*word).unwrap_or_default()),
+                other => Err(other.real().to_string()),
+            }?;
+            known.push((*label, class));
+            Ok(class)
+        };
+        Ok(self.answers.labels.iter().map(&mut class).collect())
+    }
+}

@@ -1,0 +1,67 @@
+//! Trees that are walked row by row: those that ask whether a value is one of some, are too large for
+//! [`super::walk`], or have leaves with different outputs.
+
+use super::raw::{Mode, Node as RawNode};
+use super::real::Real;
+use super::walk::{Lanes, Looks};
+
+#[derive(Debug)]
+enum Node<T> {
+    Branch { mode: Mode, cell: u16, threshold: T, gap_is_true: bool, ways: [u32; 2] },
+    Leaf(std::ops::Range<usize>),
+}
+
+/// A tree that is walked row by row.
+#[derive(Debug)]
+pub(super) struct Branchy<T>(Vec<Node<T>>);
+
+impl<T: Real> Branchy<T> {
+    pub(super) fn new(tree: &[RawNode<T>], looks: &mut Looks) -> Option<Branchy<T>> {
+        let node = |node: &RawNode<T>| {
+            Some(match node {
+                RawNode::Leaf(weights) => Node::Leaf(weights.clone()),
+                RawNode::Branch(branch) => Node::Branch {
+                    mode: branch.mode.clone(),
+                    cell: looks.place(branch.feature, false)?,
+                    threshold: branch.threshold,
+                    gap_is_true: branch.gap_is_true,
+                    ways: [branch.yes, branch.no],
+                },
+            })
+        };
+        tree.iter().map(node).collect::<Option<_>>().map(Branchy)
+    }
+
+    /// The weights of the leaf that a row of a tile reaches.
+    pub(super) fn leaf(
+        &self,
+        tile: &[Lanes<T>],
+        lane: usize,
+        members: &[T],
+    ) -> std::ops::Range<usize> {
+        let mut at = 0;
+        loop {
+            match &self.0[at] {
+                Node::Leaf(weights) => return weights.clone(),
+                Node::Branch { mode, cell, threshold, gap_is_true, ways } => {
+                    let value = tile[usize::from(*cell)][lane];
+                    let gap = *gap_is_true && value.is_gap();
+                    let yes = gap || holds(mode, value, *threshold, members);
+                    at = ways[usize::from(!yes)] as usize;
+                }
+            }
+        }
+    }
+}
+
+fn holds<T: Real>(mode: &Mode, value: T, threshold: T, members: &[T]) -> bool {
+    match mode {
+        Mode::LessOrEqual => value <= threshold,
+        Mode::Less => value < threshold,
+        Mode::GreaterOrEqual => value >= threshold,
+        Mode::Greater => value > threshold,
+        Mode::Equal => value == threshold,
+        Mode::NotEqual => value != threshold,
+        Mode::Member(own) => members[own.clone()].contains(&value),
+    }
+}

@@ -1,0 +1,280 @@
+//! A tree ensemble that is ready to score.
+
+use super::branchy::Branchy;
+use super::finish::Finish;
+use super::raw::{Mode, Node as RawNode, Raw};
+use super::real::Real;
+use super::walk::{LANES, Lanes, Looks, MOST_NODES, Node, Walk};
+
+/// Cells of a row, at most; above, the graph is left to ONNX Runtime.
+const MOST_CELLS: usize = 4096;
+
+/// Trees with all their nodes, in the order in which their weights are added.
+#[derive(Debug)]
+pub(in super::super) struct Forest<T> {
+    trees: Vec<Tree<T>>,
+    /// Of the trees that are walked by several rows at once.
+    nodes: Vec<Node<T>>,
+    looks: Looks,
+    /// Output and weight, of trees that are walked row by row.
+    weights: Vec<(u32, T)>,
+    /// The weights of the leaves that have several.
+    several: Vec<T>,
+    members: Vec<T>,
+    finish: Finish<T>,
+    /// Ascending, by feature: the answer is the same for all values between two of them and for the upper one.
+    thresholds: Vec<(u32, T)>,
+}
+
+#[derive(Debug)]
+enum Tree<T> {
+    /// Every leaf holds a weight for the same output.
+    One(Walk, u32),
+    /// Every leaf has a weight for each of the same outputs.
+    Several(Walk, Vec<u32>),
+    Branchy(Branchy<T>),
+}
+
+/// The sums of some rows, and which of them got a weight.
+#[derive(Debug, Default)]
+pub(in super::super) struct Sums<T> {
+    /// By tile and output.
+    sums: Vec<Lanes<T>>,
+    seen: Vec<[bool; LANES]>,
+    row: Vec<T>,
+    row_seen: Vec<bool>,
+}
+
+impl<T: Real> Forest<T> {
+    /// Lays out an ensemble; none if it looks at too many features.
+    pub(super) fn new(raw: Raw<T>) -> Option<Forest<T>> {
+        let mut forest = Forest {
+            trees: Vec::with_capacity(raw.trees.len()),
+            nodes: Vec::new(),
+            looks: Looks::default(),
+            weights: Vec::new(),
+            several: Vec::new(),
+            members: Vec::new(),
+            thresholds: thresholds(&raw),
+            finish: raw.finish.clone(),
+        };
+        for tree in &raw.trees {
+            let laid = forest.lay_out(tree, &raw.weights)?;
+            forest.trees.push(laid);
+        }
+        forest.nodes.extend(std::iter::repeat_n(Node::default(), MOST_NODES));
+        if forest.trees.iter().any(|tree| matches!(tree, Tree::Branchy(_))) {
+            (forest.weights, forest.members) = (raw.weights, raw.members);
+        }
+        (forest.stride() <= MOST_CELLS).then_some(forest)
+    }
+
+    fn lay_out(&mut self, tree: &[RawNode<T>], weights: &[(u32, T)]) -> Option<Tree<T>> {
+        let single = self.finish.outputs == 1 && self.finish.classifier.is_none();
+        let outputs = outputs(tree, weights, single);
+        let laid = match outputs.as_deref() {
+            Some([output]) => {
+                let leaf = |own: &std::ops::Range<usize>| weights[own.start].1;
+                let walk = Walk::lay_out(tree, &mut self.nodes, &mut self.looks, leaf);
+                walk.map(|walk| Tree::One(walk, *output))
+            }
+            Some(outputs) => {
+                let first = self.several.len();
+                let mut several = Vec::new();
+                let place = std::cell::RefCell::new(&mut several);
+                let leaf = |own: &std::ops::Range<usize>| {
+                    let mut several = place.borrow_mut();
+                    let at = first + several.len();
+                    several.extend(weights[own.clone()].iter().map(|(_, weight)| *weight));
+                    T::from_place(at as u32)
+                };
+                let walk = Walk::lay_out(tree, &mut self.nodes, &mut self.looks, leaf);
+                self.several.extend(several);
+                walk.map(|walk| Tree::Several(walk, outputs.to_vec()))
+            }
+            None => None,
+        };
+        laid.or_else(|| Some(Tree::Branchy(Branchy::new(tree, &mut self.looks)?)))
+    }
+
+    /// Which cells a tile holds: behind a first one that is a NaN, these features, negated or not.
+    pub(in super::super) fn looks(&self) -> &[(u32, bool)] {
+        &self.looks.cells
+    }
+
+    /// Cells of a tile, a power of two.
+    pub(in super::super) fn stride(&self) -> usize {
+        let cells = self.looks.cells.len() + 1;
+        [16, 64, 256, 1024, MOST_CELLS]
+            .into_iter()
+            .find(|width| *width >= cells)
+            .unwrap_or(usize::MAX)
+    }
+
+    /// Scores per row.
+    pub(in super::super) fn outputs(&self) -> usize {
+        self.finish.outputs
+    }
+
+    /// Bytes of the nodes.
+    pub(in super::super) fn size(&self) -> usize {
+        self.nodes.len() * size_of::<Node<T>>()
+    }
+
+    /// Whether the scores are plain sums, without a function of them.
+    pub(in super::super) fn is_plain(&self) -> bool {
+        self.finish.transform == super::finish::Transform::None
+    }
+
+    /// Feature and threshold of every comparison, ascending: nothing changes between two of one feature.
+    pub(in super::super) fn thresholds(&self) -> &[(u32, T)] {
+        &self.thresholds
+    }
+
+    /// Scores the rows of these tiles; `write` is given a row's position, its scores and its label.
+    pub(in super::super) fn score(
+        &self,
+        tiles: &[Lanes<T>],
+        sums: &mut Sums<T>,
+        rows: usize,
+        write: impl FnMut(usize, &[T], u32),
+    ) {
+        let count = rows.div_ceil(LANES) * self.finish.outputs;
+        sums.sums.clear();
+        sums.sums.resize(count, [T::default(); LANES]);
+        sums.seen.clear();
+        sums.seen.resize(count, [false; LANES]);
+        match self.stride() {
+            16 => self.walk::<16>(tiles, sums),
+            64 => self.walk::<64>(tiles, sums),
+            256 => self.walk::<256>(tiles, sums),
+            1024 => self.walk::<1024>(tiles, sums),
+            _ => self.walk::<MOST_CELLS>(tiles, sums),
+        }
+        self.finish(sums, rows, write);
+    }
+
+    fn walk<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut Sums<T>) {
+        let (tiles, _) = tiles.as_chunks::<WIDTH>();
+        for tree in &self.trees {
+            let sums = all.sums.chunks_exact_mut(self.finish.outputs);
+            let seen = all.seen.chunks_exact_mut(self.finish.outputs);
+            for ((tile, sums), seen) in tiles.iter().zip(sums).zip(seen) {
+                match tree {
+                    Tree::One(walk, output) => {
+                        let leaves = walk.leaves(&self.nodes, tile);
+                        let output = *output as usize;
+                        self.add(&mut sums[output], &mut seen[output], &leaves);
+                    }
+                    Tree::Several(walk, outputs) => {
+                        let leaves =
+                            walk.leaves(&self.nodes, tile).map(|leaf| leaf.place() as usize);
+                        for (at, output) in outputs.iter().enumerate() {
+                            let weights = leaves.map(|first| self.several[first + at]);
+                            let output = *output as usize;
+                            self.add(&mut sums[output], &mut seen[output], &weights);
+                        }
+                    }
+                    Tree::Branchy(tree) => self.branch(tree, tile, sums, seen),
+                }
+            }
+        }
+    }
+
+    fn add(&self, sums: &mut Lanes<T>, seen: &mut [bool; LANES], weights: &Lanes<T>) {
+        if self.finish.aggregate.sums() {
+            sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += *weight);
+        } else {
+            for ((sum, seen), weight) in sums.iter_mut().zip(&*seen).zip(weights) {
+                if !*seen || self.finish.aggregate.prefers(*weight, *sum) {
+                    *sum = *weight;
+                }
+            }
+        }
+        *seen = [true; LANES];
+    }
+
+    fn branch(
+        &self,
+        tree: &Branchy<T>,
+        tile: &[Lanes<T>],
+        sums: &mut [Lanes<T>],
+        seen: &mut [[bool; LANES]],
+    ) {
+        let single = self.finish.outputs == 1 && self.finish.classifier.is_none();
+        for lane in 0..LANES {
+            let own = tree.leaf(tile, lane, &self.members);
+            let own = &self.weights[own];
+            for (output, weight) in if single { &own[..1] } else { own } {
+                let output = if single { 0 } else { *output as usize };
+                let (sum, seen) = (&mut sums[output][lane], &mut seen[output][lane]);
+                if self.finish.aggregate.sums() {
+                    *sum += *weight;
+                } else if !*seen || self.finish.aggregate.prefers(*weight, *sum) {
+                    *sum = *weight;
+                }
+                *seen = true;
+            }
+        }
+    }
+
+    fn finish(&self, all: &mut Sums<T>, rows: usize, mut write: impl FnMut(usize, &[T], u32)) {
+        let outputs = self.finish.outputs;
+        for row in 0..rows {
+            let (tile, lane) = (row / LANES * outputs, row % LANES);
+            all.row.clear();
+            all.row.extend(all.sums[tile..tile + outputs].iter().map(|sums| sums[lane]));
+            all.row_seen.clear();
+            all.row_seen.extend(all.seen[tile..tile + outputs].iter().map(|seen| seen[lane]));
+            let label = self.finish.row(&mut all.row, &mut all.row_seen, self.trees.len());
+            write(row, &all.row, label);
+        }
+    }
+}
+
+/// The outputs that every leaf of a tree has a weight for, in one order; none if they differ. Where there is a
+/// `single` output, the first weight of a leaf counts, whatever output it names.
+fn outputs<T: Real>(tree: &[RawNode<T>], weights: &[(u32, T)], single: bool) -> Option<Vec<u32>> {
+    let mut leaves = tree.iter().filter_map(|node| match node {
+        RawNode::Leaf(own) => Some(&weights[own.clone()]),
+        RawNode::Branch(_) => None,
+    });
+    let first = leaves.next()?;
+    if single {
+        return Some(vec![0]);
+    }
+    let outputs = |own: &[(u32, T)]| own.iter().map(|(output, _)| *output).collect::<Vec<_>>();
+    let wanted = outputs(first);
+    let same = |own: &[(u32, T)]| {
+        own.len() == wanted.len() && own.iter().zip(&wanted).all(|(one, two)| one.0 == *two)
+    };
+    leaves.all(same).then_some(wanted)
+}
+
+/// The thresholds of all branches, as those of `x <= threshold`.
+fn thresholds<T: Real>(raw: &Raw<T>) -> Vec<(u32, T)> {
+    let mut all = Vec::new();
+    for node in raw.trees.iter().flatten() {
+        let RawNode::Branch(branch) = node else { continue };
+        let t = branch.threshold;
+        let (one, two) = match &branch.mode {
+            Mode::LessOrEqual | Mode::Greater => (Some(t), None),
+            Mode::Less | Mode::GreaterOrEqual => (Some(t.below()), None),
+            Mode::Equal | Mode::NotEqual => (Some(t), Some(t.below())),
+            Mode::Member(own) => {
+                let members = &raw.members[own.clone()];
+                let both = members.iter().flat_map(|member| [*member, member.below()]);
+                all.extend(both.map(|threshold| (branch.feature, threshold)));
+                (None, None)
+            }
+        };
+        all.extend(one.into_iter().chain(two).map(|threshold| (branch.feature, threshold)));
+    }
+    all.retain(|(_, threshold)| !threshold.is_gap());
+    let order = |one: &(u32, T), two: &(u32, T)| {
+        one.0.cmp(&two.0).then(one.1.double().total_cmp(&two.1.double()))
+    };
+    all.sort_unstable_by(order);
+    all.dedup_by(|one, two| one == two);
+    all
+}

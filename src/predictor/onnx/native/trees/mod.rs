@@ -1,0 +1,113 @@
+//! Tree ensembles: from the attributes of their operators to scores.
+
+mod branchy;
+mod finish;
+mod forest;
+mod raw;
+mod read;
+mod real;
+mod walk;
+
+pub(super) use forest::{Forest, Sums};
+pub(super) use real::Real;
+pub(super) use walk::{LANES, Lanes};
+
+use std::collections::HashSet;
+
+use super::machine::{Machine, Model};
+use super::program::{Operator, Part, Program, Tensor};
+use super::values::{Kind, Value};
+use finish::{Classifier, Finish};
+use raw::Raw;
+
+/// A `TreeEnsembleClassifier` with the cells that it is given.
+pub(super) fn classifier(
+    program: &mut Program,
+    node: Operator<'_>,
+    given: &[Tensor],
+) -> Option<Vec<Tensor>> {
+    let texts = node.texts("classlabels_strings");
+    let labels: Vec<Value> = if texts.is_empty() {
+        node.integers("classlabels_int64s").into_iter().map(Value::Int).collect()
+    } else {
+        texts.iter().map(|text| Value::Text(program.words.add(text))).collect()
+    };
+    let outputs = labels.len();
+    fn ready<T: Real>(raw: Raw<T>, features: usize) -> Option<Model<T>> {
+        Some(Model::Trees(Forest::new(classified(raw).checked(features)?)?))
+    }
+    let ensemble = |double: bool, features: usize| {
+        Some(if double {
+            Machine::Double(ready(read::ensemble(node, "class", outputs)?, features)?)
+        } else {
+            Machine::Single(ready(read::ensemble(node, "class", outputs)?, features)?)
+        })
+    };
+    if outputs < 2 {
+        return None;
+    }
+    let classes: HashSet<i64> = node.integers("class_ids").into_iter().collect();
+    // Where both of two classes have weights, ONNX Runtime gives 0 and 1, whatever the labels are.
+    let plain = texts.is_empty() && outputs == 2 && classes.len() > 1;
+    let labels = if plain { vec![Value::Int(0), Value::Int(1)] } else { labels };
+    add(program, given, ensemble, (outputs, Kind::Float, labels))
+}
+
+/// The same with what follows from the weights of a classifier.
+fn classified<T: Real>(raw: Raw<T>) -> Raw<T> {
+    let classes: HashSet<u32> = raw.weights.iter().map(|(class, _)| *class).collect();
+    let positive = raw.weights.iter().all(|(_, weight)| *weight >= T::default());
+    let one_sided = raw.finish.outputs == 2 && classes.len() == 1;
+    let finish = Finish { classifier: Some(Classifier { one_sided, positive }), ..raw.finish };
+    Raw { finish, ..raw }
+}
+
+/// A `TreeEnsembleRegressor` or `TreeEnsemble` with the cells that it is given.
+pub(super) fn regressor(
+    program: &mut Program,
+    node: Operator<'_>,
+    given: &[Tensor],
+) -> Option<Vec<Tensor>> {
+    let newer = node.operator == "TreeEnsemble";
+    let outputs =
+        usize::try_from(node.integer("n_targets")?).ok().filter(|outputs| *outputs > 0)?;
+    let ensemble = |double: bool, features: usize| {
+        Some(if double {
+            Machine::Double(targets(node, outputs, features)?)
+        } else {
+            Machine::Single(targets(node, outputs, features)?)
+        })
+    };
+    let double = given.first()?.rows()?.kind == Kind::Double;
+    // The older operator gives single numbers whatever it is given.
+    let kind = if newer && double { Kind::Double } else { Kind::Float };
+    add(program, given, ensemble, (outputs, kind, Vec::new()))
+}
+
+fn targets<T: Real>(node: Operator<'_>, outputs: usize, features: usize) -> Option<Model<T>> {
+    let newer = node.operator == "TreeEnsemble";
+    let raw = if newer { read::newer(node) } else { read::ensemble(node, "target", outputs) };
+    Some(Model::Trees(Forest::new(raw?.checked(features)?)?))
+}
+
+/// Adds an ensemble to the program; `shape` is how many scores it gives, of which type, and its labels.
+fn add(
+    program: &mut Program,
+    given: &[Tensor],
+    ensemble: impl FnOnce(bool, usize) -> Option<Machine>,
+    (outputs, kind, labels): (usize, Kind, Vec<Value>),
+) -> Option<Vec<Tensor>> {
+    let [Tensor::Rows(rows)] = given else { return None };
+    if rows.dims.len() != 1
+        || !matches!(rows.kind, Kind::Float | Kind::Double | Kind::Int64 | Kind::Int32)
+    {
+        return None;
+    }
+    let double = rows.kind == Kind::Double;
+    let machine = ensemble(double, rows.cells.len())?;
+    let inputs = match double {
+        true => rows.cells.clone(),
+        false => rows.cells.iter().map(|cell| program.cells.cast(*cell, Kind::Float)).collect(),
+    };
+    Some(program.add_part(Part { machine, inputs, labels }, outputs, kind))
+}

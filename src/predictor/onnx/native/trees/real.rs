@@ -1,0 +1,127 @@
+//! The two types that trees compare and sum in.
+
+use std::fmt::Debug;
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+
+use super::super::values::Value;
+
+/// A real number of a tree ensemble.
+pub(in super::super) trait Real:
+    Copy
+    + PartialOrd
+    + Debug
+    + Default
+    + Send
+    + Sync
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Div<Output = Self>
+    + Mul<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + 'static
+{
+    const NAN: Self;
+    const ONE: Self;
+
+    /// A cell of this type.
+    fn of(value: Value) -> Self;
+    /// The number in this type, rounded once.
+    fn rounded(number: f64) -> Self;
+    fn from_single(number: f32) -> Self;
+    fn single(self) -> f32;
+    fn double(self) -> f64;
+    /// The product with a number, plus another, rounded once.
+    fn fused(self, by: Self, plus: Self) -> Self;
+    /// The next lower number.
+    fn below(self) -> Self;
+    /// A small whole number in the bits of a real one, and back.
+    fn from_place(place: u32) -> Self;
+    fn place(self) -> u32;
+
+    fn is_gap(self) -> bool {
+        self.double().is_nan()
+    }
+}
+
+impl Real for f32 {
+    const NAN: f32 = f32::NAN;
+    const ONE: f32 = 1.0;
+
+    fn of(value: Value) -> f32 {
+        value.single()
+    }
+
+    fn rounded(number: f64) -> f32 {
+        number as f32
+    }
+
+    fn from_single(number: f32) -> f32 {
+        number
+    }
+
+    fn single(self) -> f32 {
+        self
+    }
+
+    fn double(self) -> f64 {
+        self.into()
+    }
+
+    fn fused(self, by: f32, plus: f32) -> f32 {
+        self.mul_add(by, plus)
+    }
+
+    fn below(self) -> f32 {
+        self.next_down()
+    }
+
+    fn from_place(place: u32) -> f32 {
+        f32::from_bits(place)
+    }
+
+    fn place(self) -> u32 {
+        self.to_bits()
+    }
+}
+
+impl Real for f64 {
+    const NAN: f64 = f64::NAN;
+    const ONE: f64 = 1.0;
+
+    fn of(value: Value) -> f64 {
+        value.real()
+    }
+
+    fn rounded(number: f64) -> f64 {
+        number
+    }
+
+    fn from_single(number: f32) -> f64 {
+        number.into()
+    }
+
+    fn single(self) -> f32 {
+        self as f32
+    }
+
+    fn double(self) -> f64 {
+        self
+    }
+
+    fn fused(self, by: f64, plus: f64) -> f64 {
+        self.mul_add(by, plus)
+    }
+
+    fn below(self) -> f64 {
+        self.next_down()
+    }
+
+    fn from_place(place: u32) -> f64 {
+        f64::from_bits(place.into())
+    }
+
+    fn place(self) -> u32 {
+        self.to_bits() as u32
+    }
+}

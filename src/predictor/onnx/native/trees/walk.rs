@@ -1,0 +1,180 @@
+//! Trees laid out to be walked without a branch: nodes of eight bytes in breadth-first order, the two ways of a
+//! node beside each other, leaves that lead to themselves. Several rows walk at once, so that the processor has
+//! something to do while one of them waits for memory.
+//!
+//! All comparisons become `x <= threshold`: of the cell or of the cell negated, with the next lower threshold for
+//! a strict one, and with the ways swapped where a gap (NaN, which compares as false) has to go the other way.
+
+use std::collections::VecDeque;
+
+use super::raw::{Branch, Mode, Node as RawNode};
+use super::real::Real;
+
+/// Rows that walk at once.
+pub(in super::super) const LANES: usize = 16;
+
+/// One cell of each of the rows that walk at once.
+pub(in super::super) type Lanes<T> = [T; LANES];
+
+/// Nodes of a tree, at most: positions are of 16 bits, so that no bounds need to be checked.
+pub(super) const MOST_NODES: usize = 1 << 16;
+
+/// Levels between two looks whether all rows have arrived.
+const STRIDE: u32 = 4;
+
+/// A node. A leaf leads to itself: its cell holds a NaN, which is not less than anything, and `child` is the
+/// position before its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Node<T> {
+    /// What the cell is compared with; in a leaf its weight, or where its weights are.
+    pub(super) threshold: T,
+    cell: u16,
+    /// Where to go if the cell is not above the threshold; else to the one behind it.
+    child: u16,
+}
+
+/// A comparison with `x <= threshold` of a cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Question<T> {
+    pub(super) feature: u32,
+    pub(super) negated: bool,
+    pub(super) threshold: T,
+    /// Where true and false lead to, in the tree as it was read.
+    ways: [u32; 2],
+}
+
+impl<T: Real> Question<T> {
+    /// The comparison that a branch makes; none for branches that need more than one.
+    pub(super) fn new(branch: &Branch<T>) -> Option<Question<T>> {
+        let (t, gap) = (branch.threshold, branch.gap_is_true);
+        // The cell, the threshold, and whether the ways are swapped.
+        let (negated, threshold, swapped) = match (&branch.mode, gap) {
+            (Mode::LessOrEqual, false) => (false, t, false),
+            (Mode::LessOrEqual, true) => (true, below(-t)?, true),
+            (Mode::Less, false) => (false, below(t)?, false),
+            (Mode::Less, true) => (true, -t, true),
+            (Mode::GreaterOrEqual, false) => (true, -t, false),
+            (Mode::GreaterOrEqual, true) => (false, below(t)?, true),
+            (Mode::Greater, false) => (true, below(-t)?, false),
+            (Mode::Greater, true) => (false, t, true),
+            _ => return None,
+        };
+        let ways = if swapped { [branch.no, branch.yes] } else { [branch.yes, branch.no] };
+        let question = Question { feature: branch.feature, negated, threshold, ways };
+        (!threshold.is_gap()).then_some(question)
+    }
+}
+
+/// The next lower number; none below the lowest, which no number is less than.
+fn below<T: Real>(threshold: T) -> Option<T> {
+    let below = threshold.below();
+    (below < threshold).then_some(below)
+}
+
+/// Which cells the trees of an ensemble look at. The first holds a NaN in every row.
+#[derive(Debug, Default)]
+pub(in super::super) struct Looks {
+    /// Feature and whether it is negated, from position one.
+    pub(in super::super) cells: Vec<(u32, bool)>,
+    places: hashbrown::HashMap<(u32, bool), u16>,
+}
+
+impl Looks {
+    /// The position of a cell; none if there are too many.
+    pub(super) fn place(&mut self, feature: u32, negated: bool) -> Option<u16> {
+        if let Some(place) = self.places.get(&(feature, negated)) {
+            return Some(*place);
+        }
+        let place = u16::try_from(self.cells.len() + 1).ok()?;
+        self.cells.push((feature, negated));
+        self.places.insert((feature, negated), place);
+        Some(place)
+    }
+}
+
+/// A tree in the layout for walking.
+#[derive(Debug)]
+pub(super) struct Walk {
+    /// Its root among the nodes of all trees.
+    pub(super) root: usize,
+    depth: u32,
+}
+
+impl Walk {
+    /// Lays a tree out behind the nodes that there are; `leaf` gives what a leaf holds. None for trees that are
+    /// too large or ask otherwise than by order.
+    pub(super) fn lay_out<T: Real>(
+        tree: &[RawNode<T>],
+        nodes: &mut Vec<Node<T>>,
+        looks: &mut Looks,
+        leaf: impl Fn(&std::ops::Range<usize>) -> T,
+    ) -> Option<Walk> {
+        let root = nodes.len();
+        let mut own: Vec<Node<T>> = vec![Node::default()];
+        let mut open = VecDeque::from([(0u32, 0usize, 0u32)]);
+        let mut depth = 0;
+        while let Some((from, at, level)) = open.pop_front() {
+            depth = depth.max(level);
+            own[at] = match &tree[from as usize] {
+                RawNode::Leaf(weights) => {
+                    let child = (at as u16).wrapping_sub(1);
+                    Node { threshold: leaf(weights), cell: 0, child }
+                }
+                RawNode::Branch(branch) => {
+                    let question = Question::new(branch)?;
+                    let child = own.len();
+                    own.extend([Node::default(); 2]);
+                    let ways = question.ways.into_iter().zip(child..);
+                    open.extend(ways.map(|(from, at)| (from, at, level + 1)));
+                    let cell = looks.place(question.feature, question.negated)?;
+                    let child = u16::try_from(child).ok()?;
+                    Node { threshold: question.threshold, cell, child }
+                }
+            };
+        }
+        if own.len() > MOST_NODES {
+            return None;
+        }
+        nodes.extend(own);
+        Some(Walk { root, depth })
+    }
+
+    /// The leaves that the rows of a tile reach. `WIDTH` is a power of two; there are [`MOST_NODES`] behind the
+    /// root, whose they may be.
+    #[inline]
+    pub(super) fn leaves<T: Real, const WIDTH: usize>(
+        &self,
+        nodes: &[Node<T>],
+        tile: &[Lanes<T>; WIDTH],
+    ) -> Lanes<T> {
+        let Some(nodes) = nodes[self.root..].first_chunk::<MOST_NODES>() else {
+            unreachable!("the nodes end with room for the largest tree")
+        };
+        let mut at = [0u16; LANES];
+        let mut left = self.depth;
+        while left >= 2 * STRIDE {
+            (0..STRIDE - 1).for_each(|_| step(nodes, tile, &mut at));
+            let before = at;
+            step(nodes, tile, &mut at);
+            left -= STRIDE;
+            if before == at {
+                left = 0;
+            }
+        }
+        (0..left).for_each(|_| step(nodes, tile, &mut at));
+        at.map(|at| nodes[usize::from(at)].threshold)
+    }
+}
+
+#[inline(always)]
+fn step<T: Real, const WIDTH: usize>(
+    nodes: &[Node<T>; MOST_NODES],
+    tile: &[Lanes<T>; WIDTH],
+    at: &mut [u16; LANES],
+) {
+    for (lane, at) in at.iter_mut().enumerate() {
+        let node = nodes[usize::from(*at)];
+        let cell = tile[usize::from(node.cell) & (WIDTH - 1)][lane];
+        *at = node.child.wrapping_add(u16::from(cell <= node.threshold) ^ 1);
+    }
+}

@@ -1,0 +1,27 @@
+//! Questions about changed copies of rows, as the rest of the program asks them.
+
+use super::finished;
+use super::native::Originals;
+use super::sessions::Model;
+use crate::error::{Error, Result};
+use crate::predictor::{Scores, Variant, Variants};
+
+/// Rows of one batch that questions are asked about.
+pub(super) struct Copies<'p> {
+    pub(super) model: &'p Model,
+    pub(super) originals: Originals<'p>,
+}
+
+impl Variants for Copies<'_> {
+    fn predict(&mut self, copies: &[Variant<'_>]) -> Result<Scores> {
+        let rows = copies.len();
+        let asked = self.originals.ask(copies);
+        let (answers, failures) = asked.map_err(|error| match error {
+            super::native::Unasked::Misfit => {
+                Error::internal("variants", "a changed value does not fit its column")
+            }
+            super::native::Unasked::Refused(error) => self.model.failed(rows, error),
+        })?;
+        finished(&self.model.outputs, &answers, rows, failures)
+    }
+}
