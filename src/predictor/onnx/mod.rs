@@ -304,7 +304,11 @@ impl Predictor for OnnxPredictor {
         let prepared = native.originals(&self.model.inputs, originals);
         let prepared = prepared.map_err(|error| self.model.failed(rows, error))?;
         Ok(prepared.map(|originals| {
-            Box::new(variants::Copies { model: &self.model, originals }) as Box<dyn Variants + '_>
+            Box::new(variants::Copies {
+                model: &self.model,
+                originals,
+                scratch: Default::default(),
+            }) as Box<dyn Variants + '_>
         }))
     }
 

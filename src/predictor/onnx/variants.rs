@@ -1,15 +1,16 @@
 //! Questions about changed copies of rows, as the rest of the program asks them.
 
 use super::finished;
-use super::native::Originals;
+use super::native::{Originals, SweepScratch, Swept};
 use super::sessions::Model;
 use crate::error::{Error, Result};
-use crate::predictor::{Scores, Variant, Variants};
+use crate::predictor::{Reach, Responses, Scores, Variant, Variants};
 
 /// Rows of one batch that questions are asked about.
 pub(super) struct Copies<'p> {
     pub(super) model: &'p Model,
     pub(super) originals: Originals<'p>,
+    pub(super) scratch: (SweepScratch, Swept),
 }
 
 impl Variants for Copies<'_> {
@@ -23,5 +24,14 @@ impl Variants for Copies<'_> {
             super::native::Unasked::Refused(error) => self.model.failed(rows, error),
         })?;
         finished(&self.model.outputs, &answers, rows, failures)
+    }
+
+    fn responses(&mut self, copy: Variant<'_>, reach: &[Reach]) -> Result<Option<Responses>> {
+        let Some((values, answers)) = self.originals.responses(&copy, reach, &mut self.scratch)
+        else {
+            return Ok(None);
+        };
+        let scores = finished(&self.model.outputs, &answers, values.len(), Vec::new())?;
+        Ok(Some(Responses { values, scores }))
     }
 }

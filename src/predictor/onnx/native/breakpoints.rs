@@ -53,12 +53,10 @@ impl Native {
             if !behind.contains(&feature) {
                 continue;
             }
-            let plan = program.cells.plan([cell]);
-            if behind.len() > 1 || !self.is_monotone(&plan) {
+            if behind.len() > 1 {
                 return None;
             }
-            let way = Way { native: self, inputs, feature, cell, plan };
-            way.follow(run, found)?;
+            Way::new(self, inputs, (feature, cell))?.follow(run, found)?;
         }
         Some(())
     }
@@ -90,7 +88,7 @@ impl Native {
 }
 
 /// From a feature's numbers to one cell that trees look at.
-struct Way<'n> {
+pub(super) struct Way<'n> {
     native: &'n Native,
     inputs: &'n Inputs,
     feature: usize,
@@ -98,35 +96,63 @@ struct Way<'n> {
     plan: Plan,
 }
 
-impl Way<'_> {
+/// Which numbers of a feature put a cell at most at a threshold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Below {
+    /// Up to this one.
+    UpTo(f64),
+    /// Above this one.
+    Above(f64),
+    All,
+    None,
+}
+
+impl<'n> Way<'n> {
+    /// A way to a cell that depends on one numeric feature; none where it turns round while the number grows.
+    pub(super) fn new(
+        native: &'n Native,
+        inputs: &'n Inputs,
+        (feature, cell): (usize, CellId),
+    ) -> Option<Way<'n>> {
+        let plan = native.engine.program.cells.plan([cell]);
+        native.is_monotone(&plan).then_some(Way { native, inputs, feature, cell, plan })
+    }
+
     /// The last number on the near side of each threshold.
     fn follow<T: Real>(&self, thresholds: &[(u32, T)], found: &mut Vec<f64>) -> Option<()> {
         let mut values = self.native.engine.program.cells.room();
-        let ends = [self.at(f64::MIN, &mut values)?, self.at(f64::MAX, &mut values)?];
-        let ends = ends.map(T::of);
-        let middle = T::of(self.at(0.0, &mut values)?);
-        if ends.iter().chain([&middle]).any(|end| end.is_gap()) {
-            return None;
-        }
         for (_, threshold) in thresholds {
-            let below = |cell: T| cell <= *threshold;
-            if below(ends[0]) == below(ends[1]) {
-                continue;
+            match self.below(*threshold, &mut values)? {
+                Below::UpTo(number) | Below::Above(number) => found.push(number),
+                Below::All | Below::None => {}
             }
-            let side = below(ends[0]);
-            let (mut near, mut far) = (order(f64::MIN), order(f64::MAX));
-            while far - near > 1 {
-                let between = near + (far - near) / 2;
-                let cell = T::of(self.at(number(between), &mut values)?);
-                if below(cell) == side { near = between } else { far = between }
-            }
-            found.push(number(near));
         }
         Some(())
     }
 
+    /// The numbers that put the cell at most at a threshold; none where numbers put it nowhere.
+    pub(super) fn below<T: Real>(&self, threshold: T, values: &mut [Value]) -> Option<Below> {
+        let ends = [self.at(f64::MIN, values)?, self.at(f64::MAX, values)?].map(T::of);
+        let middle = T::of(self.at(0.0, values)?);
+        if ends.iter().chain([&middle]).any(|end| end.is_gap()) {
+            return None;
+        }
+        let below = |cell: T| cell <= threshold;
+        let side = below(ends[0]);
+        if side == below(ends[1]) {
+            return Some(if side { Below::All } else { Below::None });
+        }
+        let (mut near, mut far) = (order(f64::MIN), order(f64::MAX));
+        while far - near > 1 {
+            let between = near + (far - near) / 2;
+            let cell = T::of(self.at(number(between), values)?);
+            if below(cell) == side { near = between } else { far = between }
+        }
+        Some(if side { Below::UpTo(number(near)) } else { Below::Above(number(near)) })
+    }
+
     /// The cell for a number.
-    fn at(&self, number: f64, values: &mut [Value]) -> Option<Value> {
+    pub(super) fn at(&self, number: f64, values: &mut [Value]) -> Option<Value> {
         let told = self.native.sources.number(self.inputs, self.feature, number)?;
         let cells = &self.native.engine.program.cells;
         for (_, cell) in cells.slots(&self.plan) {

@@ -218,6 +218,31 @@ impl Engine {
         self.finish(scratch)
     }
 
+    /// The answers from the scores and labels of the only part.
+    pub(super) fn conclude(
+        &self,
+        (scores, labels): (Vec<f64>, Vec<u32>),
+        scratch: &mut Scratch,
+    ) -> Answers {
+        scratch.values.resize(self.program.cells.0.len(), Value::Bool(false));
+        (scratch.scores, scratch.labels) = (vec![scores], vec![labels]);
+        self.finish(scratch)
+    }
+
+    /// The value of a cell that depends on one feature alone.
+    pub(super) fn cell(
+        &self,
+        (cell, plan): (CellId, &Plan),
+        (feature, change): (usize, Change),
+        values: &mut [Value],
+    ) -> Value {
+        self.compute(plan, values, |of, at| match of == feature {
+            true => self.changed_slot(feature, at, change),
+            false => Value::Bool(false),
+        });
+        values[cell as usize]
+    }
+
     fn finish(&self, scratch: &mut Scratch) -> Answers {
         let rows = scratch.labels.first().map_or(0, Vec::len);
         let label = self.tail.label.map(|cell| self.program.cells.op(cell));

@@ -15,10 +15,12 @@ mod linear;
 mod machine;
 mod operators;
 mod program;
+mod responses;
 mod scalar;
 mod scorer;
 mod shapes;
 mod sources;
+mod sweep;
 mod tensors;
 mod transform;
 mod trees;
@@ -27,4 +29,5 @@ mod variants;
 
 pub(super) use compare::{Trials, Wildness, difference};
 pub(super) use scorer::Native;
+pub(super) use sweep::{Responses as Swept, Scratch as SweepScratch};
 pub(super) use variants::{Originals, Unasked};

@@ -1,6 +1,6 @@
 //! A recognised model between record batches and answers.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
@@ -12,6 +12,7 @@ use super::super::outputs::{Given, Outputs};
 use super::engine::{Answers, Change, Column, Encoded, Engine, Question, Scratch};
 use super::machine::{Machine, Model};
 use super::program::Program;
+use super::responses::Whole;
 use super::sources::{self, Sources};
 use super::values::{Value, Words};
 use crate::predictor::{Columns, RowFailure};
@@ -23,6 +24,8 @@ pub(in super::super) struct Native {
     pub(super) sources: Sources,
     /// Memory of callers that are done.
     scratch: Mutex<Vec<Scratch>>,
+    /// The trees in the terms of the table's features, made when first asked for; none where that cannot be.
+    whole: OnceLock<Option<Whole>>,
 }
 
 /// Why rows cannot be scored here.
@@ -56,7 +59,7 @@ impl Native {
         let features = sources::features(inputs, &program.words);
         let sources = Sources::new(inputs, program.words.clone(), columns);
         let engine = Engine::new(program, features, scores, label)?;
-        Some(Native { engine, sources, scratch: Mutex::default() })
+        Some(Native { engine, sources, scratch: Mutex::default(), whole: OnceLock::new() })
     }
 
     /// The answers for a batch, and the rows that cannot be told to the model.
@@ -89,6 +92,17 @@ impl Native {
         let answers = self.engine.answer(encoded, questions, &mut scratch);
         kept().push(scratch);
         Answered { answers, words: &self.engine.program.words }
+    }
+
+    /// The answers from what the only part says of some rows.
+    pub(super) fn concluded(&self, scores: Vec<f64>, labels: Vec<u32>) -> Answered<'_> {
+        let answers = self.engine.conclude((scores, labels), &mut Scratch::default());
+        Answered { answers, words: &self.engine.program.words }
+    }
+
+    /// The trees in the terms of the table's features.
+    pub(super) fn whole(&self, inputs: &Inputs, features: usize) -> Option<&Whole> {
+        self.whole.get_or_init(|| Whole::new(self, inputs, features)).as_ref()
     }
 
     /// Refuses what ONNX Runtime refuses: the whole batch, if an encoder does not know a category.

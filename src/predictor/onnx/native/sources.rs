@@ -163,6 +163,21 @@ impl Sources {
         if text || !scalar::is_known(data_type) { Changes::Unknown } else { Changes::Numbers }
     }
 
+    /// What the codes of a categorical feature are to the model, the null last, and nothing of a numeric one; none
+    /// where changes of the feature cannot be told.
+    pub(super) fn states(&self, feature: usize) -> Option<Option<Vec<Option<Change>>>> {
+        match &self.changes[feature] {
+            Changes::Codes(codes) => {
+                let told = |code: &Option<Result<Change, String>>| {
+                    code.as_ref().and_then(|change| change.as_ref().ok().copied())
+                };
+                Some(Some(codes.iter().map(told).collect()))
+            }
+            Changes::Numbers => Some(None),
+            Changes::Unknown => None,
+        }
+    }
+
     /// Whether changes of all features can be told without a batch, given the originals.
     pub(super) fn can_change(&self, originals: &RecordBatch) -> bool {
         let known = self.changes.iter().all(|changes| !matches!(changes, Changes::Unknown));

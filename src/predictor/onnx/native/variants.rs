@@ -1,5 +1,6 @@
 //! Questions about changed copies of rows, without a batch for each.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
@@ -8,20 +9,23 @@ use super::super::inputs::Inputs;
 use super::engine::Change;
 use super::scorer::{Answered, Native, Refused, Told};
 use super::sources::Sources;
-use crate::feature::{Cell, UNSEEN_CODE};
+use crate::feature::{Cell, UNSEEN_CODE, numbers};
 use crate::predictor::{RowFailure, Variant};
 
 /// Rows that questions are asked about.
 #[derive(Debug)]
 pub(in super::super) struct Originals<'n> {
-    native: &'n Native,
-    inputs: &'n Inputs,
-    told: Told,
+    pub(super) native: &'n Native,
+    pub(super) inputs: &'n Inputs,
+    pub(super) told: Told,
     /// By row: the features that cannot be told to the model, and why.
     failing: HashMap<usize, Vec<(usize, String)>>,
     changes: Vec<(usize, Change)>,
     /// Per question, the end of its changes.
     ends: Vec<usize>,
+    batch: RecordBatch,
+    /// Per feature its numbers in the table's own terms, once they were asked for.
+    numbers: Vec<OnceCell<Vec<f64>>>,
 }
 
 /// Why questions cannot be answered.
@@ -51,11 +55,27 @@ impl Native {
             }
         }
         let (changes, ends) = (Vec::new(), Vec::new());
-        Ok(Some(Originals { native: self, inputs, told, failing, changes, ends }))
+        let (batch, numbers) = (batch.clone(), vec![OnceCell::new(); batch.num_columns()]);
+        Ok(Some(Originals { native: self, inputs, told, failing, changes, ends, batch, numbers }))
     }
 }
 
 impl<'n> Originals<'n> {
+    /// A numeric feature's numbers in the table's own terms; NaN for a null.
+    pub(super) fn numbers(&self, feature: usize) -> &[f64] {
+        self.numbers[feature].get_or_init(|| {
+            let column = numbers(self.batch.column(feature)).ok();
+            let told = column.iter().flatten().map(|number| number.unwrap_or(f64::NAN));
+            let told: Vec<f64> = told.collect();
+            if told.is_empty() { vec![f64::NAN; self.batch.num_rows()] } else { told }
+        })
+    }
+
+    /// Whether a row cannot be told to the model.
+    pub(super) fn is_failing(&self, row: usize) -> bool {
+        self.failing.contains_key(&row)
+    }
+
     /// The answers for these copies, and those that cannot be told to the model.
     pub(in super::super) fn ask(
         &mut self,

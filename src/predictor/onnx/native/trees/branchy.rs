@@ -46,7 +46,7 @@ impl<T: Real> Branchy<T> {
                 Node::Branch { mode, cell, threshold, gap_is_true, ways } => {
                     let value = tile[usize::from(*cell)][lane];
                     let gap = *gap_is_true && value.is_gap();
-                    let yes = gap || holds(mode, value, *threshold, members);
+                    let yes = gap || mode.holds(value, *threshold, members);
                     at = ways[usize::from(!yes)] as usize;
                 }
             }
@@ -54,14 +54,17 @@ impl<T: Real> Branchy<T> {
     }
 }
 
-fn holds<T: Real>(mode: &Mode, value: T, threshold: T, members: &[T]) -> bool {
-    match mode {
-        Mode::LessOrEqual => value <= threshold,
-        Mode::Less => value < threshold,
-        Mode::GreaterOrEqual => value >= threshold,
-        Mode::Greater => value > threshold,
-        Mode::Equal => value == threshold,
-        Mode::NotEqual => value != threshold,
-        Mode::Member(own) => members[own.clone()].contains(&value),
+impl Mode {
+    /// Whether a value goes the way of the true.
+    pub(in super::super) fn holds<T: Real>(&self, value: T, threshold: T, members: &[T]) -> bool {
+        match self {
+            Mode::LessOrEqual => value <= threshold,
+            Mode::Less => value < threshold,
+            Mode::GreaterOrEqual => value >= threshold,
+            Mode::Greater => value > threshold,
+            Mode::Equal => value == threshold,
+            Mode::NotEqual => value != threshold,
+            Mode::Member(own) => members[own.clone()].contains(&value),
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::real::Real;
 
 /// How the weights of the reached leaves become one number for each output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aggregate {
+pub(in super::super) enum Aggregate {
     Sum,
     Average,
     Min,
@@ -44,14 +44,14 @@ impl Aggregate {
     }
 
     /// Whether numbers are summed.
-    pub(super) fn sums(self) -> bool {
+    pub(in super::super) fn sums(self) -> bool {
         matches!(self, Aggregate::Sum | Aggregate::Average)
     }
 }
 
 /// What a classifier knows of its weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Classifier {
+pub(in super::super) struct Classifier {
     /// Whether only one of two classes has weights.
     pub(super) one_sided: bool,
     /// Whether no weight is negative.
@@ -60,19 +60,19 @@ pub(super) struct Classifier {
 
 /// What follows the sums.
 #[derive(Debug, Clone)]
-pub(super) struct Finish<T> {
+pub(in super::super) struct Finish<T> {
     /// Targets or classes.
-    pub(super) outputs: usize,
+    pub(in super::super) outputs: usize,
     pub(super) base: Vec<T>,
-    pub(super) aggregate: Aggregate,
+    pub(in super::super) aggregate: Aggregate,
     pub(super) transform: Transform,
-    pub(super) classifier: Option<Classifier>,
+    pub(in super::super) classifier: Option<Classifier>,
 }
 
 impl<T: Real> Finish<T> {
     /// Turns a row's sums, with whether each of them got a weight, into its scores; gives the position of its
     /// label. `trees` is how many there are.
-    pub(super) fn row(&self, sums: &mut [T], seen: &mut [bool], trees: usize) -> u32 {
+    pub(in super::super) fn row(&self, sums: &mut [T], seen: &mut [bool], trees: usize) -> u32 {
         match self.classifier {
             None => {
                 self.regression(sums, seen, trees);

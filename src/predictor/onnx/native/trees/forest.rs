@@ -9,6 +9,9 @@ use super::walk::{LANES, Lanes, Looks, MOST_NODES, Node, Walk};
 /// Cells of a row, at most; above, the graph is left to ONNX Runtime.
 const MOST_CELLS: usize = 4096;
 
+/// Nodes of an ensemble that is kept as it was described, at most.
+const MOST_KEPT: usize = 400_000;
+
 /// Trees with all their nodes, in the order in which their weights are added.
 #[derive(Debug)]
 pub(in super::super) struct Forest<T> {
@@ -22,6 +25,8 @@ pub(in super::super) struct Forest<T> {
     several: Vec<T>,
     members: Vec<T>,
     finish: Finish<T>,
+    /// The ensemble as its operator describes it, if it is not too large to be looked at as a whole.
+    raw: Option<Raw<T>>,
     /// Ascending, by feature: the answer is the same for all values between two of them and for the upper one.
     thresholds: Vec<(u32, T)>,
 }
@@ -56,6 +61,7 @@ impl<T: Real> Forest<T> {
             several: Vec::new(),
             members: Vec::new(),
             thresholds: thresholds(&raw),
+            raw: None,
             finish: raw.finish.clone(),
         };
         for tree in &raw.trees {
@@ -64,8 +70,10 @@ impl<T: Real> Forest<T> {
         }
         forest.nodes.extend(std::iter::repeat_n(Node::default(), MOST_NODES));
         if forest.trees.iter().any(|tree| matches!(tree, Tree::Branchy(_))) {
-            (forest.weights, forest.members) = (raw.weights, raw.members);
+            (forest.weights, forest.members) = (raw.weights.clone(), raw.members.clone());
         }
+        let nodes: usize = raw.trees.iter().map(Vec::len).sum();
+        forest.raw = (nodes <= MOST_KEPT).then_some(raw);
         (forest.stride() <= MOST_CELLS).then_some(forest)
     }
 
@@ -109,6 +117,11 @@ impl<T: Real> Forest<T> {
             .into_iter()
             .find(|width| *width >= cells)
             .unwrap_or(usize::MAX)
+    }
+
+    /// The ensemble as its operator describes it; none if it is too large.
+    pub(in super::super) fn raw(&self) -> Option<&Raw<T>> {
+        self.raw.as_ref()
     }
 
     /// Scores per row.

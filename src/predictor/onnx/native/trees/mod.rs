@@ -9,6 +9,7 @@ mod real;
 mod walk;
 
 pub(super) use forest::{Forest, Sums};
+pub(super) use raw::{Branch, Mode, Node, Raw};
 pub(super) use real::Real;
 pub(super) use walk::{LANES, Lanes};
 
@@ -18,7 +19,6 @@ use super::machine::{Machine, Model};
 use super::program::{Operator, Part, Program, Tensor};
 use super::values::{Kind, Value};
 use finish::{Classifier, Finish};
-use raw::Raw;
 
 /// A `TreeEnsembleClassifier` with the cells that it is given.
 pub(super) fn classifier(

@@ -6,7 +6,7 @@ use super::real::Real;
 
 /// How a branch compares.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Mode {
+pub(in super::super) enum Mode {
     LessOrEqual,
     Less,
     GreaterOrEqual,
@@ -34,20 +34,20 @@ impl Mode {
 
 /// A node that asks about a feature.
 #[derive(Debug, Clone)]
-pub(super) struct Branch<T> {
-    pub(super) mode: Mode,
-    pub(super) feature: u32,
-    pub(super) threshold: T,
+pub(in super::super) struct Branch<T> {
+    pub(in super::super) mode: Mode,
+    pub(in super::super) feature: u32,
+    pub(in super::super) threshold: T,
     /// Whether a NaN goes the way of the true.
-    pub(super) gap_is_true: bool,
+    pub(in super::super) gap_is_true: bool,
     /// Positions in the tree.
-    pub(super) yes: u32,
-    pub(super) no: u32,
+    pub(in super::super) yes: u32,
+    pub(in super::super) no: u32,
 }
 
 /// A node of a tree.
 #[derive(Debug, Clone)]
-pub(super) enum Node<T> {
+pub(in super::super) enum Node<T> {
     Branch(Branch<T>),
     /// Its weights, by their positions among all.
     Leaf(std::ops::Range<usize>),
@@ -55,13 +55,13 @@ pub(super) enum Node<T> {
 
 /// A tree ensemble, still in the terms of its operator.
 #[derive(Debug)]
-pub(super) struct Raw<T> {
+pub(in super::super) struct Raw<T> {
     /// Each with its root first.
-    pub(super) trees: Vec<Vec<Node<T>>>,
+    pub(in super::super) trees: Vec<Vec<Node<T>>>,
     /// Output and weight.
-    pub(super) weights: Vec<(u32, T)>,
-    pub(super) members: Vec<T>,
-    pub(super) finish: Finish<T>,
+    pub(in super::super) weights: Vec<(u32, T)>,
+    pub(in super::super) members: Vec<T>,
+    pub(in super::super) finish: Finish<T>,
 }
 
 impl<T: Real> Raw<T> {

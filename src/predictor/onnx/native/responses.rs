@@ -1,0 +1,282 @@
+//! A model of trees in the terms of the table's features, to see what it would say of a row if single features had
+//! other values.
+
+use std::collections::HashMap;
+
+use super::super::inputs::Inputs;
+use super::breakpoints::{Below, Way};
+use super::cells::{CellId, Plan};
+use super::engine::Change;
+use super::layout::Sources;
+use super::machine::{Machine, Model};
+use super::scorer::{Answered, Native};
+use super::sweep::{MOST_STATES, Own, Reach, Responses, Scratch, Split, Step, Sweeper};
+use super::trees::{Branch, Mode, Node, Raw, Real};
+use super::values::Value;
+use super::variants::Originals;
+use crate::feature::{Cell, NULL_CODE};
+use crate::predictor::{self, Values, Variant};
+
+/// The trees of a model.
+#[derive(Debug)]
+pub(super) struct Whole {
+    sweeper: Sweeper,
+    /// Per categorical feature what its codes are to the model, the null last.
+    states: Vec<Option<Vec<Option<Change>>>>,
+}
+
+/// Values of features, and what the model says of them.
+type Told<'n> = (Vec<(usize, Values)>, Answered<'n>);
+
+impl Whole {
+    /// The trees of a model that is one ensemble and sums its weights; none where branches ask about anything but
+    /// single features, or about numbers otherwise than by their order.
+    pub(super) fn new(native: &Native, inputs: &Inputs, features: usize) -> Option<Whole> {
+        let [part] = &native.engine.program.parts[..] else { return None };
+        let states = (0..features).map(|feature| native.sources.states(feature));
+        let states: Vec<Option<Vec<Option<Change>>>> = states.collect::<Option<_>>()?;
+        let few = |states: &Vec<Option<Change>>| states.len() <= MOST_STATES;
+        if !states.iter().flatten().all(few) {
+            return None;
+        }
+        let mut whole = Whole { sweeper: Sweeper::default(), states };
+        whole.sweeper = match &part.machine {
+            Machine::Single(Model::Trees(forest)) => {
+                Reading::new((native, inputs), &whole, &part.inputs, forest.raw()?)?.sweeper()?
+            }
+            Machine::Double(Model::Trees(forest)) => {
+                Reading::new((native, inputs), &whole, &part.inputs, forest.raw()?)?.sweeper()?
+            }
+            _ => return None,
+        };
+        Some(whole)
+    }
+
+    /// What a feature's value is to the trees; none for a value that its schema does not list.
+    fn own(&self, feature: usize, change: Change) -> Option<Own> {
+        let states = self.states[feature].as_ref()?;
+        let state = states.iter().position(|state| *state == Some(change))?;
+        Some(Own::State(state as u32))
+    }
+
+    fn code(&self, feature: usize, code: u32) -> Option<u32> {
+        let states = self.states[feature].as_ref()?;
+        let at = if code == NULL_CODE { states.len() - 1 } else { code as usize };
+        states.get(at)?.map(|_| at as u32)
+    }
+
+    fn reach(&self, feature: usize, reach: &predictor::Reach) -> Reach {
+        match reach {
+            predictor::Reach::Fixed => Reach::Fixed,
+            predictor::Reach::Numbers(low, high) => Reach::Numbers(*low, *high),
+            predictor::Reach::Codes(codes) => {
+                let known = codes.iter().filter_map(|code| self.code(feature, *code));
+                Reach::States(known.fold(0, |states, state| states | 1 << state))
+            }
+        }
+    }
+}
+
+/// An ensemble on its way into the terms of the features.
+struct Reading<'r, T> {
+    native: &'r Native,
+    inputs: &'r Inputs,
+    whole: &'r Whole,
+    raw: &'r Raw<T>,
+    /// Per cell that branches ask about, the feature behind it; none behind constants.
+    behind: Vec<Option<(usize, Plan)>>,
+    cells: &'r [CellId],
+    known: HashMap<(u32, u64), Below>,
+    values: Vec<Value>,
+}
+
+impl<'r, T: Real> Reading<'r, T> {
+    fn new(
+        (native, inputs): (&'r Native, &'r Inputs),
+        whole: &'r Whole,
+        cells: &'r [CellId],
+        raw: &'r Raw<T>,
+    ) -> Option<Reading<'r, T>> {
+        let program = &native.engine.program;
+        let sources = Sources { cells: &program.cells, features: &native.engine.features };
+        let behind = |cell: &CellId| {
+            let behind = sources.behind(*cell);
+            let plan = program.cells.plan([*cell]);
+            match behind.len() {
+                0 | 1 => Some(behind.first().map(|feature| (*feature, plan))),
+                _ => None,
+            }
+        };
+        let behind = cells.iter().map(behind).collect::<Option<_>>()?;
+        let values = program.cells.room();
+        let known = HashMap::new();
+        Some(Reading { native, inputs, whole, raw, behind, cells, known, values })
+    }
+
+    fn sweeper(mut self) -> Option<Sweeper> {
+        if !self.raw.finish.aggregate.sums() {
+            return None;
+        }
+        let mut sweeper = Sweeper::new(self.raw.finish.outputs);
+        for tree in &self.raw.trees {
+            let steps = tree.iter().map(|node| match node {
+                Node::Branch(branch) => self.branch(branch),
+                Node::Leaf(weights) => Some(self.leaf(weights.clone())),
+            });
+            sweeper.add(&steps.collect::<Option<Vec<_>>>()?);
+        }
+        Some(sweeper)
+    }
+
+    fn leaf(&self, weights: std::ops::Range<usize>) -> Step {
+        let finish = &self.raw.finish;
+        let single = finish.outputs == 1 && finish.classifier.is_none();
+        let mut sums = vec![0.0; finish.outputs];
+        for (output, weight) in &self.raw.weights[weights] {
+            sums[if single { 0 } else { *output as usize }] += weight.double();
+            if single {
+                break;
+            }
+        }
+        Step::Leaf(sums)
+    }
+
+    fn branch(&mut self, branch: &Branch<T>) -> Option<Step> {
+        let (yes, no) = (branch.yes, branch.no);
+        let Some((feature, plan)) = self.behind[branch.feature as usize].clone() else {
+            let cell = self.cells[branch.feature as usize];
+            self.native
+                .engine
+                .program
+                .cells
+                .compute(&self.native.engine.program.cells.plan([cell]), &mut self.values);
+            let yes_always = self.holds(branch, self.values[cell as usize]);
+            let split = Split::States(u64::MAX);
+            let ways = if yes_always { [yes, no] } else { [no, yes] };
+            return Some(Step::Branch { feature: 0, split, ways });
+        };
+        if self.whole.states[feature].is_some() {
+            let states = self.states(branch, (feature, &plan));
+            return Some(Step::Branch { feature, split: Split::States(states), ways: [yes, no] });
+        }
+        let (below, first_is_yes) = self.numbers(branch, feature)?;
+        let (cut, first_is_yes) = match below {
+            Below::UpTo(cut) => (cut, first_is_yes),
+            Below::Above(cut) => (cut, !first_is_yes),
+            Below::All => (f64::INFINITY, first_is_yes),
+            Below::None => (f64::NEG_INFINITY, first_is_yes),
+        };
+        let way =
+            Way::new(self.native, self.inputs, (feature, self.cells[branch.feature as usize]))?;
+        let gap = way.at(f64::NAN, &mut self.values).is_some_and(|gap| self.holds(branch, gap));
+        let split = Split::Number { cut, gap_first: gap == first_is_yes };
+        Some(Step::Branch {
+            feature,
+            split,
+            ways: if first_is_yes { [yes, no] } else { [no, yes] },
+        })
+    }
+
+    fn holds(&self, branch: &Branch<T>, value: Value) -> bool {
+        let value = T::of(value);
+        let gap = branch.gap_is_true && value.is_gap();
+        gap || branch.mode.holds(value, branch.threshold, &self.raw.members)
+    }
+
+    /// The states of a feature that go the way of the true.
+    fn states(&mut self, branch: &Branch<T>, (feature, plan): (usize, &Plan)) -> u64 {
+        let cell = self.cells[branch.feature as usize];
+        let states = self.whole.states[feature].iter().flatten().enumerate();
+        states.fold(0, |all, (state, change)| {
+            let value = change.map(|change| {
+                self.native.engine.cell((cell, plan), (feature, change), &mut self.values)
+            });
+            let holds = value.is_some_and(|value| self.holds(branch, value));
+            all | u64::from(holds) << state
+        })
+    }
+
+    /// The numbers for which a cell is at most at a branch's threshold, and whether those go the way of the true.
+    fn numbers(&mut self, branch: &Branch<T>, feature: usize) -> Option<(Below, bool)> {
+        let (threshold, yes) = match branch.mode {
+            Mode::LessOrEqual => (branch.threshold, true),
+            Mode::Less => (branch.threshold.below(), true),
+            Mode::Greater => (branch.threshold, false),
+            Mode::GreaterOrEqual => (branch.threshold.below(), false),
+            Mode::Equal | Mode::NotEqual | Mode::Member(_) => return None,
+        };
+        let key = (branch.feature, threshold.double().to_bits());
+        if let Some(known) = self.known.get(&key) {
+            return Some((*known, yes));
+        }
+        let cell = self.cells[branch.feature as usize];
+        let below = Way::new(self.native, self.inputs, (feature, cell))?
+            .below(threshold, &mut self.values)?;
+        self.known.insert(key, below);
+        Some((below, yes))
+    }
+}
+
+impl<'n> Originals<'n> {
+    /// What the model would say of a copy if one of its features were anything else that it may become; nothing of
+    /// rows that cannot be told to it. None where the model does not show it.
+    pub(in super::super) fn responses(
+        &mut self,
+        copy: &Variant<'_>,
+        reach: &[predictor::Reach],
+        scratch: &mut (Scratch, Responses),
+    ) -> Option<Told<'n>> {
+        let native = self.native;
+        let whole = native.whole(self.inputs, reach.len())?;
+        let row = copy.row as usize;
+        let own = |feature: usize| {
+            let edit = copy.edits.iter().find(|edit| edit.feature == feature);
+            match edit.map(|edit| edit.cell) {
+                Some(Cell::Number(number)) => Some(Own::Number(number)),
+                Some(Cell::Code(code)) => whole.code(feature, code).map(Own::State),
+                None if whole.states[feature].is_none() => {
+                    Some(Own::Number(self.numbers(feature)[row]))
+                }
+                None => whole.own(feature, self.told.encoded.columns[feature].change(row)),
+            }
+        };
+        let own: Option<Vec<Own>> = (0..reach.len()).map(own).collect();
+        let Some(own) = own.filter(|_| !self.is_failing(row)) else {
+            return Some((Vec::new(), native.concluded(Vec::new(), Vec::new())));
+        };
+        let reach = reach.iter().enumerate().map(|(feature, reach)| whole.reach(feature, reach));
+        let (scratch, found) = scratch;
+        whole.sweeper.sweep(&own, &reach.collect::<Vec<_>>(), scratch, found);
+        let (scores, labels) = finished(native, found);
+        let values = found.values.iter().map(|(feature, values)| (*feature, (*values).into()));
+        Some((values.collect(), native.concluded(scores, labels)))
+    }
+}
+
+/// Scores and labels from sums.
+fn finished(native: &Native, found: &Responses) -> (Vec<f64>, Vec<u32>) {
+    match native.engine.program.parts.first().map(|part| &part.machine) {
+        Some(Machine::Single(Model::Trees(forest))) => finish(forest.raw(), found),
+        Some(Machine::Double(Model::Trees(forest))) => finish(forest.raw(), found),
+        _ => (Vec::new(), Vec::new()),
+    }
+}
+
+fn finish<T: Real>(raw: Option<&Raw<T>>, found: &Responses) -> (Vec<f64>, Vec<u32>) {
+    let Some(raw) = raw else { return (Vec::new(), Vec::new()) };
+    let outputs = raw.finish.outputs;
+    let single = outputs == 1 && raw.finish.classifier.is_none();
+    let weighed =
+        |output: usize| single || raw.weights.iter().any(|(of, _)| *of as usize == output);
+    let weighed: Vec<bool> = (0..outputs).map(weighed).collect();
+    let (mut scores, mut labels) = (Vec::with_capacity(found.sums.len()), Vec::new());
+    let (mut row, mut seen) = (Vec::new(), Vec::new());
+    for sums in found.sums.chunks_exact(outputs) {
+        row.clear();
+        row.extend(sums.iter().map(|sum| T::rounded(*sum)));
+        seen.clone_from(&weighed);
+        labels.push(raw.finish.row(&mut row, &mut seen, raw.trees.len()));
+        scores.extend(row.iter().map(|score| score.double()));
+    }
+    (scores, labels)
+}
