@@ -20,6 +20,8 @@ mod scorer;
 mod shapes;
 mod sources;
 mod tensors;
+#[cfg(test)]
+mod tests;
 mod transform;
 mod trees;
 mod values;
