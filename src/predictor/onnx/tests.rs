@@ -23,16 +23,16 @@ use super::*;
 use crate::feature::FeatureSchema;
 use crate::job::{OnnxInputs, PredictorKind, ProbabilitiesSpec, Standardise, TaskSpec};
 
-const NUMBERS: [&str; 4] = ["age", "tenure", "income", "rate"];
-const MIXED: [&str; 6] = ["age", "job", "tenure", "income", "region", "rate"];
+pub(super) const NUMBERS: [&str; 4] = ["age", "tenure", "income", "rate"];
+pub(super) const MIXED: [&str; 6] = ["age", "job", "tenure", "income", "region", "rate"];
 
 /// The folder with the models, made once for all tests; `None` without the Python environment.
-fn models() -> Option<&'static Path> {
+pub(super) fn models() -> Option<&'static Path> {
     static MODELS: OnceLock<Option<TempDir>> = OnceLock::new();
     MODELS.get_or_init(|| make(&[])).as_ref().map(TempDir::path)
 }
 
-fn make(names: &[&str]) -> Option<TempDir> {
+pub(super) fn make(names: &[&str]) -> Option<TempDir> {
     let Ok(python) = std::env::var("OVERTURN_PYTHON") else {
         eprintln!("skipped: OVERTURN_PYTHON is not set; run jobs/setup.sh");
         return None;
@@ -52,7 +52,7 @@ fn read(file: PathBuf) -> RecordBatch {
     concat_batches(&batches[0].schema(), &batches).expect("one schema")
 }
 
-fn frame(folder: &Path, names: &[&str]) -> RecordBatch {
+pub(super) fn frame(folder: &Path, names: &[&str]) -> RecordBatch {
     let frame = read(folder.join("frame.parquet"));
     let places: Vec<usize> =
         names.iter().map(|name| frame.schema().index_of(name).expect("a column")).collect();
@@ -67,7 +67,7 @@ fn frame(folder: &Path, names: &[&str]) -> RecordBatch {
 }
 
 /// The meaning of the columns: `job` and `region` are categorical, all others numeric.
-fn columns(batch: &RecordBatch) -> Columns {
+pub(super) fn columns(batch: &RecordBatch) -> Columns {
     let mut text = String::new();
     for field in batch.schema().fields() {
         let kind = match field.name().as_str() {
@@ -81,7 +81,7 @@ fn columns(batch: &RecordBatch) -> Columns {
     Columns { features: Arc::new(features), schema: batch.schema() }
 }
 
-fn by_column() -> OnnxInputs {
+pub(super) fn by_column() -> OnnxInputs {
     OnnxInputs::Columns { rename: BTreeMap::new() }
 }
 
@@ -93,12 +93,12 @@ fn standardised() -> OnnxInputs {
 }
 
 /// A model file and what the job says of it.
-struct Case {
-    model: OnnxJob,
+pub(super) struct Case {
+    pub(super) model: OnnxJob,
     job: PredictorJob,
 }
 
-fn case(folder: &Path, name: &str, inputs: OnnxInputs) -> Case {
+pub(super) fn case(folder: &Path, name: &str, inputs: OnnxInputs) -> Case {
     let path = folder.join(format!("{name}.onnx"));
     let model = OnnxJob {
         model: path,
@@ -117,7 +117,7 @@ fn case(folder: &Path, name: &str, inputs: OnnxInputs) -> Case {
 }
 
 impl Case {
-    fn regression(mut self) -> Case {
+    pub(super) fn regression(mut self) -> Case {
         self.job.task = TaskSpec::Regression;
         self
     }
@@ -127,13 +127,18 @@ impl Case {
         self
     }
 
-    fn probabilities(mut self, probabilities: ProbabilitiesSpec) -> Case {
+    pub(super) fn probabilities(mut self, probabilities: ProbabilitiesSpec) -> Case {
         self.job.probabilities = probabilities;
         self
     }
 
     fn open(&self, batch: &RecordBatch) -> Result<OnnxPredictor> {
         OnnxPredictor::open(&self.job, &self.model, &columns(batch), 2)
+    }
+
+    /// The same by an engine of choice.
+    pub(super) fn open_with(&self, engine: Engine, batch: &RecordBatch) -> Result<OnnxPredictor> {
+        OnnxPredictor::open_with(engine, (&self.job, &self.model), &columns(batch), 2)
     }
 
     /// Scores a batch and compares with what the training library predicts.

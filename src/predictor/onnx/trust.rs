@@ -161,3 +161,35 @@ fn warn(model: &str, reason: &str) {
         tracing::warn!("{text}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{NUMBERS, case, frame, models};
+    use super::super::{Engine, Predictor};
+    use super::*;
+    use crate::job::OnnxInputs;
+
+    #[test]
+    fn a_model_that_differs_on_real_rows_is_left_to_onnx_runtime() {
+        let Some(folder) = models() else { return };
+        let batch = frame(folder, &NUMBERS);
+        let open = |name| {
+            let described = case(folder, name, OnnxInputs::Raw);
+            described.open_with(Engine::Auto, &batch).expect("a model")
+        };
+        let (mut forest, mut boosted) = (open("forest"), open("boosted_grades"));
+        let (ours, theirs) = (forest.native.take(), boosted.native.take());
+        let (Some(ours), Some(theirs)) = (ours, theirs) else { panic!("both are recognised") };
+        // The scorer of another model with three classes.
+        forest.native = Some(Trusted { native: theirs.native, ..ours });
+        let expected = case(folder, "forest", OnnxInputs::Raw)
+            .open_with(Engine::OnnxRuntime, &batch)
+            .and_then(|runtime| runtime.predict(&batch));
+        let scores = forest.predict(&batch).expect("scores");
+        assert_eq!(scores, expected.expect("scores"));
+        assert!(forest.native.as_ref().is_some_and(|native| native.peek().is_none()));
+        assert_eq!(forest.sessions.pool().map(|pool| pool.size()), Some(2));
+        assert!(forest.variants(&batch).expect("no error").is_none());
+        assert_eq!(forest.breakpoints(0), None);
+    }
+}

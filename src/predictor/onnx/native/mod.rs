@@ -22,6 +22,8 @@ mod shapes;
 mod sources;
 mod sweep;
 mod tensors;
+#[cfg(test)]
+mod tests;
 mod transform;
 mod trees;
 mod values;
