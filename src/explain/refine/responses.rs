@@ -6,7 +6,6 @@ use super::arena::Arena;
 use super::plateaus::Plateau;
 use super::pool::Pool;
 use super::{Change, Changes, Trial};
-use crate::constrain::Room;
 use crate::encode::Slots;
 use crate::error::Result;
 use crate::explain::Worker;
@@ -17,36 +16,37 @@ use crate::target::{is_valid, margins};
 
 /// Proposals of one look that are asked about.
 const ASKED: usize = 2;
-/// An answer that costs less needs no pair to compete with it.
-const EXPENSIVE: f64 = 1.6;
-/// First changes that a second one is looked for beside.
-const FIRSTS: usize = 3;
+/// What is looked at where a generator has proposed answers to many rows: an answer that costs less needs no pair to
+/// compete with it, and so many first changes are tried that a second one is looked for beside.
+const FEW: (f64, usize) = (2.5, 1);
+/// The same where rows are few, or nothing else proposes answers.
+const MANY: (f64, usize) = (0.8, 4);
 /// Share of a feature's greatest gain that a cheaper value must bring to be the first of a pair.
-const NEARLY: f32 = 0.8;
+const NEARLY: f64 = 0.8;
 /// Changes that are added one after the other, at most, where two are not enough.
 const MOST: usize = 8;
 /// Rounds in which the values of an answer are moved to where they cost least.
 const ROUNDS: usize = 2;
 
-/// A single change beside others, with what the model says of it up to rounding.
+/// A valid single change beside others, by what the model says of it up to rounding.
 #[derive(Debug, Clone)]
 struct Proposal {
     change: Change,
     /// What it costs less what it gains, without the changes beside it.
     score: f64,
-    cost: f64,
-    margin: f64,
-    /// Whether it gets the target, with the margin that the entry is held to.
-    valid: bool,
 }
 
 /// What was found about one entry.
+#[derive(Debug, Clone)]
 struct Look {
     entry: u32,
     /// Changes that are there already.
     beside: Changes,
-    /// Ascending by score.
-    proposals: Vec<Proposal>,
+    /// Those that get the target, with the margin that the entry is held to; ascending by score.
+    valid: Vec<Proposal>,
+    /// Everything that was seen, and how far inside the target it is.
+    values: Vec<(usize, Values)>,
+    margins: Vec<f64>,
 }
 
 impl Worker {
@@ -69,10 +69,11 @@ impl Worker {
             }
         }
         self.ask_best(arena, pool, &looks)?;
-        let expensive = self.expensive(arena, pool, EXPENSIVE);
+        let (cost, firsts) = if self.shared.refiner.asks_generator() { FEW } else { MANY };
+        let expensive = self.expensive(arena, pool, cost);
         let mut pairs = Vec::new();
         for look in looks.iter().filter(|look| expensive.binary_search(&look.entry).is_ok()) {
-            for first in look.firsts() {
+            for first in self.firsts(arena, look, firsts) {
                 pairs.extend(self.look(arena, look.entry, Changes::from_slice(&[first]))?);
             }
         }
@@ -92,8 +93,7 @@ impl Worker {
         let reach = self
             .reach(arena, entry, |feature| !beside.iter().any(|change| change.feature == feature));
         let Some(responses) = arena.responses(entry, &beside, &reach)? else { return Ok(None) };
-        let proposals = self.proposals(arena, entry, &responses);
-        Ok(Some(Look { entry, beside, proposals }))
+        Ok(Some(self.seen(arena, (entry, beside), responses)))
     }
 
     /// What the features of an entry's row may become.
@@ -117,26 +117,58 @@ impl Worker {
         slots.map(reach).collect()
     }
 
-    /// Every change that the model was seen to say something about, the best first. Of numbers for which it says the
-    /// same only the nearest to the original.
-    fn proposals(&self, arena: &Arena<'_>, entry: u32, responses: &Responses) -> Vec<Proposal> {
-        let wishes = arena.asked.wishes.take(&vec![entry; responses.values.len()]);
-        let decided = is_valid(&responses.scores, &wishes);
-        let margins = margins(&responses.scores, &wishes, &self.shared.codec);
-        let room = arena.room(entry);
-        let told = decided.into_iter().zip(margins);
-        let found = responses.values.iter().zip(told).filter_map(|((feature, values), told)| {
-            let own = arena.own(entry, *feature);
-            let cell = nearest(room, *feature, *values, own)?;
-            let change = Change { feature: *feature, cell };
-            let cost = self.shared.refiner.costs.of(&change, own);
-            let (valid, margin) = (told.0 && arena.reaches(entry, told.1), told.1);
-            let score = self.score(arena, entry, &[change]) - arena.prize_of(margin);
-            Some(Proposal { change, score, cost, margin, valid })
+    /// What a model shows of an entry's row. Of numbers for which it says the same only the nearest to the original
+    /// is a proposal.
+    fn seen(
+        &self,
+        arena: &Arena<'_>,
+        (entry, beside): (u32, Changes),
+        Responses { values, scores }: Responses,
+    ) -> Look {
+        let wishes = arena.asked.wishes.take(&vec![entry; values.len()]);
+        let decided = is_valid(&scores, &wishes);
+        let margins = margins(&scores, &wishes, &self.shared.codec);
+        let valid = values.iter().zip(decided).zip(&margins);
+        let valid =
+            valid.filter(|((_, decided), margin)| *decided && arena.reaches(entry, **margin));
+        let proposals = valid.filter_map(|(((feature, values), _), margin)| {
+            let change = nearest(arena, entry, (*feature, *values))?;
+            let score = self.score(arena, entry, &[change]) - arena.prize_of(*margin);
+            Some(Proposal { change, score })
         });
-        let mut found: Vec<Proposal> = found.collect();
-        found.sort_by(|one, two| one.score.total_cmp(&two.score));
-        found
+        let mut proposals: Vec<Proposal> = proposals.collect();
+        proposals.sort_by(|one, two| one.score.total_cmp(&two.score));
+        Look { entry, beside, valid: proposals, values, margins }
+    }
+
+    /// The changes beside which a second one is looked for: of the features that bring the model nearest the
+    /// cheapest value that nearly does.
+    fn firsts(&self, arena: &Arena<'_>, look: &Look, most: usize) -> Vec<Change> {
+        let base = look.margins.iter().copied().fold(f64::INFINITY, f64::min);
+        let told = || look.values.iter().zip(&look.margins);
+        let mut gains: Vec<(f64, usize)> = Vec::new();
+        for (feature, margins) in told().map(|((feature, _), margin)| (*feature, *margin - base)) {
+            match gains.iter_mut().find(|(_, of)| *of == feature) {
+                Some((gain, _)) => *gain = gain.max(margins),
+                None => gains.push((margins, feature)),
+            }
+        }
+        gains.retain(|(gain, _)| *gain > 0.0);
+        gains.sort_by(|one, two| two.0.total_cmp(&one.0));
+        let cheapest = |(gain, feature): (f64, usize)| {
+            let enough = |((of, _), margin): &(&(usize, Values), &f64)| {
+                *of == feature && **margin - base >= NEARLY * gain
+            };
+            let changes =
+                told().filter(enough).filter_map(|(value, _)| nearest(arena, look.entry, *value));
+            let cost = |change: &Change| self.cost(arena, look.entry, change);
+            changes.min_by(|one, two| cost(one).total_cmp(&cost(two)))
+        };
+        gains.into_iter().take(most).filter_map(cheapest).collect()
+    }
+
+    fn cost(&self, arena: &Arena<'_>, entry: u32, change: &Change) -> f64 {
+        self.shared.refiner.costs.of(change, arena.own(entry, change.feature))
     }
 
     /// Asks about the best valid proposals: of every entry a few, of different features.
@@ -146,7 +178,7 @@ impl Worker {
             let mut best: Vec<(f64, Trial)> = Vec::new();
             for look in looks {
                 let beside = self.score(arena, look.entry, &look.beside);
-                let valid = look.valid(|changes| self.is_coherent(arena, look.entry, changes));
+                let valid = look.best(|changes| self.is_coherent(arena, look.entry, changes));
                 let trial = |(score, changes): (f64, Changes)| {
                     (beside + score, Trial { entry: look.entry, changes })
                 };
@@ -177,23 +209,29 @@ impl Worker {
 
     fn grown(&self, arena: &mut Arena<'_>, look: &Look) -> Result<Option<Trial>> {
         let entry = look.entry;
-        let mut changes = Changes::new();
-        let (mut margin, mut proposals) = (f64::NEG_INFINITY, look.proposals.clone());
-        while changes.len() < MOST {
-            let with = |proposal: &Proposal| with(&changes, proposal.change);
-            let possible = |proposal: &&Proposal| self.is_coherent(arena, entry, &with(proposal));
-            let valid = proposals.iter().filter(|proposal| proposal.valid).find(possible);
-            if let Some(valid) = valid {
-                return Ok(Some(Trial { entry, changes: with(valid) }));
+        let (mut look, mut reached) = (look.clone(), f64::NEG_INFINITY);
+        while look.beside.len() < MOST {
+            let coherent = |changes: &Changes| self.is_coherent(arena, entry, changes);
+            let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
+            if let Some(changes) = valid.find(coherent) {
+                return Ok(Some(Trial { entry, changes }));
             }
-            let nearer = proposals.iter().filter(|proposal| proposal.margin > margin);
-            let nearest = nearer.filter(possible).max_by(|one, two| {
-                one.margin.total_cmp(&two.margin).then(two.cost.total_cmp(&one.cost))
+            let mut nearer: Vec<(f64, (usize, Values))> = look
+                .margins
+                .iter()
+                .zip(&look.values)
+                .filter(|(margin, _)| **margin > reached)
+                .map(|(margin, value)| (*margin, *value))
+                .collect();
+            nearer.sort_by(|one, two| two.0.total_cmp(&one.0));
+            let nearest = nearer.into_iter().find_map(|(margin, value)| {
+                let changes = with(&look.beside, nearest(arena, entry, value)?);
+                coherent(&changes).then_some((margin, changes))
             });
-            let Some(nearest) = nearest else { break };
-            (margin, changes) = (nearest.margin, with(nearest));
-            match self.look(arena, entry, changes.clone())? {
-                Some(look) => proposals = look.proposals,
+            let Some((margin, changes)) = nearest else { break };
+            reached = margin;
+            match self.look(arena, entry, changes)? {
+                Some(next) => look = next,
                 None => break,
             }
         }
@@ -232,9 +270,8 @@ impl Worker {
                 beside.retain(|change| change.feature != feature);
                 let reach = self.reach(arena, entry, |free| free == feature);
                 let Some(found) = arena.responses(entry, &beside, &reach)? else { break };
-                let proposals = self.proposals(arena, entry, &found);
-                let valid = proposals.iter().filter(|proposal| proposal.valid);
-                let mut valid = valid.map(|proposal| with(&beside, proposal.change));
+                let look = self.seen(arena, (entry, beside), found);
+                let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
                 let coherent = valid.find(|changes| self.is_coherent(arena, entry, changes));
                 changes = coherent.unwrap_or(changes);
             }
@@ -248,13 +285,12 @@ impl Worker {
 
 impl Look {
     /// Its valid proposals with what is beside them: the best of each feature, by score.
-    fn valid<'l>(
+    fn best<'l>(
         &'l self,
         coherent: impl Fn(&[Change]) -> bool + 'l,
     ) -> impl Iterator<Item = (f64, Changes)> + 'l {
         let mut features: Vec<usize> = Vec::new();
-        let valid = self.proposals.iter().filter(|proposal| proposal.valid);
-        let best = valid.filter_map(move |proposal| {
+        let best = self.valid.iter().filter_map(move |proposal| {
             if features.contains(&proposal.change.feature) {
                 return None;
             }
@@ -266,27 +302,6 @@ impl Look {
         });
         best.take(ASKED)
     }
-
-    /// The changes beside which a second one is looked for: of the features that bring the model nearest the
-    /// cheapest value that nearly does.
-    fn firsts(&self) -> Vec<Change> {
-        let margins = || self.proposals.iter().map(|proposal| proposal.margin as f32);
-        let base = margins().fold(f32::INFINITY, f32::min);
-        let mut strong: Vec<(f32, &Proposal)> = Vec::new();
-        let mut features: Vec<usize> =
-            self.proposals.iter().map(|proposal| proposal.change.feature).collect();
-        features.sort_unstable();
-        features.dedup();
-        for feature in features {
-            let of = || self.proposals.iter().filter(|one| one.change.feature == feature);
-            let most = of().map(|one| one.margin as f32 - base).fold(0.0, f32::max);
-            let enough = of().filter(|one| one.margin as f32 - base >= NEARLY * most);
-            let cheapest = enough.min_by(|one, two| one.cost.total_cmp(&two.cost));
-            strong.extend(cheapest.filter(|_| most > 0.0).map(|one| (most, one)));
-        }
-        strong.sort_by(|one, two| two.0.total_cmp(&one.0));
-        strong.into_iter().take(FIRSTS).map(|(_, one)| one.change).collect()
-    }
 }
 
 /// Changes with one more, in the order of the features.
@@ -297,16 +312,19 @@ fn with(changes: &Changes, change: Change) -> Changes {
     all
 }
 
-/// Of these values the allowed one that is nearest to the original; none if the original is among them, or nothing
-/// is allowed.
-fn nearest(room: Room<'_>, feature: usize, values: Values, own: Cell) -> Option<Cell> {
-    match (values, own) {
-        (Values::Code(code), _) => Some(Cell::Code(code)),
+/// Of a feature's values the allowed one that is nearest to the original; none if the original is among them, or
+/// nothing is allowed.
+fn nearest(arena: &Arena<'_>, entry: u32, (feature, values): (usize, Values)) -> Option<Change> {
+    let cell = match (values, arena.own(entry, feature)) {
+        (Values::Code(code), _) => Cell::Code(code),
         (Values::Numbers(low, high), Cell::Number(own)) => {
             let plateau = Plateau { low, high };
-            let number = plateau.nearest_to(room, feature, own);
-            number.filter(|_| !plateau.contains(own)).map(Cell::Number)
+            if plateau.contains(own) {
+                return None;
+            }
+            Cell::Number(plateau.nearest_to(arena.room(entry), feature, own)?)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(Change { feature, cell })
 }

@@ -23,6 +23,8 @@ pub(super) struct Whole {
     sweeper: Sweeper,
     /// Per categorical feature what its codes are to the model, the null last.
     states: Vec<Option<Vec<Option<Change>>>>,
+    /// Per output whether any leaf has a weight for it.
+    weighed: Vec<bool>,
 }
 
 /// Values of features, and what the model says of them.
@@ -39,8 +41,8 @@ impl Whole {
         if !states.iter().flatten().all(few) {
             return None;
         }
-        let mut whole = Whole { sweeper: Sweeper::default(), states };
-        whole.sweeper = match &part.machine {
+        let mut whole = Whole { sweeper: Sweeper::default(), states, weighed: Vec::new() };
+        (whole.sweeper, whole.weighed) = match &part.machine {
             Machine::Single(Model::Trees(forest)) => {
                 Reading::new((native, inputs), &whole, &part.inputs, forest.raw()?)?.sweeper()?
             }
@@ -113,7 +115,8 @@ impl<'r, T: Real> Reading<'r, T> {
         Some(Reading { native, inputs, whole, raw, behind, cells, known, values })
     }
 
-    fn sweeper(mut self) -> Option<Sweeper> {
+    /// The trees, and which outputs any leaf has a weight for.
+    fn sweeper(mut self) -> Option<(Sweeper, Vec<bool>)> {
         if !self.raw.finish.aggregate.sums() {
             return None;
         }
@@ -125,7 +128,13 @@ impl<'r, T: Real> Reading<'r, T> {
             });
             sweeper.add(&steps.collect::<Option<Vec<_>>>()?);
         }
-        Some(sweeper)
+        let outputs = self.raw.finish.outputs;
+        let single = outputs == 1 && self.raw.finish.classifier.is_none();
+        let mut weighed = vec![single; outputs];
+        for (output, _) in self.raw.weights.iter().filter(|_| !single) {
+            weighed[*output as usize] = true;
+        }
+        Some((sweeper, weighed))
     }
 
     fn leaf(&self, weights: std::ops::Range<usize>) -> Step {
@@ -247,34 +256,35 @@ impl<'n> Originals<'n> {
         let reach = reach.iter().enumerate().map(|(feature, reach)| whole.reach(feature, reach));
         let (scratch, found) = scratch;
         whole.sweeper.sweep(&own, &reach.collect::<Vec<_>>(), scratch, found);
-        let (scores, labels) = finished(native, found);
+        let (scores, labels) = finished(native, &whole.weighed, found);
         let values = found.values.iter().map(|(feature, values)| (*feature, (*values).into()));
         Some((values.collect(), native.concluded(scores, labels)))
     }
 }
 
 /// Scores and labels from sums.
-fn finished(native: &Native, found: &Responses) -> (Vec<f64>, Vec<u32>) {
+fn finished(native: &Native, weighed: &[bool], found: &Responses) -> (Vec<f64>, Vec<u32>) {
     match native.engine.program.parts.first().map(|part| &part.machine) {
-        Some(Machine::Single(Model::Trees(forest))) => finish(forest.raw(), found),
-        Some(Machine::Double(Model::Trees(forest))) => finish(forest.raw(), found),
+        Some(Machine::Single(Model::Trees(forest))) => finish(forest.raw(), weighed, found),
+        Some(Machine::Double(Model::Trees(forest))) => finish(forest.raw(), weighed, found),
         _ => (Vec::new(), Vec::new()),
     }
 }
 
-fn finish<T: Real>(raw: Option<&Raw<T>>, found: &Responses) -> (Vec<f64>, Vec<u32>) {
+fn finish<T: Real>(
+    raw: Option<&Raw<T>>,
+    weighed: &[bool],
+    found: &Responses,
+) -> (Vec<f64>, Vec<u32>) {
     let Some(raw) = raw else { return (Vec::new(), Vec::new()) };
     let outputs = raw.finish.outputs;
-    let single = outputs == 1 && raw.finish.classifier.is_none();
-    let weighed =
-        |output: usize| single || raw.weights.iter().any(|(of, _)| *of as usize == output);
-    let weighed: Vec<bool> = (0..outputs).map(weighed).collect();
     let (mut scores, mut labels) = (Vec::with_capacity(found.sums.len()), Vec::new());
     let (mut row, mut seen) = (Vec::new(), Vec::new());
     for sums in found.sums.chunks_exact(outputs) {
         row.clear();
         row.extend(sums.iter().map(|sum| T::rounded(*sum)));
-        seen.clone_from(&weighed);
+        seen.clear();
+        seen.extend_from_slice(weighed);
         labels.push(raw.finish.row(&mut row, &mut seen, raw.trees.len()));
         scores.extend(row.iter().map(|score| score.double()));
     }

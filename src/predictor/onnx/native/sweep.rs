@@ -107,6 +107,24 @@ pub(in super::super) struct Scratch {
     edges: Vec<(f64, u32, bool)>,
     base: Vec<f64>,
     sums: Vec<f64>,
+    /// Per feature what it may become and still come to the node that is looked at; none if it is fixed.
+    spans: Vec<Option<Span>>,
+    /// Nodes of the row's own path, and whether it went their first way.
+    path: Vec<(u32, bool)>,
+    /// Spans of the tree that is walked before they were narrowed.
+    narrowed: Vec<(usize, Span)>,
+    /// Per state where its sums are.
+    states: Vec<usize>,
+}
+
+impl Reach {
+    fn span(&self) -> Option<Span> {
+        match *self {
+            Reach::Fixed => None,
+            Reach::Numbers(low, high) => Some(Span::Numbers(low.next_down(), high)),
+            Reach::States(states) => Some(Span::States(states)),
+        }
+    }
 }
 
 /// An ensemble whose nodes ask about features of the table.
@@ -167,12 +185,10 @@ impl Sweeper {
         scratch.events.iter_mut().for_each(Vec::clear);
         scratch.base.clear();
         scratch.base.resize(self.outputs, 0.0);
+        scratch.spans.clear();
+        scratch.spans.extend(reach.iter().map(Reach::span));
         for root in &self.roots {
-            let own = self.leaf(*root, row);
-            for (base, weight) in scratch.base.iter_mut().zip(&self.weights[own as usize..]) {
-                *base += weight;
-            }
-            self.leave(*root, row, reach, own, &mut scratch.events);
+            self.walk(*root, row, scratch);
         }
         for (feature, reach) in reach.iter().enumerate() {
             match *reach {
@@ -183,63 +199,38 @@ impl Sweeper {
         }
     }
 
-    /// The first weight of the leaf that a row reaches.
-    fn leaf(&self, root: u32, row: &[Own]) -> u32 {
-        let mut at = root;
-        loop {
-            let node = &self.nodes[at as usize];
-            if node.feature == LEAF {
-                return node.ways[0];
-            }
-            at = node.ways[usize::from(!node.first(row[usize::from(node.feature)]))];
-        }
-    }
-
     /// Walks the row's own path, and leaves it wherever a feature may go the other way.
-    fn leave(&self, root: u32, row: &[Own], reach: &[Reach], own: u32, events: &mut [Vec<Event>]) {
+    fn walk(&self, root: u32, row: &[Own], scratch: &mut Scratch) {
+        let Scratch { events, base, spans, path, narrowed, .. } = scratch;
+        path.clear();
         let mut at = root;
-        // Of a feature that was left before, only what is on the row's side of that branch is left now.
-        loop {
+        let own = loop {
             let node = &self.nodes[at as usize];
             if node.feature == LEAF {
-                return;
+                break node.ways[0];
             }
-            let feature = usize::from(node.feature);
-            let first = node.first(row[feature]);
-            let other = node.ways[usize::from(first)];
-            if let Some(span) = self.own_span(root, at, row, reach, feature) {
-                if let Some(span) = node.part(span, !first) {
-                    self.stray(other, row, (feature, span), own, &mut events[feature]);
-                }
-            }
-            at = node.ways[usize::from(!first)];
-        }
-    }
-
-    /// What a feature may become and still come to a node of the row's own path.
-    fn own_span(
-        &self,
-        root: u32,
-        to: u32,
-        row: &[Own],
-        reach: &[Reach],
-        feature: usize,
-    ) -> Option<Span> {
-        let mut span = match reach[feature] {
-            Reach::Fixed => return None,
-            Reach::Numbers(low, high) => Span::Numbers(low.next_down(), high),
-            Reach::States(states) => Span::States(states),
-        };
-        let mut at = root;
-        while at != to {
-            let node = &self.nodes[at as usize];
             let first = node.first(row[usize::from(node.feature)]);
-            if usize::from(node.feature) == feature {
-                span = node.part(span, first)?;
-            }
+            path.push((at, first));
             at = node.ways[usize::from(!first)];
+        };
+        for (base, weight) in base.iter_mut().zip(&self.weights[own as usize..]) {
+            *base += weight;
         }
-        Some(span)
+        // Of a feature that was left before, only what is on the row's side of that branch is left now.
+        for (at, first) in path.iter() {
+            let node = &self.nodes[*at as usize];
+            let feature = usize::from(node.feature);
+            let Some(span) = spans[feature] else { continue };
+            if let Some(other) = node.part(span, !first) {
+                let from = node.ways[usize::from(*first)];
+                self.stray(from, row, (feature, other), own, &mut events[feature]);
+                narrowed.push((feature, span));
+                spans[feature] = node.part(span, *first);
+            }
+        }
+        while let Some((feature, span)) = narrowed.pop() {
+            spans[feature] = Some(span);
+        }
     }
 
     /// Walks on from a node where one feature has left the row's path.
@@ -283,7 +274,7 @@ impl Sweeper {
         scratch: &mut Scratch,
         found: &mut Responses,
     ) {
-        let Scratch { events, edges, base, sums } = scratch;
+        let Scratch { events, edges, base, sums, .. } = scratch;
         edges.clear();
         for (at, event) in events[feature].iter().enumerate() {
             if let Span::Numbers(from, to) = event.span {
@@ -321,22 +312,35 @@ impl Sweeper {
 
     /// The responses to the states of a feature.
     fn among(&self, feature: usize, states: u64, scratch: &mut Scratch, found: &mut Responses) {
-        for state in (0..MOST_STATES as u32).filter(|state| states >> state & 1 == 1) {
-            let first = found.sums.len();
+        let Scratch { events, base, states: places, .. } = scratch;
+        places.clear();
+        places.resize(MOST_STATES, 0);
+        for state in bits(states) {
+            places[state as usize] = found.sums.len();
             found.values.push((feature, Values::State(state)));
-            found.sums.extend_from_slice(&scratch.base);
-            let sums = &mut found.sums[first..];
-            for Event { span, leaf, own } in &scratch.events[feature] {
-                if matches!(span, Span::States(of) if of >> state & 1 == 1) {
-                    let (leaf, own) =
-                        (&self.weights[*leaf as usize..], &self.weights[*own as usize..]);
-                    for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
-                        *sum += leaf - own;
-                    }
+            found.sums.extend_from_slice(base);
+        }
+        for Event { span, leaf, own } in &events[feature] {
+            let Span::States(of) = span else { continue };
+            let (leaf, own) = (&self.weights[*leaf as usize..], &self.weights[*own as usize..]);
+            for state in bits(*of) {
+                let first = places[state as usize];
+                let sums = &mut found.sums[first..first + self.outputs];
+                for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
+                    *sum += leaf - own;
                 }
             }
         }
     }
+}
+
+/// The positions of the bits that are set.
+fn bits(mut set: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros())?;
+        set &= set - 1;
+        Some(bit)
+    })
 }
 
 impl Node {
