@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec,
-    Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
-    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RetrainedSpec, RewardKind,
-    RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
+    AutoencoderJob, AutoencoderSpec, Bytes, Device, ExplainJob, ExplainMethod, ExplainSpec,
+    InputJob, InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES,
+    MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
+    PredictorKind, PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RetrainedSpec,
+    RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
     TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
-use crate::document::{Place, odd_kind};
+use crate::document::{Place, did_you_mean, odd_kind};
 use crate::error::Fault;
 
 /// Other trainings of a model, at most: all of them are open at once.
@@ -441,6 +441,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn runtime(&mut self, spec: &RuntimeSpec) -> Option<RuntimeJob> {
+        let device = self.device(&spec.device);
         let memory = Bytes::parse(&spec.memory);
         let problem = format!("is \"{}\", expected a size such as \"4GiB\"", spec.memory);
         self.require(memory.is_some(), "runtime.memory", &problem);
@@ -453,7 +454,20 @@ impl<'a> Resolver<'a> {
         );
         let few = memory <= LARGEST_MEMORY;
         self.require(few, "runtime.memory", "is above 1024TiB, which no machine has");
-        Some(RuntimeJob { threads: spec.threads, memory, device: spec.device, seed: spec.seed })
+        Some(RuntimeJob { threads: spec.threads, memory, device: device?, seed: spec.seed })
+    }
+
+    fn device(&mut self, text: &str) -> Option<Device> {
+        let device = Device::parse(text);
+        if device.is_none() {
+            let problem = format!(
+                "is \"{text}\", expected `auto`, `cpu`, `cuda` or a GPU's number such as `cuda:1`"
+            );
+            let mut fault = self.place.fault("runtime.device", problem);
+            fault.hint = did_you_mean(text, ["auto", "cpu", "cuda"].into_iter());
+            self.faults.push(fault);
+        }
+        device
     }
 
     fn require(&mut self, condition: bool, key: &str, problem: &str) {
