@@ -14,7 +14,7 @@ use super::{
     RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
     TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
-use crate::document::{Place, did_you_mean, odd_kind};
+use crate::document::{Place, odd_kind};
 use crate::error::Fault;
 
 /// Other trainings of a model, at most: all of them are open at once.
@@ -459,14 +459,10 @@ impl<'a> Resolver<'a> {
 
     fn device(&mut self, text: &str) -> Option<Device> {
         let device = Device::parse(text);
-        if device.is_none() {
-            let problem = format!(
-                "is \"{text}\", expected `auto`, `cpu`, `cuda` or a GPU's number such as `cuda:1`"
-            );
-            let mut fault = self.place.fault("runtime.device", problem);
-            fault.hint = did_you_mean(text, ["auto", "cpu", "cuda"].into_iter());
-            self.faults.push(fault);
-        }
+        let problem = format!(
+            "is \"{text}\", expected `auto`, `cpu`, `cuda` or a GPU's number such as `cuda:1`"
+        );
+        self.require(device.is_some(), "runtime.device", &problem);
         device
     }
 

@@ -101,11 +101,10 @@ fn a_gpu_that_is_not_there_is_an_error() {
 #[test]
 fn a_device_that_nothing_is_called() {
     let bench = Bench::new();
-    for (device, hint) in [("gpu", ""), ("cuda:x", ""), ("Cuda", "\n  hint: did you mean `cuda`?")]
-    {
+    for device in ["gpu", "cuda:x", "Cuda", "cuda:100", ""] {
         let run = overturn(&["validate", &job(&bench, device)]).fails(1, &[]);
         let expected = format!(
-            "`runtime.device` is \"{device}\", expected `auto`, `cpu`, `cuda` or a GPU's number such as `cuda:1`{hint}\n"
+            "`runtime.device` is \"{device}\", expected `auto`, `cpu`, `cuda` or a GPU's number such as `cuda:1`\n"
         );
         assert!(run.stderr.ends_with(&expected), "{}", run.stderr);
     }
