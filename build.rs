@@ -11,6 +11,7 @@ fn main() {
     let libtorch = env::var("LIBTORCH").unwrap_or_default();
     if !libtorch.is_empty() {
         println!("cargo:rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
+        need_cuda(&libtorch);
     }
     let version = fs::read_to_string(Path::new(&libtorch).join("build-version"));
     let version = version.unwrap_or_else(|_| "of unknown version".to_string());
@@ -19,6 +20,21 @@ fn main() {
     let onnxruntime = env::var("OVERTURN_ONNXRUNTIME").unwrap_or_default();
     println!("cargo:rustc-env=OVERTURN_ONNXRUNTIME_BUILT={onnxruntime}");
     disable_telemetry();
+}
+
+/// Has the linker name libtorch's CUDA half among the libraries that the program needs, where there is one. It registers
+/// itself when it is loaded and nobody calls it by name, so that a linker would leave it out, and the program would see
+/// no GPU. Unit tests, for which Cargo has no such switch, do without; so does the guard.
+fn need_cuda(libtorch: &str) {
+    let cuda = format!("{libtorch}/lib/libtorch_cuda.so");
+    if !Path::new(&cuda).exists() {
+        return;
+    }
+    for target in ["bin=overturn", "tests", "benches"] {
+        for argument in ["-Wl,--push-state,--no-as-needed", &cuda, "-Wl,--pop-state"] {
+            println!("cargo:rustc-link-arg-{target}={argument}");
+        }
+    }
 }
 
 /// Compiles `src/telemetry.c` and links it into everything that can be run.

@@ -20,6 +20,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::document::Overrides;
@@ -43,7 +44,7 @@ const EXIT_PATIENCE: Duration = Duration::from_millis(350);
 ///   overturn validate job.toml
 ///   overturn run job.toml --set date=2026-11-16
 #[derive(Debug, Parser)]
-#[command(name = "overturn", version = version(), verbatim_doc_comment, max_term_width = 100)]
+#[command(name = "overturn", version, verbatim_doc_comment, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -166,7 +167,11 @@ pub fn main() -> ExitCode {
         // Help and version go to standard output with exit code 0; a wrong command line is the user's
         // to fix, which is 1 here, not clap's 2.
         Err(error) => {
-            let printed = error.print();
+            let printed = match error.kind() {
+                // Libraries are asked for theirs only here: it takes its time.
+                ErrorKind::DisplayVersion => writeln!(io::stdout(), "{}", version()),
+                _ => error.print(),
+            };
             return match printed {
                 _ if error.use_stderr() => ExitCode::from(1),
                 Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::from(2),
@@ -235,21 +240,17 @@ fn overdue(error: Error) {
     std::process::exit(code.into());
 }
 
-/// Names the libraries too: results depend on them.
-fn version() -> &'static str {
-    use std::sync::OnceLock;
-    static VERSION: OnceLock<String> = OnceLock::new();
-    VERSION.get_or_init(|| {
-        let onnxruntime = crate::predictor::onnxruntime_version();
-        let onnxruntime =
-            onnxruntime.unwrap_or_else(|_| "not found, run jobs/setup.sh".to_string());
-        format!(
-            "{} (libtorch {}, ONNX Runtime {onnxruntime}, DataFusion {})",
-            env!("CARGO_PKG_VERSION"),
-            crate::runtime::libtorch_version(),
-            crate::engine::datafusion_version(),
-        )
-    })
+/// Names the libraries too, on which results depend, and the devices that there are.
+fn version() -> String {
+    let onnxruntime = predictor::onnxruntime_version();
+    let onnxruntime = onnxruntime.unwrap_or_else(|_| "not found, run jobs/setup.sh".to_string());
+    format!(
+        "overturn {} (libtorch {}, ONNX Runtime {onnxruntime}, DataFusion {})\n{}",
+        env!("CARGO_PKG_VERSION"),
+        runtime::libtorch_version(),
+        crate::engine::datafusion_version(),
+        runtime::Gpus::find(),
+    )
 }
 
 /// Progress for a stage: bars on a terminal, log lines elsewhere.

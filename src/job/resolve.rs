@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AutoencoderJob, AutoencoderSpec, Bytes, ExplainJob, ExplainMethod, ExplainSpec, InputJob,
-    InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec,
-    Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob, PredictorKind,
-    PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RetrainedSpec, RewardKind,
-    RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
+    AutoencoderJob, AutoencoderSpec, Bytes, Device, ExplainJob, ExplainMethod, ExplainSpec,
+    InputJob, InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES,
+    MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
+    PredictorKind, PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RetrainedSpec,
+    RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
     TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
 use crate::document::{Place, odd_kind};
@@ -441,6 +441,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn runtime(&mut self, spec: &RuntimeSpec) -> Option<RuntimeJob> {
+        let device = self.device(&spec.device);
         let memory = Bytes::parse(&spec.memory);
         let problem = format!("is \"{}\", expected a size such as \"4GiB\"", spec.memory);
         self.require(memory.is_some(), "runtime.memory", &problem);
@@ -453,7 +454,16 @@ impl<'a> Resolver<'a> {
         );
         let few = memory <= LARGEST_MEMORY;
         self.require(few, "runtime.memory", "is above 1024TiB, which no machine has");
-        Some(RuntimeJob { threads: spec.threads, memory, device: spec.device, seed: spec.seed })
+        Some(RuntimeJob { threads: spec.threads, memory, device: device?, seed: spec.seed })
+    }
+
+    fn device(&mut self, text: &str) -> Option<Device> {
+        let device = Device::parse(text);
+        let problem = format!(
+            "is \"{text}\", expected `auto`, `cpu`, `cuda` or a GPU's number such as `cuda:1`"
+        );
+        self.require(device.is_some(), "runtime.device", &problem);
+        device
     }
 
     fn require(&mut self, condition: bool, key: &str, problem: &str) {

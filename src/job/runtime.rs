@@ -1,7 +1,9 @@
 //! The `[runtime]` section: what the machine may give. Nothing here but the seed changes results.
 
+use std::fmt;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// What the machine may give.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -12,29 +14,79 @@ pub struct RuntimeSpec {
     pub threads: usize,
     /// Memory the query engine may use before it spills, such as `"4GiB"` or `"500MB"`.
     pub memory: String,
-    /// Where tensors live: `auto` takes a GPU when libtorch sees one.
-    pub device: Device,
+    /// Where tensors live: `auto` takes the first GPU when libtorch sees one, else the CPU; `cpu`; `cuda`, the
+    /// first GPU; `cuda:1`, the second, and so on.
+    #[schemars(regex(pattern = DEVICES))]
+    pub device: String,
     /// Seed of every random stream.
     pub seed: u64,
 }
 
 impl Default for RuntimeSpec {
     fn default() -> Self {
-        RuntimeSpec { threads: 0, memory: "2GiB".to_string(), device: Device::Auto, seed: 0 }
+        let (memory, device) = ("2GiB".to_string(), Device::Auto.to_string());
+        RuntimeSpec { threads: 0, memory, device, seed: 0 }
     }
 }
 
 /// Where tensors live.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Device {
-    /// A GPU when libtorch sees one, else the CPU.
+    /// The first GPU when libtorch sees one, else the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// A GPU; an error when there is none.
-    Cuda,
+    /// The GPU of this number, the first where none is given; an error when it is not there.
+    Cuda(Option<usize>),
+}
+
+/// What a device may be called, for editors.
+const DEVICES: &str = "^(auto|cpu|cuda(:[0-9]{1,2})?)$";
+
+/// Most digits of a GPU's number.
+const GPU_DIGITS: usize = 2;
+
+impl Device {
+    /// Reads `auto`, `cpu`, `cuda` or `cuda:1`.
+    pub fn parse(text: &str) -> Option<Device> {
+        match text {
+            "auto" => Some(Device::Auto),
+            "cpu" => Some(Device::Cpu),
+            "cuda" => Some(Device::Cuda(None)),
+            _ => {
+                let number = text.strip_prefix("cuda:")?;
+                let digits = number.bytes().all(|digit| digit.is_ascii_digit());
+                let number = number.parse().ok().filter(|_| digits && number.len() <= GPU_DIGITS);
+                number.map(|number| Device::Cuda(Some(number)))
+            }
+        }
+    }
+
+    /// The number of the GPU that is wanted, if one is.
+    pub fn gpu(self) -> Option<usize> {
+        match self {
+            Device::Auto | Device::Cpu => None,
+            Device::Cuda(number) => Some(number.unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Auto => write!(f, "auto"),
+            Device::Cpu => write!(f, "cpu"),
+            Device::Cuda(None) => write!(f, "cuda"),
+            Device::Cuda(Some(number)) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+impl Serialize for Device {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// What the machine may give, resolved.
@@ -91,6 +143,25 @@ mod tests {
         assert_eq!(Bytes::parse("1024"), Some(Bytes(1024)));
         for bad in ["", "GiB", "-1GB", "many", "inf"] {
             assert_eq!(Bytes::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn devices_are_read_as_they_are_written() {
+        for (text, device) in [
+            ("auto", Device::Auto),
+            ("cpu", Device::Cpu),
+            ("cuda", Device::Cuda(None)),
+            ("cuda:0", Device::Cuda(Some(0))),
+            ("cuda:15", Device::Cuda(Some(15))),
+        ] {
+            assert_eq!(Device::parse(text), Some(device));
+            assert_eq!(device.to_string(), text);
+        }
+        for bad in
+            ["", "gpu", "CUDA", "cuda:", "cuda:-1", "cuda:+1", "cuda:100", "cuda: 1", "cpu:0"]
+        {
+            assert_eq!(Device::parse(bad), None, "{bad}");
         }
     }
 }

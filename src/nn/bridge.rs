@@ -17,7 +17,16 @@ pub fn to_tensor(values: &[f32], width: usize, device: Device) -> Result<Tensor>
         return Err(Error::internal("tensor", problem));
     }
     let matrix = Tensor::f_from_slice(values).and_then(|flat| flat.f_view([-1, width as i64]));
-    matrix.and_then(|matrix| matrix.f_to_device(device)).map_err(refused)
+    upload(&matrix.map_err(refused)?, device)
+}
+
+/// A tensor of the host on a device; itself, where it is there already. Does not wait for what the device is at: CUDA
+/// takes a copy of memory that is not pinned before it returns.
+///
+/// # Errors
+/// When the device has no memory left.
+pub(crate) fn upload(tensor: &Tensor, device: Device) -> Result<Tensor> {
+    tensor.f_to_device_(device, tensor.kind(), true, false).map_err(refused)
 }
 
 /// A matrix as wide as the layout as plain rows.
@@ -47,5 +56,36 @@ pub(crate) fn to_numbers(tensor: &Tensor) -> Result<Vec<f32>> {
 
 /// What libtorch refuses although shapes were checked is our fault, or the machine's.
 pub(crate) fn refused(error: tch::TchError) -> Error {
-    Error::internal("libtorch", "refuses a tensor").source(error)
+    let refused = || Error::internal("libtorch", "refuses a tensor");
+    out_of_memory(&error.to_string()).unwrap_or_else(refused).source(error)
+}
+
+/// The error of a GPU without memory, if that is what libtorch says.
+pub fn out_of_memory(text: &str) -> Option<Error> {
+    let rest = text.split_once("CUDA out of memory.")?.1;
+    let size = rest.split_once("Tried to allocate ").and_then(|(_, rest)| rest.split_once(". "));
+    let size = size.map_or("some more".to_string(), |(size, _)| size.to_string());
+    let problem = format!("the GPU has no memory left: {size} could not be had");
+    Some(Error::resources("runtime.device", problem).hint(
+        "lower `train.batch` or `train.hidden`, end what else uses the GPU, or use `device = \"cpu\"`",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_gpu_is_told_from_other_faults() {
+        let said = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB of which \
+                    1.05 GiB is free.\nException raised from malloc at";
+        assert_eq!(
+            out_of_memory(said).map(|error| error.to_string()).as_deref(),
+            Some(
+                "runtime.device: the GPU has no memory left: 2.00 GiB could not be had\n  hint: lower `train.batch` \
+                 or `train.hidden`, end what else uses the GPU, or use `device = \"cpu\"`"
+            )
+        );
+        assert!(out_of_memory("index out of range").is_none());
+    }
 }

@@ -21,7 +21,8 @@ pub use artefact::{
 };
 pub use autoencoder::Autoencoder;
 pub(crate) use bridge::to_numbers;
-pub use bridge::{to_dense, to_tensor};
+pub(crate) use bridge::upload;
+pub use bridge::{out_of_memory, to_dense, to_tensor};
 pub use description::{Description, ModelForm, Origin};
 pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, Request};
 pub use loss::{

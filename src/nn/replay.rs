@@ -3,6 +3,9 @@
 
 use tch::{Device, Kind, Tensor};
 
+use super::bridge::upload;
+use crate::error::Result;
+
 /// Widths of what an experience holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayShape {
@@ -22,7 +25,7 @@ pub struct ReplayShape {
 #[derive(Debug)]
 pub struct Replay {
     shape: ReplayShape,
-    /// Training row of each experience.
+    /// Training row of each experience, on the host: training rows may be there as well.
     rows: Tensor,
     /// y_T, c, z̃, x̃ and the answer of each.
     records: Tensor,
@@ -33,7 +36,7 @@ pub struct Replay {
 /// A batch of experiences.
 #[derive(Debug)]
 pub struct Experiences {
-    /// Training rows.
+    /// Training rows, on the host.
     pub rows: Tensor,
     records: Tensor,
     shape: ReplayShape,
@@ -56,7 +59,7 @@ impl Replay {
         let capacity = capacity as i64;
         Replay {
             shape,
-            rows: Tensor::zeros([capacity], (Kind::Int64, device)),
+            rows: Tensor::zeros([capacity], (Kind::Int64, Device::Cpu)),
             records: Tensor::zeros([capacity, shape.width()], (Kind::Float, device)),
             next: 0,
             filled: 0,
@@ -73,7 +76,7 @@ impl Replay {
         self.filled == 0
     }
 
-    /// Appends a block: training rows, and y_T, c, z̃ and x̃ (if kept) and the answer side by side.
+    /// Appends a block: training rows (on the host), and y_T, c, z̃ and x̃ (if kept) and the answer side by side.
     pub fn append(&mut self, rows: &Tensor, parts: &[&Tensor]) {
         let (block, capacity) = (rows.size()[0], self.rows.size()[0]);
         let records = Tensor::cat(parts, 1);
@@ -91,13 +94,15 @@ impl Replay {
         }
     }
 
-    /// The experiences at these places.
-    pub fn sample(&self, places: &Tensor) -> Experiences {
-        Experiences {
-            rows: self.rows.index_select(0, places),
-            records: self.records.index_select(0, places),
-            shape: self.shape,
-        }
+    /// The experiences at these places, which are on the host.
+    ///
+    /// # Errors
+    /// When the device has no memory left.
+    pub fn sample(&self, places: &Tensor) -> Result<Experiences> {
+        let rows = self.rows.index_select(0, places);
+        let places = upload(places, self.records.device())?;
+        let records = self.records.index_select(0, &places);
+        Ok(Experiences { rows, records, shape: self.shape })
     }
 
     /// Forgets everything.
@@ -180,7 +185,7 @@ mod tests {
             replay.append(&rows, &[&column, &two, &column, &column]);
         }
         assert_eq!(replay.len(), 5);
-        let held = replay.sample(&block(0, 5));
+        let held = replay.sample(&block(0, 5)).expect("sampled");
         assert_eq!(Vec::<i64>::try_from(&held.rows).expect("numbers"), [5, 1, 2, 3, 4]);
         let rewards = Vec::<f32>::try_from(held.answers().reshape([-1])).expect("numbers");
         assert_eq!(rewards, [5.0, 1.0, 2.0, 3.0, 4.0]);

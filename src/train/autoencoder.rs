@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::checkpoint::Saved;
+use super::rows::RowMatrix;
 use super::{Event, Setup};
 use crate::encode::Layout;
 use crate::error::{Error, Result};
@@ -56,7 +57,7 @@ pub(super) fn sizes(setup: &Setup<'_>, layout: &Layout, numerics: usize) -> (Vec
 /// When the job insists on an autoencoder and none is good enough.
 pub(super) fn fit(
     setup: &Setup<'_>,
-    rows: &Tensor,
+    rows: &RowMatrix,
     held_out: &Tensor,
     places: &Places,
 ) -> Result<(Autoencoder, AutoencoderFigures)> {
@@ -125,19 +126,18 @@ fn refuse(setup: &Setup<'_>, figures: &AutoencoderFigures) -> Result<()> {
 fn learn(
     setup: &Setup<'_>,
     autoencoder: &mut Autoencoder,
-    rows: &Tensor,
+    rows: &RowMatrix,
     places: &Places,
 ) -> Result<()> {
     let job = setup.autoencoder;
     (setup.listener)(Event::Stage("autoencoder", job.steps as u64));
     let mut random = setup.streams.random("autoencoder rows");
-    let mut order = RowOrder::new(rows.size()[0] as usize, None, &mut random);
+    let mut order = RowOrder::new(rows.len(), None, &mut random);
     autoencoder.trainable(true);
     let mut optimisers = networks(autoencoder).map(Adam::new);
     for step in 0..job.steps {
         let places_of_rows: Vec<i64> = order.next(job.batch).into_iter().map(i64::from).collect();
-        let batch = Tensor::from_slice(&places_of_rows).to_device(setup.device);
-        let batch = rows.index_select(0, &batch);
+        let batch = rows.take(&Tensor::from_slice(&places_of_rows))?;
         let decoded = autoencoder.decode(&autoencoder.encode(&batch));
         let loss = reconstruction_loss(&decoded, &batch, places);
         let rate = job.learning_rate * cosine(step as f64 / job.steps as f64);

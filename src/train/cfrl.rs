@@ -150,6 +150,7 @@ pub(super) struct Adams {
 
 /// A batch on its way through the model.
 struct Experience {
+    /// Indices of training rows, on the host.
     rows: Tensor,
     y_t: Tensor,
     c: Tensor,
@@ -243,9 +244,9 @@ impl<'a> Learner<'a> {
         let codec = &self.problem.codec;
         let y_t = to_tensor(&codec.wishes(&wishes), codec.wish_width(), device)?;
         let c = to_tensor(&conditions.values, conditions.width, device)?;
-        let rows: Vec<i64> = rows.iter().map(|row| i64::from(*row)).collect();
-        let rows = Tensor::from_slice(&rows).to_device(device);
-        let known = self.table.known(&rows);
+        let indices: Vec<i64> = rows.iter().map(|row| i64::from(*row)).collect();
+        let indices = Tensor::from_slice(&indices);
+        let known = self.table.known(&indices)?;
         let z_tilde = if self.step < EXPLORATION && !self.problem.warm {
             self.noise(|| random.random_range(-1.0..=1.0))?
         } else {
@@ -256,10 +257,11 @@ impl<'a> Learner<'a> {
             no_grad(|| (self.generator.act(&s) + noise).clamp(-1.0, 1.0))
         };
         let decoded = no_grad(|| self.generator.decode(&z_tilde, &known.x, &known.base));
+        // The one time in a step that the host waits for the device: the model is on the host.
         let mut decoded = to_dense(&decoded, self.setup.encoder.layout())?;
-        self.vary(&mut decoded, &known, &wishes, random)?;
+        self.vary(&mut decoded, &rows, &wishes, random);
         let question = Question { decoded, picked, conditions, wishes };
-        Ok((Experience { rows, y_t, c, z_tilde }, question))
+        Ok((Experience { rows: indices, y_t, c, z_tilde }, question))
     }
 
     /// y_T of rows: not what they have already, unless the paper's method is wanted.
@@ -274,26 +276,12 @@ impl<'a> Learner<'a> {
     }
 
     /// Lets some rows try less than the actor does, where the critic learns from any trial.
-    fn vary(
-        &self,
-        decoded: &mut Dense,
-        known: &Known,
-        wishes: &Wishes,
-        random: &mut ChaCha8Rng,
-    ) -> Result<()> {
-        let Some(wanted) = wishes.classes().filter(|_| self.shape.classes().is_some()) else {
-            return Ok(());
-        };
-        let others = wanted.iter().map(|class| self.examples.of(*class, random)).collect();
-        let others = to_dense(&self.known(others).x, &decoded.layout)?;
-        let own = to_dense(&known.x, &decoded.layout)?;
-        vary(decoded, &own, &others, random);
-        Ok(())
-    }
-
-    /// What is known of training rows.
-    fn known(&self, rows: Vec<i64>) -> Known {
-        self.table.known(&Tensor::from_slice(&rows).to_device(self.setup.device))
+    fn vary(&self, decoded: &mut Dense, rows: &[u32], wishes: &Wishes, random: &mut ChaCha8Rng) {
+        if let Some(wanted) = wishes.classes().filter(|_| self.shape.classes().is_some()) {
+            let others: Vec<i64> =
+                wanted.iter().map(|class| self.examples.of(*class, random)).collect();
+            vary(decoded, &self.problem.encoded, (rows, &others), random);
+        }
     }
 
     fn conditions(&self, picked: &Picked, random: &mut ChaCha8Rng) -> Conditions {
@@ -353,8 +341,8 @@ impl<'a> Learner<'a> {
 
     /// The same on these experiences of D and these training rows.
     pub(super) fn descend_on(&mut self, places: &[i64], examples: Vec<i64>) -> Result<Losses> {
-        let batch = self.replay.sample(&Tensor::from_slice(places).to_device(self.setup.device));
-        let known = self.table.known(&batch.rows);
+        let batch = self.replay.sample(&Tensor::from_slice(places))?;
+        let known = self.table.known(&batch.rows)?;
         let critic = self.descend_critic(&batch, &known, examples)?;
         self.descend_actor(&batch, &known, critic)
     }
@@ -367,7 +355,7 @@ impl<'a> Learner<'a> {
     ) -> Result<Tensor> {
         let loss = if self.shape.classes().is_some() {
             // L_Q = −mean log Q(M(x̃) | x̃), on training rows as well
-            let examples = self.known(examples);
+            let examples = self.table.known(&Tensor::from_slice(&examples))?;
             let rows = Tensor::cat(&[batch.seen(), examples.x], 0);
             let decisions = examples.decisions.pad([0, 1], "constant", 0.0);
             let outcomes = Tensor::cat(&[batch.answers(), decisions], 0);

@@ -14,13 +14,19 @@ const GRAFTED: f64 = 0.1;
 /// … so many at most.
 const MOST_GRAFTS: usize = 3;
 
-/// Lets some rows try less than the actor does: some changes are undone, back to `own`, or a few values of a
-/// row of the wanted class, one of `others`, put in the place of all of them. Whether a change is needed shows
-/// where it is missing.
-pub(super) fn vary(decoded: &mut Dense, own: &Dense, others: &Dense, random: &mut ChaCha8Rng) {
+/// Lets some rows try less than the actor does: some changes are undone, back to the original, or a few values of a
+/// row of the wanted class put in the place of all of them. Whether a change is needed shows where it is missing.
+/// `originals` and `others` say which training rows these are.
+pub(super) fn vary(
+    decoded: &mut Dense,
+    training: &Dense,
+    (originals, others): (&[u32], &[i64]),
+    random: &mut ChaCha8Rng,
+) {
     let layout = Arc::clone(&decoded.layout);
-    for (row, values) in decoded.values.chunks_exact_mut(layout.width).enumerate() {
-        let (own, other) = (own.row(row), others.row(row));
+    let rows = originals.iter().zip(others);
+    for ((own, other), values) in rows.zip(decoded.values.chunks_exact_mut(layout.width)) {
+        let (own, other) = (training.row(*own as usize), training.row(*other as usize));
         let lot: f64 = random.random_range(0.0..1.0);
         if lot < UNDONE {
             for slots in &layout.slots {
@@ -62,9 +68,11 @@ mod tests {
             values: vec![value; 5 * rows],
             layout: Arc::clone(&layout),
         };
-        let (own, acted, other) = (filled(0.0), filled(1.0), filled(2.0));
-        let mut tried = acted.clone();
-        vary(&mut tried, &own, &other, &mut ChaCha8Rng::seed_from_u64(4));
+        let mut training = filled(0.0);
+        training.values[5..10].fill(2.0);
+        let mut tried = filled(1.0);
+        let (originals, others) = (vec![0; rows], vec![1; rows]);
+        vary(&mut tried, &training, (&originals, &others), &mut ChaCha8Rng::seed_from_u64(4));
         let (mut undone, mut grafted) = (0, 0);
         for row in 0..rows {
             let row = tried.row(row);

@@ -7,6 +7,7 @@ mod checkpoint;
 mod course;
 mod explore;
 mod judge;
+mod rows;
 mod sample;
 mod start;
 mod table;
@@ -18,10 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use serde::{Deserialize, Serialize};
-use tch::{Device, Tensor};
+use tch::Device;
 
 use crate::constrain::Constraints;
-use crate::encode::Encoder;
+use crate::encode::{Dense, Encoder};
 use crate::error::{Error, Kind, Result};
 use crate::feature::FeatureSchema;
 use crate::job::{AutoencoderJob, RewardKind, Target, TrainJob};
@@ -38,6 +39,7 @@ pub use validate::{ClassQuality, Quality};
 
 use cfrl::Learner;
 use course::Course;
+use rows::RowMatrix;
 use validate::{Bridges, Validation};
 
 /// What training needs to know and to use.
@@ -107,7 +109,8 @@ struct Problem<'a> {
     sample: &'a Sample,
     /// Rows to train on; those after them are for validation.
     train: usize,
-    encoded: Tensor,
+    /// All rows, on the host.
+    encoded: Dense,
     codec: TargetCodec,
     sampler: TargetSampler,
     rewarder: Rewarder,
@@ -236,7 +239,6 @@ impl<'a> Problem<'a> {
         };
         let rewarder = Rewarder::new(method.reward.unwrap_or(usual), &codec);
         let encoded = setup.encoder.encode_rows(&sample.rows);
-        let encoded = to_tensor(&encoded.values, encoded.width, setup.device)?;
         Ok(Problem { sample, train, encoded, codec, sampler, rewarder, warm })
     }
 
@@ -272,10 +274,10 @@ impl<'a> Problem<'a> {
             let autoencoder = autoencoder::restore(saved, layout, setup.device)?;
             return Ok((Start { autoencoder, places, networks: None }, figures));
         }
-        let rows = self.validation_rows();
-        let (first, count) = (i64::from(rows[0]), rows.len() as i64);
-        let held_out = self.encoded.narrow(0, first, count);
-        let train = self.encoded.narrow(0, 0, self.train as i64);
+        let (values, width) = (&self.encoded.values, layout.width);
+        let first = self.validation_rows()[0] as usize;
+        let held_out = to_tensor(&values[first * width..], width, setup.device)?;
+        let train = RowMatrix::of(&values[..self.train * width], width, setup.device)?;
         let (autoencoder, figures) = autoencoder::fit(setup, &train, &held_out, &places)?;
         Ok((Start { autoencoder, places, networks: None }, figures))
     }

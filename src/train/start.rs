@@ -7,7 +7,7 @@ use super::table::{Examples, Table};
 use super::{Problem, Setup, Start};
 use crate::error::Result;
 use crate::job::{Balance, Method, TargetsKind};
-use crate::nn::{ActorShape, Adam, Form, Generator, Network, Replay, ReplayShape, to_tensor};
+use crate::nn::{ActorShape, Adam, Form, Generator, Network, Replay, ReplayShape};
 use crate::target::{RowOrder, TargetCodec};
 
 /// Bytes that the replay buffer may take; a table with thousands of categories gets a shorter one.
@@ -42,8 +42,8 @@ impl<'a> Learner<'a> {
         let kept = kept(setup, &problem.codec, shape);
         let batch = method.batch.unwrap_or_else(|| usual_batch(shape));
         let (sample, codec) = (problem.sample, &problem.codec);
-        let decisions =
-            to_tensor(&codec.decisions(&sample.scores)?, codec.decision_width(), device)?;
+        let decisions = codec.decisions(&sample.scores)?;
+        let decisions = (&decisions[..], codec.decision_width());
         let adams = Adams { actor: Adam::new(&actor), critic: Adam::new(&critic) };
         let average = actor.flat().copy();
         let generator =
@@ -55,7 +55,7 @@ impl<'a> Learner<'a> {
             sampler: problem.sampler.clone(),
             examples: Examples::new(problem, shape.classes().unwrap_or(0)),
             order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
-            table: no_grad(|| Table::new(&generator, &problem.encoded, &decisions)),
+            table: no_grad(|| Table::new(&generator, &problem.encoded, decisions, device))?,
             replay: Replay::new(kept, capacity(kept, batch), device),
             setup,
             problem,

@@ -2,17 +2,20 @@
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::Problem;
-use crate::nn::Generator;
+use super::rows::RowMatrix;
+use crate::encode::Dense;
+use crate::error::Result;
+use crate::nn::{Generator, to_tensor};
 
 /// Rows encoded at once: the networks' hidden layers are wider than a row.
 const AT_ONCE: usize = 1 << 16;
 
 /// Training rows as tensors, side by side: x, dec(z), z, y_M.
 pub(super) struct Table {
-    matrix: Tensor,
+    rows: RowMatrix,
     /// Widths of the four.
     widths: [i64; 4],
 }
@@ -29,23 +32,27 @@ pub(super) struct Known {
 }
 
 impl Table {
-    pub(super) fn new(generator: &Generator, rows: &Tensor, decisions: &Tensor) -> Table {
-        let all = rows.size()[0];
-        let mut widths = [0; 4];
-        let mut matrix = Tensor::new();
-        for start in (0..all).step_by(AT_ONCE) {
-            let count = (all - start).min(AT_ONCE as i64);
-            let (x, y_m) = (rows.narrow(0, start, count), decisions.narrow(0, start, count));
+    /// A table of encoded rows, and of decisions of this width.
+    pub(super) fn new(
+        generator: &Generator,
+        encoded: &Dense,
+        (decisions, y_m): (&[f32], usize),
+        device: Device,
+    ) -> Result<Table> {
+        let places = &generator.places;
+        let base = places.numerics + places.places;
+        let widths = [encoded.width as i64, base, generator.autoencoder.latent(), y_m as i64];
+        let rows = RowMatrix::empty(encoded.rows, widths.iter().sum(), device);
+        for start in (0..encoded.rows).step_by(AT_ONCE) {
+            let end = (start + AT_ONCE).min(encoded.rows);
+            let of = |values: &[f32], width| {
+                to_tensor(&values[start * width..end * width], width, device)
+            };
+            let (x, y_m) = (of(&encoded.values, encoded.width)?, of(decisions, y_m)?);
             let z = generator.autoencoder.encode(&x);
-            let parts = [&x, &generator.base(&z), &z, &y_m];
-            if start == 0 {
-                widths = parts.map(|part| part.size()[1]);
-                let shape = [all, widths.iter().sum()];
-                matrix = Tensor::empty(shape, (rows.kind(), rows.device()));
-            }
-            matrix.narrow(0, start, count).copy_(&Tensor::cat(&parts, 1));
+            rows.write(start, &Tensor::cat(&[&x, &generator.base(&z), &z, &y_m], 1));
         }
-        Table { matrix, widths }
+        Ok(Table { rows, widths })
     }
 
     /// Numbers of an encoded row.
@@ -53,15 +60,16 @@ impl Table {
         self.widths[0] as usize
     }
 
-    pub(super) fn known(&self, rows: &Tensor) -> Known {
-        let known = self.matrix.index_select(0, rows);
+    /// What is known of training rows, whose indices are on the host.
+    pub(super) fn known(&self, rows: &Tensor) -> Result<Known> {
+        let known = self.rows.take(rows)?;
         let [x, base, z, y_m] = self.widths;
-        Known {
+        Ok(Known {
             x: known.narrow(1, 0, x),
             base: known.narrow(1, x, base),
             state: known.narrow(1, x + base, z + y_m),
             decisions: known.narrow(1, x + base + z, y_m),
-        }
+        })
     }
 }
 

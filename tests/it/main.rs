@@ -12,6 +12,7 @@ mod early;
 mod faults;
 mod fitted;
 mod fuzz;
+mod gpu;
 mod jobs;
 mod layers;
 mod learn;

@@ -27,7 +27,7 @@ use crate::error::{Error, Kind, Result};
 use crate::feature::Stats;
 use crate::job::{AutoencoderKind, Coherence, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
-use crate::nn::{Artefact, Description, ModelForm};
+use crate::nn::{Artefact, Description, ModelForm, out_of_memory};
 use crate::output::{Manifest, RunFacts, SUCCESS_FILE, Staging, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
@@ -320,6 +320,9 @@ impl Teacher<'_> {
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    if let Some(error) = text.and_then(out_of_memory) {
+        return error;
+    }
     Error::internal("training", text.unwrap_or("ended without a word").to_string())
 }
 

@@ -2,6 +2,8 @@
 //! runtime that drives the query engine, the rayon pool for loops outside it, and torch's own threads,
 //! which take turns and do not nest. Also the one place where signals are heard.
 
+mod device;
+
 use std::future::Future;
 use std::io;
 use std::sync::RwLock;
@@ -16,6 +18,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::error::{Error, Result};
 use crate::job::{Device, RuntimeJob};
 use crate::stop;
+
+pub use device::Gpus;
 
 /// How long the program may take to end after a signal, before it is ended wherever it is. Ending there is
 /// as safe as being killed: what is published appears in one step.
@@ -104,10 +108,7 @@ impl Runtime {
 
     /// Where tensors live, in words.
     pub fn device_name(&self) -> String {
-        match self.device {
-            tch::Device::Cuda(index) => format!("cuda:{index}"),
-            _ => "cpu".to_string(),
-        }
+        device::name(self.device)
     }
 
     /// The job's random streams.
@@ -224,20 +225,14 @@ fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// The device that the job wants; where it may be any, the log says which it is and why.
 fn choose_device(wanted: Device) -> Result<tch::Device> {
-    match wanted {
-        Device::Cpu => Ok(tch::Device::Cpu),
-        Device::Auto => Ok(tch::Device::cuda_if_available()),
-        Device::Cuda if tch::Cuda::is_available() => Ok(tch::Device::Cuda(0)),
-        Device::Cuda => Err(Error::resources(
-            "runtime.device",
-            "is `cuda`, but libtorch sees no GPU",
-        )
-        .hint(
-            "use `device = \"auto\"`, or set the project up with `OVERTURN_CUDA=1 jobs/setup.sh` \
-                 on a machine with a GPU",
-        )),
+    let chosen = device::choose(wanted, Gpus::find)?;
+    if wanted == Device::Auto {
+        let (device, reason) = (device::name(chosen.device), chosen.reason);
+        tracing::info!(device, reason, "chose the device");
     }
+    Ok(chosen.device)
 }
 
 /// The libtorch release that the binary was built against.
@@ -294,7 +289,10 @@ mod tests {
         if tch::Cuda::is_available() {
             return;
         }
-        let error = Runtime::start(&job(Device::Cuda)).expect_err("no GPU");
-        assert!(error.to_string().contains("libtorch sees no GPU"), "{error}");
+        let error = Runtime::start(&job(Device::Cuda(None))).expect_err("no GPU");
+        assert!(
+            error.to_string().starts_with("runtime.device: is `cuda`, but libtorch "),
+            "{error}"
+        );
     }
 }
