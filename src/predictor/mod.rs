@@ -255,12 +255,12 @@ pub struct Responses {
 
 /// Scores changed copies of the rows of one batch.
 pub trait Variants {
-    /// What the model would say of a copy if one of its features were anything else that it may become. None where
-    /// the model does not show it.
+    /// What the model would say of copies if one of their features were anything else that it may become, which is
+    /// said of each. None where the model does not show it.
     ///
     /// # Errors
     /// As [`Predictor::predict`].
-    fn responses(&mut self, _copy: Variant<'_>, _reach: &[Reach]) -> Result<Option<Responses>> {
+    fn responses(&mut self, _copies: &[(Variant<'_>, &[Reach])]) -> Result<Option<Vec<Responses>>> {
         Ok(None)
     }
 

@@ -269,23 +269,37 @@ impl<'a> Arena<'a> {
         rows
     }
 
-    /// What the model would say of an entry's row with changes if one more feature changed, as far as it may; none
-    /// where the model does not show it, or nothing more may be asked about the entry. Counts as one question.
+    /// What the model would say of entries' rows with changes if one more feature changed, as far as it may; nothing
+    /// of entries about which nothing more may be asked. None where the model does not show it. Each counts as one
+    /// question.
     pub(super) fn responses(
         &mut self,
-        entry: u32,
-        changes: &[Change],
-        reach: &[Reach],
-    ) -> Result<Option<Responses>> {
-        if self.is_spent(entry) {
-            return Ok(None);
-        }
+        rows: &[(u32, Changes, Vec<Reach>)],
+    ) -> Result<Option<Vec<Option<Responses>>>> {
         let Some(variants) = self.variants.as_mut() else { return Ok(None) };
+        let mut found: Vec<Option<Responses>> = vec![None; rows.len()];
+        let left: Vec<usize> = (0..rows.len())
+            .filter(|at| {
+                let entry = rows[*at].0 as usize;
+                let left = self.queries[entry] < self.budget && !self.cut_short[entry];
+                self.queries[entry] += u32::from(left);
+                left
+            })
+            .collect();
+        let copies = left.iter().map(|at| {
+            let (entry, changes, reach) = &rows[*at];
+            (Variant { row: *entry, edits: changes }, &reach[..])
+        });
+        let copies: Vec<(Variant<'_>, &[Reach])> = copies.collect();
         let began = Instant::now();
-        let found = variants.responses(Variant { row: entry, edits: changes }, reach)?;
+        let told = variants.responses(&copies)?;
         self.model_seconds += began.elapsed().as_secs_f64();
-        self.queries[entry as usize] += u32::from(found.is_some());
-        Ok(found)
+        let Some(told) = told else {
+            left.iter().for_each(|at| self.queries[rows[*at].0 as usize] -= 1);
+            return Ok(None);
+        };
+        left.into_iter().zip(told).for_each(|(at, told)| found[at] = Some(told));
+        Ok(Some(found))
     }
 
     /// Counts entries without an answer by what kept them from one.

@@ -14,6 +14,8 @@ use crate::metrics::Status;
 use crate::predictor::{Reach, Responses, Values};
 use crate::target::{is_valid, margins};
 
+/// Looks that are taken together.
+const AT_ONCE: usize = 256;
 /// Proposals of one look that are asked about.
 const ASKED: usize = 2;
 /// What is looked at where a generator has proposed answers to many rows: an answer that costs less needs no pair to
@@ -47,6 +49,8 @@ struct Look {
     /// Everything that was seen, and how far inside the target it is.
     values: Vec<(usize, Values)>,
     margins: Vec<f64>,
+    /// How far inside the target the changes beside are, as far as that was seen.
+    reached: f64,
 }
 
 impl Worker {
@@ -60,23 +64,18 @@ impl Worker {
         if self.follows_formulas() {
             return Ok(false);
         }
-        let mut looks = Vec::with_capacity(arena.len());
-        for entry in 0..arena.len() as u32 {
-            match self.look(arena, entry, Changes::new())? {
-                Some(look) => looks.push(look),
-                None if arena.is_spent(entry) => {}
-                None => return Ok(false),
-            }
-        }
+        let all = (0..arena.len() as u32).map(|entry| (entry, Changes::new())).collect();
+        let Some(looks) = self.look(arena, all)? else { return Ok(false) };
         self.ask_best(arena, pool, &looks)?;
         let (cost, firsts) = if self.shared.refiner.asks_generator() { FEW } else { MANY };
         let expensive = self.expensive(arena, pool, cost);
-        let mut pairs = Vec::new();
-        for look in looks.iter().filter(|look| expensive.binary_search(&look.entry).is_ok()) {
-            for first in self.firsts(arena, look, firsts) {
-                pairs.extend(self.look(arena, look.entry, Changes::from_slice(&[first]))?);
-            }
-        }
+        let looked = looks.iter().filter(|look| expensive.binary_search(&look.entry).is_ok());
+        let firsts = looked.flat_map(|look| {
+            let firsts = self.firsts(arena, look, firsts).into_iter();
+            firsts.map(|first| (look.entry, Changes::from_slice(&[first])))
+        });
+        let firsts = firsts.collect();
+        let pairs = self.look(arena, firsts)?.unwrap_or_default();
         self.ask_best(arena, pool, &pairs)?;
         self.add_changes(arena, pool, &looks)?;
         Ok(true)
@@ -88,12 +87,40 @@ impl Worker {
         (0..features).any(|feature| self.shared.constraints.is_followed(feature))
     }
 
-    /// Looks at everything that one more change may do.
-    fn look(&self, arena: &mut Arena<'_>, entry: u32, beside: Changes) -> Result<Option<Look>> {
-        let reach = self
-            .reach(arena, entry, |feature| !beside.iter().any(|change| change.feature == feature));
-        let Some(responses) = arena.responses(entry, &beside, &reach)? else { return Ok(None) };
-        Ok(Some(self.seen(arena, (entry, beside), responses)))
+    /// Looks at everything that one more change may do beside others, entry by entry. Entries about which nothing more
+    /// may be asked are left out.
+    fn look(
+        &self,
+        arena: &mut Arena<'_>,
+        beside: Vec<(u32, Changes)>,
+    ) -> Result<Option<Vec<Look>>> {
+        let rows: Vec<(u32, Changes, Vec<Reach>)> = beside
+            .into_iter()
+            .map(|(entry, beside)| {
+                let free = |feature: usize| !beside.iter().any(|one| one.feature == feature);
+                let reach = self.reach(arena, entry, free);
+                (entry, beside, reach)
+            })
+            .collect();
+        self.look_within(arena, rows)
+    }
+
+    /// The same where it is said what features may become.
+    fn look_within(
+        &self,
+        arena: &mut Arena<'_>,
+        rows: Vec<(u32, Changes, Vec<Reach>)>,
+    ) -> Result<Option<Vec<Look>>> {
+        let mut looks = Vec::with_capacity(rows.len());
+        let mut rows = rows.into_iter().peekable();
+        while rows.peek().is_some() {
+            let some: Vec<_> = rows.by_ref().take(AT_ONCE).collect();
+            let Some(found) = arena.responses(&some)? else { return Ok(None) };
+            for ((entry, beside, _), found) in some.into_iter().zip(found) {
+                looks.extend(found.map(|found| self.seen(arena, (entry, beside), found)));
+            }
+        }
+        Ok(Some(looks))
     }
 
     /// What the features of an entry's row may become.
@@ -138,7 +165,7 @@ impl Worker {
         });
         let mut proposals: Vec<Proposal> = proposals.collect();
         proposals.sort_by(|one, two| one.score.total_cmp(&two.score));
-        Look { entry, beside, valid: proposals, values, margins }
+        Look { entry, beside, valid: proposals, values, margins, reached: f64::NEG_INFINITY }
     }
 
     /// The changes beside which a second one is looked for: of the features that bring the model nearest the
@@ -199,87 +226,81 @@ impl Worker {
     /// Adds changes one after the other for entries that neither one nor two solve: always the one that brings the
     /// model nearest to the target, until one gets there.
     fn add_changes(&self, arena: &mut Arena<'_>, pool: &mut Pool, looks: &[Look]) -> Result<()> {
-        let mut trials = Vec::new();
         let open = pool.open(arena);
-        for look in looks.iter().filter(|look| open.binary_search(&look.entry).is_ok()) {
-            trials.extend(self.grown(arena, look)?);
+        let open = looks.iter().filter(|look| open.binary_search(&look.entry).is_ok());
+        let mut looks: Vec<Look> = open.cloned().collect();
+        let mut trials = Vec::new();
+        for _ in 0..MOST {
+            let mut next = Vec::new();
+            for look in &looks {
+                let coherent = |changes: &Changes| self.is_coherent(arena, look.entry, changes);
+                let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
+                match valid.find(coherent) {
+                    Some(changes) => trials.push(Trial { entry: look.entry, changes }),
+                    None => next.extend(self.nearer(arena, look)),
+                }
+            }
+            let reached: Vec<(u32, f64)> =
+                next.iter().map(|(entry, _, margin)| (*entry, *margin)).collect();
+            let next = next.into_iter().map(|(entry, changes, _)| (entry, changes)).collect();
+            looks = self.look(arena, next)?.unwrap_or_default();
+            for look in &mut looks {
+                let at = reached.binary_search_by_key(&look.entry, |(entry, _)| *entry);
+                look.reached = at.map_or(f64::INFINITY, |at| reached[at].1);
+            }
         }
         pool.judge(arena, trials, Status::SolvedByCandidate)
     }
 
-    fn grown(&self, arena: &mut Arena<'_>, look: &Look) -> Result<Option<Trial>> {
-        let entry = look.entry;
-        let (mut look, mut reached) = (look.clone(), f64::NEG_INFINITY);
-        while look.beside.len() < MOST {
-            let coherent = |changes: &Changes| self.is_coherent(arena, entry, changes);
-            let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
-            if let Some(changes) = valid.find(coherent) {
-                return Ok(Some(Trial { entry, changes }));
-            }
-            let mut nearer: Vec<(f64, (usize, Values))> = look
-                .margins
-                .iter()
-                .zip(&look.values)
-                .filter(|(margin, _)| **margin > reached)
-                .map(|(margin, value)| (*margin, *value))
-                .collect();
-            nearer.sort_by(|one, two| two.0.total_cmp(&one.0));
-            let nearest = nearer.into_iter().find_map(|(margin, value)| {
-                let changes = with(&look.beside, nearest(arena, entry, value)?);
-                coherent(&changes).then_some((margin, changes))
-            });
-            let Some((margin, changes)) = nearest else { break };
-            reached = margin;
-            match self.look(arena, entry, changes)? {
-                Some(next) => look = next,
-                None => break,
-            }
-        }
-        Ok(None)
+    /// The changes beside which something was looked for, with the one that brings the model nearest to the target,
+    /// and nearer than it was; and how near.
+    fn nearer(&self, arena: &Arena<'_>, look: &Look) -> Option<(u32, Changes, f64)> {
+        let told = look.margins.iter().zip(&look.values);
+        let mut nearer: Vec<(f64, (usize, Values))> = told
+            .filter(|(margin, _)| **margin > look.reached)
+            .map(|(margin, value)| (*margin, *value))
+            .collect();
+        nearer.sort_by(|one, two| two.0.total_cmp(&one.0));
+        nearer.into_iter().find_map(|(margin, value)| {
+            let changes = with(&look.beside, nearest(arena, look.entry, value)?);
+            let coherent = self.is_coherent(arena, look.entry, &changes);
+            coherent.then_some((look.entry, changes, margin))
+        })
     }
 
     /// Moves every value of answers with several changes to where it costs least beside the others, or back.
     pub(super) fn polish(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<()> {
-        let mut trials = Vec::new();
-        for entry in 0..arena.len() as u32 {
-            let best = self.best(arena, pool, entry as usize);
-            let several = best.filter(|best| best.changes.len() > 1);
-            let Some((changes, by)) = several.map(|best| (best.changes.clone(), best.by)) else {
-                continue;
-            };
-            if let Some(changes) = self.polished(arena, entry, changes)? {
-                trials.push((Trial { entry, changes }, by));
-            }
-        }
-        let (trials, means): (Vec<Trial>, Vec<Status>) = trials.into_iter().unzip();
-        pool.judge_each(arena, trials, &means)
-    }
-
-    /// Changes with every value where it costs least beside the others; none where nothing moves.
-    fn polished(
-        &self,
-        arena: &mut Arena<'_>,
-        entry: u32,
-        start: Changes,
-    ) -> Result<Option<Changes>> {
-        let mut changes = start.clone();
-        for _ in 0..ROUNDS {
-            let before = changes.clone();
-            for feature in before.iter().map(|change| change.feature) {
+        let several = |entry: u32| {
+            let best = self.best(arena, pool, entry as usize)?;
+            (best.changes.len() > 1).then(|| (entry, best.changes.clone(), best.by))
+        };
+        let start: Vec<(u32, Changes, Status)> =
+            (0..arena.len() as u32).filter_map(several).collect();
+        let mut items = start.clone();
+        let most = items.iter().map(|(_, changes, _)| changes.len()).max().unwrap_or(0);
+        for turn in 0..ROUNDS * most {
+            let asked = items.iter().enumerate().filter_map(|(at, (entry, changes, _))| {
+                let all = start[at].1.len();
+                let feature = start[at].1.get(turn % all).filter(|_| turn < ROUNDS * all)?.feature;
                 let mut beside = changes.clone();
                 beside.retain(|change| change.feature != feature);
-                let reach = self.reach(arena, entry, |free| free == feature);
-                let Some(found) = arena.responses(entry, &beside, &reach)? else { break };
-                let look = self.seen(arena, (entry, beside), found);
+                let reach = self.reach(arena, *entry, |free| free == feature);
+                Some((*entry, beside, reach))
+            });
+            let asked = asked.collect();
+            for look in self.look_within(arena, asked)?.unwrap_or_default() {
+                let coherent = |changes: &Changes| self.is_coherent(arena, look.entry, changes);
                 let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
-                let coherent = valid.find(|changes| self.is_coherent(arena, entry, changes));
-                changes = coherent.unwrap_or(changes);
-            }
-            if changes == before {
-                break;
+                let at = items.binary_search_by_key(&look.entry, |(entry, ..)| *entry);
+                if let (Ok(at), Some(changes)) = (at, valid.find(coherent)) {
+                    items[at].1 = changes;
+                }
             }
         }
-        Ok((changes != start).then_some(changes))
+        let moved = items.into_iter().zip(&start).filter(|(new, old)| new.1 != old.1);
+        let moved = moved.map(|((entry, changes, by), _)| (Trial { entry, changes }, by));
+        let (trials, means): (Vec<Trial>, Vec<Status>) = moved.unzip();
+        pool.judge_each(arena, trials, &means)
     }
 }
 

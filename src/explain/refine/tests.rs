@@ -135,7 +135,13 @@ impl Variants for Copies<'_> {
         Ok(self.model.scores(&self.changed(copies)))
     }
 
-    fn responses(&mut self, copy: Variant<'_>, reach: &[Reach]) -> Result<Option<Responses>> {
+    fn responses(&mut self, copies: &[(Variant<'_>, &[Reach])]) -> Result<Option<Vec<Responses>>> {
+        Ok(Some(copies.iter().map(|(copy, reach)| self.shown(copy, reach)).collect()))
+    }
+}
+
+impl Copies<'_> {
+    fn shown(&self, copy: &Variant<'_>, reach: &[Reach]) -> Responses {
         let mut values: Vec<(usize, Values)> = Vec::new();
         for (feature, reach) in reach.iter().enumerate() {
             match reach {
@@ -153,20 +159,15 @@ impl Variants for Copies<'_> {
                 }
             }
         }
-        let changes: Vec<Change> = values
-            .iter()
-            .map(|(feature, values)| {
-                let cell = match values {
-                    Values::Numbers(_, to) => Cell::Number(*to),
-                    Values::Code(code) => Cell::Code(*code),
-                };
-                Change { feature: *feature, cell }
-            })
-            .collect();
+        let change = |(feature, values): &(usize, Values)| match values {
+            Values::Numbers(_, to) => Change { feature: *feature, cell: Cell::Number(*to) },
+            Values::Code(code) => Change { feature: *feature, cell: Cell::Code(*code) },
+        };
+        let changes: Vec<Change> = values.iter().map(change).collect();
         let copies =
             changes.iter().map(|change| (copy.row, copy.edits.iter().chain([change]).collect()));
         let scores = self.model.scores(&self.changed(copies));
-        Ok(Some(Responses { values, scores: Scores { failures: Vec::new(), ..scores } }))
+        Responses { values, scores: Scores { failures: Vec::new(), ..scores } }
     }
 }
 

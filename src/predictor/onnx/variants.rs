@@ -10,7 +10,7 @@ use crate::predictor::{Reach, Responses, Scores, Variant, Variants};
 pub(super) struct Copies<'p> {
     pub(super) model: &'p Model,
     pub(super) originals: Originals<'p>,
-    pub(super) scratch: (SweepScratch, Swept),
+    pub(super) scratch: (SweepScratch, Vec<Swept>),
 }
 
 impl Variants for Copies<'_> {
@@ -26,12 +26,14 @@ impl Variants for Copies<'_> {
         finished(&self.model.outputs, &answers, rows, failures)
     }
 
-    fn responses(&mut self, copy: Variant<'_>, reach: &[Reach]) -> Result<Option<Responses>> {
-        let Some((values, answers)) = self.originals.responses(&copy, reach, &mut self.scratch)
-        else {
+    fn responses(&mut self, copies: &[(Variant<'_>, &[Reach])]) -> Result<Option<Vec<Responses>>> {
+        let Some(told) = self.originals.responses(copies, &mut self.scratch) else {
             return Ok(None);
         };
-        let scores = finished(&self.model.outputs, &answers, values.len(), Vec::new())?;
-        Ok(Some(Responses { values, scores }))
+        let told = told.into_iter().map(|(values, answers)| {
+            let scores = finished(&self.model.outputs, &answers, values.len(), Vec::new())?;
+            Ok(Responses { values, scores })
+        });
+        told.collect::<Result<_>>().map(Some)
     }
 }

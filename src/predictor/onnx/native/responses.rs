@@ -10,7 +10,7 @@ use super::engine::Change;
 use super::layout::Sources;
 use super::machine::{Machine, Model};
 use super::scorer::{Answered, Native};
-use super::sweep::{MOST_STATES, Own, Reach, Responses, Scratch, Split, Step, Sweeper};
+use super::sweep::{MOST_STATES, Own, Question, Reach, Responses, Scratch, Split, Step, Sweeper};
 use super::trees::{Branch, Mode, Node, Raw, Real};
 use super::values::Value;
 use super::variants::Originals;
@@ -26,6 +26,9 @@ pub(super) struct Whole {
     /// Per output whether any leaf has a weight for it.
     weighed: Vec<bool>,
 }
+
+/// Rows that walk the trees together.
+const AT_ONCE: usize = 16;
 
 /// Values of features, and what the model says of them.
 type Told<'n> = (Vec<(usize, Values)>, Answered<'n>);
@@ -120,15 +123,16 @@ impl<'r, T: Real> Reading<'r, T> {
         if !self.raw.finish.aggregate.sums() {
             return None;
         }
-        let mut sweeper = Sweeper::new(self.raw.finish.outputs);
+        let mut trees = Vec::with_capacity(self.raw.trees.len());
         for tree in &self.raw.trees {
             let steps = tree.iter().map(|node| match node {
                 Node::Branch(branch) => self.branch(branch),
                 Node::Leaf(weights) => Some(self.leaf(weights.clone())),
             });
-            sweeper.add(&steps.collect::<Option<Vec<_>>>()?);
+            trees.push(steps.collect::<Option<Vec<_>>>()?);
         }
         let outputs = self.raw.finish.outputs;
+        let sweeper = Sweeper::new(&trees, outputs, self.whole.states.len());
         let single = outputs == 1 && self.raw.finish.classifier.is_none();
         let mut weighed = vec![single; outputs];
         for (output, _) in self.raw.weights.iter().filter(|_| !single) {
@@ -160,8 +164,12 @@ impl<'r, T: Real> Reading<'r, T> {
                 .cells
                 .compute(&self.native.engine.program.cells.plan([cell]), &mut self.values);
             let yes_always = self.holds(branch, self.values[cell as usize]);
-            let split = Split::States(u64::MAX);
             let ways = if yes_always { [yes, no] } else { [no, yes] };
+            // Every value of any feature goes the first way.
+            let split = match self.whole.states[0] {
+                Some(_) => Split::States(u64::MAX),
+                None => Split::Number { cut: f64::INFINITY, gap_first: true },
+            };
             return Some(Step::Branch { feature: 0, split, ways });
         };
         if self.whole.states[feature].is_some() {
@@ -227,16 +235,37 @@ impl<'r, T: Real> Reading<'r, T> {
 }
 
 impl<'n> Originals<'n> {
-    /// What the model would say of a copy if one of its features were anything else that it may become; nothing of
+    /// What the model would say of copies if one of their features were anything else that it may become; nothing of
     /// rows that cannot be told to it. None where the model does not show it.
     pub(in super::super) fn responses(
         &mut self,
-        copy: &Variant<'_>,
-        reach: &[predictor::Reach],
-        scratch: &mut (Scratch, Responses),
-    ) -> Option<Told<'n>> {
+        copies: &[(Variant<'_>, &[predictor::Reach])],
+        (scratch, found): &mut (Scratch, Vec<Responses>),
+    ) -> Option<Vec<Told<'n>>> {
         let native = self.native;
-        let whole = native.whole(self.inputs, reach.len())?;
+        let features = self.told.encoded.columns.len();
+        let whole = native.whole(self.inputs, features)?;
+        let mut told = Vec::with_capacity(copies.len());
+        for copies in copies.chunks(AT_ONCE) {
+            let questions: Vec<Question> =
+                copies.iter().map(|copy| self.question(whole, copy)).collect();
+            whole.sweeper.sweep(&questions, scratch, found);
+            for found in found.iter() {
+                let (scores, labels) = finished(native, &whole.weighed, found);
+                let values = found.values.iter();
+                let values = values.map(|(feature, values)| (*feature, (*values).into()));
+                told.push((values.collect(), native.concluded(scores, labels)));
+            }
+        }
+        Some(told)
+    }
+
+    /// A copy in the terms of the trees. Nothing of a row that cannot be told to the model may change.
+    fn question(
+        &self,
+        whole: &Whole,
+        (copy, reach): &(Variant<'_>, &[predictor::Reach]),
+    ) -> Question {
         let row = copy.row as usize;
         let own = |feature: usize| {
             let edit = copy.edits.iter().find(|edit| edit.feature == feature);
@@ -250,15 +279,21 @@ impl<'n> Originals<'n> {
             }
         };
         let own: Option<Vec<Own>> = (0..reach.len()).map(own).collect();
-        let Some(own) = own.filter(|_| !self.is_failing(row)) else {
-            return Some((Vec::new(), native.concluded(Vec::new(), Vec::new())));
-        };
-        let reach = reach.iter().enumerate().map(|(feature, reach)| whole.reach(feature, reach));
-        let (scratch, found) = scratch;
-        whole.sweeper.sweep(&own, &reach.collect::<Vec<_>>(), scratch, found);
-        let (scores, labels) = finished(native, &whole.weighed, found);
-        let values = found.values.iter().map(|(feature, values)| (*feature, (*values).into()));
-        Some((values.collect(), native.concluded(scores, labels)))
+        match own.filter(|_| !self.is_failing(row)) {
+            Some(own) => {
+                let reach = reach.iter().enumerate();
+                let reach = reach.map(|(feature, reach)| whole.reach(feature, reach));
+                Question { own, reach: reach.collect() }
+            }
+            None => {
+                let nothing = |states: &Option<_>| match states {
+                    Some(_) => Own::State(0),
+                    None => Own::Number(f64::NAN),
+                };
+                let own = whole.states.iter().map(nothing).collect();
+                Question { own, reach: vec![Reach::Fixed; reach.len()] }
+            }
+        }
     }
 }
 

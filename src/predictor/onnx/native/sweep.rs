@@ -1,4 +1,4 @@
-//! What an ensemble of trees would say of a row if one of its features had another value: every tree is walked
+//! What an ensemble of trees would say of rows if one of their features had another value: every tree is walked
 //! once, along the row's own path and along all paths on which a single feature has left it. That takes about as
 //! long as a few dozen questions, and tells where along every feature the answer changes at all.
 
@@ -9,19 +9,21 @@ const LEAF: u16 = u16::MAX;
 /// States of a feature, at most: one bit for each.
 pub(super) const MOST_STATES: usize = 64;
 
-/// A node of a tree, in the terms of the table's features.
+/// A node of a tree, in the terms of the table's features. Its first way leads to the node behind it.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     feature: u16,
     /// Whether a null goes the first way.
     gap_first: bool,
-    /// Numbers up to it go the first way.
-    cut: f64,
-    /// States whose bit is set go the first way.
-    states: u64,
-    /// Where the two ways lead; the first weight of a leaf.
-    ways: [u32; 2],
+    /// Of a number, the position of the last cut that goes the first way; of a state, that of the states that do; of a
+    /// leaf, the first of its weights.
+    at: u32,
+    /// Where the second way leads.
+    second: u32,
 }
+
+/// The rank of a null.
+const GAP: u32 = u32::MAX;
 
 /// How a node divides the values of its feature.
 #[derive(Debug, Clone, Copy)]
@@ -86,9 +88,16 @@ pub(in super::super) struct Responses {
 /// Values of a feature on one side of branches.
 #[derive(Debug, Clone, Copy)]
 enum Span {
-    /// Above the first, up to the second.
-    Numbers(f64, f64),
+    /// Ranks among the feature's cuts, both included.
+    Ranks(u32, u32),
     States(u64),
+}
+
+/// What a row has for a feature.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Rank(u32),
+    State(u32),
 }
 
 /// A tree's weights change by this where a feature's values lie in a span.
@@ -103,13 +112,10 @@ struct Event {
 /// Memory that sweeps use again.
 #[derive(Debug, Default)]
 pub(in super::super) struct Scratch {
-    events: Vec<Vec<Event>>,
-    edges: Vec<(f64, u32, bool)>,
-    base: Vec<f64>,
+    rows: Vec<RowScratch>,
+    edges: Vec<u64>,
     sums: Vec<f64>,
-    /// Per feature what it may become and still come to the node that is looked at; none if it is fixed.
-    spans: Vec<Option<Span>>,
-    /// Nodes of the row's own path, and whether it went their first way.
+    /// Nodes of a row's own path, and whether it went their first way.
     path: Vec<(u32, bool)>,
     /// Spans of the tree that is walked before they were narrowed.
     narrowed: Vec<(usize, Span)>,
@@ -117,14 +123,21 @@ pub(in super::super) struct Scratch {
     states: Vec<usize>,
 }
 
-impl Reach {
-    fn span(&self) -> Option<Span> {
-        match *self {
-            Reach::Fixed => None,
-            Reach::Numbers(low, high) => Some(Span::Numbers(low.next_down(), high)),
-            Reach::States(states) => Some(Span::States(states)),
-        }
-    }
+/// What is known of one row while its trees are walked.
+#[derive(Debug, Default)]
+struct RowScratch {
+    places: Vec<Place>,
+    /// Per feature what it may become and still come to the node that is looked at; none if it is fixed.
+    spans: Vec<Option<Span>>,
+    events: Vec<Vec<Event>>,
+    base: Vec<f64>,
+}
+
+/// A row, and what its features may become.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) own: Vec<Own>,
+    pub(super) reach: Vec<Reach>,
 }
 
 /// An ensemble whose nodes ask about features of the table.
@@ -134,84 +147,138 @@ pub(super) struct Sweeper {
     roots: Vec<u32>,
     weights: Vec<f64>,
     outputs: usize,
+    /// Per numeric feature the numbers at which it is divided, ascending.
+    cuts: Vec<Vec<f64>>,
+    states: Vec<u64>,
 }
 
 impl Sweeper {
-    pub(super) fn new(outputs: usize) -> Sweeper {
-        Sweeper { outputs, ..Sweeper::default() }
+    /// Lays out trees, the root of each first, over so many features.
+    pub(super) fn new(trees: &[Vec<Step>], outputs: usize, features: usize) -> Sweeper {
+        let mut cuts: Vec<Vec<f64>> = vec![Vec::new(); features];
+        for step in trees.iter().flatten() {
+            if let Step::Branch { feature, split: Split::Number { cut, .. }, .. } = step {
+                cuts[*feature].push(*cut);
+            }
+        }
+        for cuts in &mut cuts {
+            cuts.sort_unstable_by(f64::total_cmp);
+            cuts.dedup();
+        }
+        let mut sweeper = Sweeper { outputs, cuts, ..Sweeper::default() };
+        for tree in trees {
+            sweeper.roots.push(sweeper.nodes.len() as u32);
+            sweeper.lay_out(tree, 0);
+        }
+        sweeper
     }
 
-    /// Adds a tree; its root comes first.
-    pub(super) fn add(&mut self, tree: &[Step]) {
-        let first = self.nodes.len() as u32;
-        self.roots.push(first);
-        for step in tree {
-            let node = match step {
-                Step::Branch { feature, split, ways } => {
-                    let ways = ways.map(|way| way + first);
-                    let feature = *feature as u16;
-                    match *split {
-                        Split::Number { cut, gap_first } => {
-                            Node { feature, gap_first, cut, states: 0, ways }
-                        }
-                        // A number is of no state; where all states go one way, so do all numbers.
-                        Split::States(states) => {
-                            let cut = if states == u64::MAX { f64::INFINITY } else { 0.0 };
-                            Node { feature, gap_first: states == u64::MAX, cut, states, ways }
-                        }
+    fn lay_out(&mut self, tree: &[Step], at: u32) {
+        let place = self.nodes.len();
+        match &tree[at as usize] {
+            Step::Leaf(weights) => {
+                let at = self.weights.len() as u32;
+                self.nodes.push(Node { feature: LEAF, gap_first: false, at, second: 0 });
+                self.weights.extend(weights);
+            }
+            Step::Branch { feature, split, ways } => {
+                let (at, gap_first) = match *split {
+                    Split::Number { cut, gap_first } => (self.rank(*feature, cut), gap_first),
+                    Split::States(states) => {
+                        self.states.push(states);
+                        (self.states.len() as u32 - 1, false)
                     }
-                }
-                Step::Leaf(weights) => {
-                    let at = self.weights.len() as u32;
-                    self.weights.extend(weights);
-                    Node { feature: LEAF, gap_first: false, cut: 0.0, states: 0, ways: [at; 2] }
-                }
-            };
-            self.nodes.push(node);
-        }
-    }
-
-    /// What would be said of a row if one feature were what it may become.
-    pub(super) fn sweep(
-        &self,
-        row: &[Own],
-        reach: &[Reach],
-        scratch: &mut Scratch,
-        found: &mut Responses,
-    ) {
-        found.values.clear();
-        found.sums.clear();
-        scratch.events.resize_with(row.len(), Vec::new);
-        scratch.events.iter_mut().for_each(Vec::clear);
-        scratch.base.clear();
-        scratch.base.resize(self.outputs, 0.0);
-        scratch.spans.clear();
-        scratch.spans.extend(reach.iter().map(Reach::span));
-        for root in &self.roots {
-            self.walk(*root, row, scratch);
-        }
-        for (feature, reach) in reach.iter().enumerate() {
-            match *reach {
-                Reach::Fixed => {}
-                Reach::Numbers(low, high) => self.along(feature, (low, high), scratch, found),
-                Reach::States(states) => self.among(feature, states, scratch, found),
+                };
+                self.nodes.push(Node { feature: *feature as u16, gap_first, at, second: 0 });
+                self.lay_out(tree, ways[0]);
+                self.nodes[place].second = self.nodes.len() as u32;
+                self.lay_out(tree, ways[1]);
             }
         }
     }
 
-    /// Walks the row's own path, and leaves it wherever a feature may go the other way.
-    fn walk(&self, root: u32, row: &[Own], scratch: &mut Scratch) {
-        let Scratch { events, base, spans, path, narrowed, .. } = scratch;
+    /// How many cuts of a feature are below a number: it goes the first way at those from that position on.
+    fn rank(&self, feature: usize, number: f64) -> u32 {
+        if number.is_nan() {
+            return GAP;
+        }
+        self.cuts[feature].partition_point(|cut| *cut < number) as u32
+    }
+
+    /// What would be said of rows if one feature were what it may become. Each tree is walked by all rows before the
+    /// next one, while it is in the cache.
+    pub(super) fn sweep(
+        &self,
+        rows: &[Question],
+        scratch: &mut Scratch,
+        found: &mut Vec<Responses>,
+    ) {
+        scratch.rows.resize_with(scratch.rows.len().max(rows.len()), RowScratch::default);
+        found.resize_with(rows.len(), Responses::default);
+        for (row, of) in rows.iter().zip(&mut scratch.rows) {
+            self.begin(row, of);
+        }
+        let Scratch { rows: known, path, narrowed, .. } = &mut *scratch;
+        for root in &self.roots {
+            for of in &mut known[..rows.len()] {
+                self.walk(*root, of, (path, narrowed));
+            }
+        }
+        for (at, (row, found)) in rows.iter().zip(found).enumerate() {
+            found.values.clear();
+            found.sums.clear();
+            for (feature, reach) in row.reach.iter().enumerate() {
+                match *reach {
+                    Reach::Fixed => {}
+                    Reach::Numbers(low, high) => {
+                        self.along((at, feature), (low, high), scratch, found);
+                    }
+                    Reach::States(states) => self.among((at, feature), states, scratch, found),
+                }
+            }
+        }
+    }
+
+    fn begin(&self, Question { own, reach }: &Question, of: &mut RowScratch) {
+        let place = |(feature, own): (usize, &Own)| match *own {
+            Own::Number(number) => Place::Rank(self.rank(feature, number)),
+            Own::State(state) => Place::State(state),
+        };
+        let span = |(feature, reach): (usize, &Reach)| match *reach {
+            Reach::Fixed => None,
+            Reach::Numbers(low, high) => {
+                Some(Span::Ranks(self.rank(feature, low), self.rank(feature, high)))
+            }
+            Reach::States(states) => Some(Span::States(states)),
+        };
+        of.places.clear();
+        of.places.extend(own.iter().enumerate().map(place));
+        of.spans.clear();
+        of.spans.extend(reach.iter().enumerate().map(span));
+        of.events.resize_with(reach.len(), Vec::new);
+        of.events.iter_mut().for_each(Vec::clear);
+        of.base.clear();
+        of.base.resize(self.outputs, 0.0);
+    }
+
+    /// Walks a row's own path, and leaves it wherever a feature may go the other way.
+    fn walk(
+        &self,
+        root: u32,
+        of: &mut RowScratch,
+        (path, narrowed): (&mut Vec<(u32, bool)>, &mut Vec<(usize, Span)>),
+    ) {
+        let RowScratch { places, spans, events, base } = of;
         path.clear();
         let mut at = root;
         let own = loop {
             let node = &self.nodes[at as usize];
             if node.feature == LEAF {
-                break node.ways[0];
+                break node.at;
             }
-            let first = node.first(row[usize::from(node.feature)]);
+            let first = self.first(node, places[usize::from(node.feature)]);
             path.push((at, first));
-            at = node.ways[usize::from(!first)];
+            at = if first { at + 1 } else { node.second };
         };
         for (base, weight) in base.iter_mut().zip(&self.weights[own as usize..]) {
             *base += weight;
@@ -221,11 +288,11 @@ impl Sweeper {
             let node = &self.nodes[*at as usize];
             let feature = usize::from(node.feature);
             let Some(span) = spans[feature] else { continue };
-            if let Some(other) = node.part(span, !first) {
-                let from = node.ways[usize::from(*first)];
-                self.stray(from, row, (feature, other), own, &mut events[feature]);
+            if let Some(other) = self.part(node, span, !first) {
+                let from = if *first { node.second } else { at + 1 };
+                self.stray(from, places, (feature, other), own, &mut events[feature]);
                 narrowed.push((feature, span));
-                spans[feature] = node.part(span, *first);
+                spans[feature] = self.part(node, span, *first);
             }
         }
         while let Some((feature, span)) = narrowed.pop() {
@@ -237,7 +304,7 @@ impl Sweeper {
     fn stray(
         &self,
         from: u32,
-        row: &[Own],
+        places: &[Place],
         (feature, span): (usize, Span),
         own: u32,
         events: &mut Vec<Event>,
@@ -246,22 +313,45 @@ impl Sweeper {
         loop {
             let node = &self.nodes[at as usize];
             if node.feature == LEAF {
-                events.push(Event { span, leaf: node.ways[0], own });
+                events.push(Event { span, leaf: node.at, own });
                 return;
             }
             let here = usize::from(node.feature);
             if here != feature {
-                at = node.ways[usize::from(!node.first(row[here]))];
+                at = if self.first(node, places[here]) { at + 1 } else { node.second };
                 continue;
             }
-            match (node.part(span, true), node.part(span, false)) {
+            match (self.part(node, span, true), self.part(node, span, false)) {
                 (Some(one), Some(two)) => {
-                    self.stray(node.ways[1], row, (feature, two), own, events);
-                    (at, span) = (node.ways[0], one);
+                    self.stray(node.second, places, (feature, two), own, events);
+                    (at, span) = (at + 1, one);
                 }
-                (Some(one), None) => (at, span) = (node.ways[0], one),
-                (None, Some(two)) => (at, span) = (node.ways[1], two),
+                (Some(one), None) => (at, span) = (at + 1, one),
+                (None, Some(two)) => (at, span) = (node.second, two),
                 (None, None) => return,
+            }
+        }
+    }
+
+    fn first(&self, node: &Node, place: Place) -> bool {
+        match place {
+            Place::Rank(rank) => rank <= node.at || (node.gap_first && rank == GAP),
+            Place::State(state) => self.states[node.at as usize] >> state & 1 == 1,
+        }
+    }
+
+    /// The part of a span that goes one way.
+    fn part(&self, node: &Node, span: Span, first: bool) -> Option<Span> {
+        match span {
+            Span::Ranks(low, high) => {
+                let (low, high) =
+                    if first { (low, high.min(node.at)) } else { (low.max(node.at + 1), high) };
+                (low <= high).then_some(Span::Ranks(low, high))
+            }
+            Span::States(states) => {
+                let own = self.states[node.at as usize];
+                let states = states & if first { own } else { !own };
+                (states != 0).then_some(Span::States(states))
             }
         }
     }
@@ -269,39 +359,41 @@ impl Sweeper {
     /// The responses along a numeric feature.
     fn along(
         &self,
-        feature: usize,
+        (row, feature): (usize, usize),
         (low, high): (f64, f64),
         scratch: &mut Scratch,
         found: &mut Responses,
     ) {
-        let Scratch { events, edges, base, sums, .. } = scratch;
+        let Scratch { rows, edges, sums, .. } = scratch;
+        let RowScratch { events, base, .. } = &rows[row];
+        let (first, last) = (self.rank(feature, low), self.rank(feature, high));
         edges.clear();
-        for (at, event) in events[feature].iter().enumerate() {
-            if let Span::Numbers(from, to) = event.span {
-                edges.push((from, at as u32, true));
-                if to < high {
-                    edges.push((to, at as u32, false));
+        for (at, event) in (0u64..).zip(&events[feature]) {
+            if let Span::Ranks(from, to) = event.span {
+                edges.push(u64::from(from) << 32 | at << 1);
+                if to < last {
+                    edges.push(u64::from(to + 1) << 32 | at << 1 | 1);
                 }
             }
         }
-        edges.sort_unstable_by(|one, two| one.0.total_cmp(&two.0));
+        edges.sort_unstable();
         sums.clear();
         sums.extend_from_slice(base);
-        let (mut from, mut next) = (low.next_down(), 0);
-        while next < edges.len() {
-            let edge = edges[next].0;
-            if edge > from {
-                found.values.push((feature, Values::Numbers(from, edge)));
+        let cuts = &self.cuts[feature];
+        let (mut from, mut rank) = (low.next_down(), first);
+        for edge in edges.iter() {
+            let at = (edge >> 32) as u32;
+            if at > rank {
+                let to = cuts[at as usize - 1];
+                found.values.push((feature, Values::Numbers(from, to)));
                 found.sums.extend_from_slice(sums);
-                from = edge;
+                (from, rank) = (to, at);
             }
-            while let Some((_, at, begins)) = edges.get(next).filter(|found| found.0 == edge) {
-                let Event { leaf, own, .. } = events[feature][*at as usize];
-                let (leaf, own) = (&self.weights[leaf as usize..], &self.weights[own as usize..]);
-                for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
-                    *sum += if *begins { leaf - own } else { own - leaf };
-                }
-                next += 1;
+            let Event { leaf, own, .. } = events[feature][(edge & 0xffff_ffff) as usize >> 1];
+            let (leaf, own) = if edge & 1 == 0 { (leaf, own) } else { (own, leaf) };
+            let (leaf, own) = (&self.weights[leaf as usize..], &self.weights[own as usize..]);
+            for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
+                *sum += leaf - own;
             }
         }
         if from < high {
@@ -311,8 +403,15 @@ impl Sweeper {
     }
 
     /// The responses to the states of a feature.
-    fn among(&self, feature: usize, states: u64, scratch: &mut Scratch, found: &mut Responses) {
-        let Scratch { events, base, states: places, .. } = scratch;
+    fn among(
+        &self,
+        (row, feature): (usize, usize),
+        states: u64,
+        scratch: &mut Scratch,
+        found: &mut Responses,
+    ) {
+        let Scratch { rows, states: places, .. } = scratch;
+        let RowScratch { events, base, .. } = &rows[row];
         places.clear();
         places.resize(MOST_STATES, 0);
         for state in bits(states) {
@@ -341,28 +440,4 @@ fn bits(mut set: u64) -> impl Iterator<Item = u32> {
         set &= set - 1;
         Some(bit)
     })
-}
-
-impl Node {
-    fn first(&self, own: Own) -> bool {
-        match own {
-            Own::Number(number) => number <= self.cut || (self.gap_first && number.is_nan()),
-            Own::State(state) => self.states >> state & 1 == 1,
-        }
-    }
-
-    /// The part of a span that goes one way.
-    fn part(&self, span: Span, first: bool) -> Option<Span> {
-        match span {
-            Span::Numbers(low, high) => {
-                let (low, high) =
-                    if first { (low, high.min(self.cut)) } else { (low.max(self.cut), high) };
-                (low < high).then_some(Span::Numbers(low, high))
-            }
-            Span::States(states) => {
-                let states = states & if first { self.states } else { !self.states };
-                (states != 0).then_some(Span::States(states))
-            }
-        }
-    }
 }
