@@ -20,8 +20,8 @@ the published rows, L0 the share of changed categoricals, L1 the mean |Δ| of nu
 whose ranges overlap, or a pair of categories that no training row has though 20 would be expected by chance.
 
 Prints a Markdown table with a row for each method, and on how many tables each of changed features, L0 and L1 is at
-most that of the best other method that is at least as valid. Rows, targets and counterfactuals of all methods stay in
-WORK_FOLDER/<table>/rows.npz.
+most that of every other method, pair by pair over the rows for which both are valid; once more over the rows for which
+both are coherent, too. Rows, targets and counterfactuals of all methods stay in WORK_FOLDER/<table>/rows.npz.
 """
 
 import argparse
@@ -260,20 +260,40 @@ class Table(classifiers.Case):
         return found
 
     def figures(self, answers):
-        count = len(self.numerics)
         valid = self.valid(answers, self.targets)
-        changed = (answers != self.originals)[valid]
-        moved = (numpy.abs(answers - self.originals)[valid, :count] / self.std)
+        incoherent = self.incoherent(answers)[valid]
+        found = {"validity": float(valid.mean()), "incoherent": float(incoherent.mean()) if len(incoherent) else None}
+        return found | self.sizes(answers, valid)
+
+    def sizes(self, answers, some):
+        """How much some of the rows change: means, and nothing where there is nothing to change."""
+        count = len(self.numerics)
+        changed = (answers != self.originals)[some]
+        moved = numpy.abs(answers - self.originals)[some, :count] / self.std
 
         def mean(matrix):
             return float(matrix.mean()) if matrix.size else None
 
-        return {"validity": float(valid.mean()), "changed": mean(changed.sum(axis=1)), "l0": mean(changed[:, count:]),
-                "l1": mean(moved), "incoherent": mean(self.incoherent(answers)[valid])}
+        return {"changed": mean(changed.sum(axis=1)), "l0": mean(changed[:, count:]), "l1": mean(moved)}
+
+    def wins(self, answers, coherent):
+        """Of every figure whether the program's is at most that of every other method; nothing where there is none."""
+        usable = {method: self.valid(rows, self.targets) for method, rows in answers.items()}
+        if coherent:
+            usable = {method: usable[method] & ~self.incoherent(rows) for method, rows in answers.items()}
+        pairs = []
+        for method in [method for method in answers if method != "overturn"]:
+            both = usable["overturn"] & usable[method]
+            pairs.append((self.sizes(answers["overturn"], both), self.sizes(answers[method], both)))
+        wins = {}
+        for figure in FIGURES:
+            told = [own[figure] <= other[figure] + 1e-9 for own, other in pairs if own[figure] is not None]
+            wins[figure] = all(told) if told else None
+        return wins
 
 
-def compare(table):
-    """Figures of all methods, the program first, and what the program says of its run."""
+def explain(table):
+    """Counterfactuals of all methods, the program first, and what the program says of its run."""
     random = numpy.random.default_rng(3)
     pairs = list(zip(table.originals, table.targets))
     published, remark = table.overturn()
@@ -283,25 +303,15 @@ def compare(table):
         "nice": numpy.array([table.nice(*pair) for pair in pairs]),
         "dice": numpy.array([table.dice(*pair, random) for pair in pairs]),
     }
-    numpy.savez(table.folder / "rows.npz", keys=table.keys, originals=table.originals, targets=table.targets, **answers)
-    return {name: table.figures(rows) for name, rows in answers.items()}, remark
+    stored = {"keys": table.keys, "originals": table.originals, "targets": table.targets} | answers
+    numpy.savez(table.folder / "rows.npz", **stored)
+    return answers, remark
 
 
 def line(name, method, figures, remark):
-    percent = [f"{100 * figures[key]:.1f}" if figures[key] is not None else "–" for key in ("validity", "incoherent")]
+    percent = ["–" if figures[key] is None else f"{100 * figures[key]:.1f}" for key in ("validity", "incoherent")]
     numbers = ["–" if figures[key] is None else f"{figures[key]:.4f}" for key in FIGURES]
     return f"| {' | '.join([name, method, percent[0], *numbers, percent[1], remark])} |"
-
-
-def is_best(found, figure):
-    """Whether the program's figure is at most that of the best other that is at least as valid; nothing where there
-    is no such figure."""
-    own = found["overturn"]
-    if own[figure] is None:
-        return None
-    others = [figures for name, figures in found.items() if name != "overturn"]
-    as_valid = [other for other in others if other["validity"] >= own["validity"] - 1e-9] or others
-    return all(own[figure] <= other[figure] + 1e-9 for other in as_valid if other[figure] is not None)
 
 
 def names(text):
@@ -329,16 +339,21 @@ def main():
     parser.add_argument("--explain", default="", help="lines of `[explain]`")
     args = parser.parse_args()
     args.overturn, args.work = args.overturn.absolute(), args.work.resolve()
-    best = {figure: [] for figure in FIGURES}
+    wins = {False: [], True: []}
     print("| table | method | validity % | changed | L0 | L1 | incoherent % | |\n|---|---|---|---|---|---|---|---|")
     for name in args.tables:
-        found, remark = compare(Table(args, name))
-        for method, figures in found.items():
-            print(line(name, method, figures, remark if method == "overturn" else ""), flush=True)
-        for figure in FIGURES:
-            best[figure].append(is_best(found, figure))
-    told = [f"{figure} on {there.count(True)} of {len(there) - there.count(None)}" for figure, there in best.items()]
-    print(f"\nAt most that of the best other method: {', '.join(told)} tables")
+        table = Table(args, name)
+        answers, remark = explain(table)
+        for method, rows in answers.items():
+            print(line(name, method, table.figures(rows), remark if method == "overturn" else ""), flush=True)
+        for coherent, found in wins.items():
+            found.append(table.wins(answers, coherent))
+    print()
+    for coherent, found in wins.items():
+        told = [[table[figure] for table in found if table[figure] is not None] for figure in FIGURES]
+        told = [f"{figure} on {of.count(True)} of {len(of)}" for figure, of in zip(FIGURES, told)]
+        rows = "valid and coherent" if coherent else "valid"
+        print(f"At most that of every other method, over rows that are {rows}: {', '.join(told)} tables")
 
 
 if __name__ == "__main__":
