@@ -20,6 +20,8 @@ from hyperparameters import SETTINGS
 
 HERE = Path(__file__).resolve().parent
 KEY, WANTED = "row_id", "wanted IS NOT NULL"
+# As many as a generator keeps: MMD² through ten of them differs by more than bars do.
+ENCODERS = 32
 # What each variant says to `train`; `mo`, the nearest training row, learns nothing.
 VARIANTS = {
     "ae": {},
@@ -103,6 +105,7 @@ class Grid:
         return {
             "train": self.overrides(cell),
             "explain": EVALUATIONS[cell.variant],
+            "encoders": ENCODERS,
             "classifier": SETTINGS[cell.dataset][cell.model],
             "job": hashlib.sha256(texts).hexdigest()[:12],
         }
@@ -194,7 +197,7 @@ def train(grid, cell, folder):
 def explain(grid, cell, folder, evaluation):
     """One way of explaining the cell's rows, judged by what it published."""
     out = folder / evaluation
-    overrides = dict(EVALUATIONS[cell.variant][evaluation])
+    overrides = EVALUATIONS[cell.variant][evaluation] | {"report.mmd.encoders": ENCODERS}
     if VARIANTS[cell.variant] is not None:
         overrides["explain.generator"] = folder / "trained/generator"
     summary, wall, cpu = program(grid, cell, "run", out, overrides)

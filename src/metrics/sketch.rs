@@ -135,6 +135,12 @@ impl Sketch {
         Some(self.max)
     }
 
+    /// The same where all numbers are whole: up to 128 the very number. A bucket's middle would be rounded up to the
+    /// next one from 64 on, where buckets are one wide.
+    pub fn whole_quantile(&self, share: f64) -> Option<f64> {
+        self.quantile(share).map(f64::floor)
+    }
+
     /// The buckets that hold something, in order, with their counts.
     pub fn buckets(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         (self.first..).zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0)
@@ -224,6 +230,22 @@ mod tests {
         let mut sketch = Sketch::new();
         numbers.iter().for_each(|number| sketch.add(*number));
         sketch
+    }
+
+    #[test]
+    fn whole_numbers_come_back_whole() {
+        for number in 0..128 {
+            let number = f64::from(number);
+            // Neither the least nor the greatest, which are known exactly.
+            let found = sketch(&[0.0, number, number, number, 1000.0]);
+            assert_eq!(found.whole_quantile(0.5), Some(number));
+        }
+        for number in (128..5000).step_by(7) {
+            let number = f64::from(number);
+            let found = sketch(&[0.0, number, number, number, 9000.0]).whole_quantile(0.5);
+            let found = found.expect("numbers were counted");
+            assert!(found.fract() == 0.0 && (found - number).abs() <= 0.01 * number, "{found}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use arrow::array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::feature::FeatureSchema;
-use crate::metrics::{Group, Segment, Status, Tally, wilson};
+use crate::metrics::{Group, Segment, Sketch, Status, Tally, wilson};
 use crate::output::{
     LOW_QUANTILES, QUANTILES, coverage_schema, features_schema, plausibility_schema,
     sparsity_schema, validity_schema,
@@ -148,8 +148,8 @@ pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
             }
             // Features are counted in whole numbers, of which a sketch gives back the small ones exactly.
             columns.number(spread.changed.mean());
-            let whole = |share: f64| spread.changed.quantile(share).map(f64::round);
-            QUANTILES.iter().for_each(|(_, share)| columns.number(whole(*share)));
+            let whole = |share: &f64| spread.changed.whole_quantile(*share);
+            QUANTILES.iter().for_each(|(_, share)| columns.number(whole(share)));
         }
     }
     columns.finish(sparsity_schema(&names.by))
@@ -195,9 +195,9 @@ pub fn features(tally: &Tally, names: &Names) -> Result<RecordBatch> {
             columns.count(changes.increased);
             columns.count(decreased);
             // A sketch knows a number within a share of it; where all are whole, so is their median.
-            let median = changes.size.quantile(0.5);
             let whole = changes.fractions == 0;
-            columns.number(if whole { median.map(f64::round) } else { median });
+            let median = if whole { Sketch::whole_quantile } else { Sketch::quantile };
+            columns.number(median(&changes.size, 0.5));
             columns.text(commonest);
         }
     }

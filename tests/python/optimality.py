@@ -5,7 +5,8 @@
 
 OVERTURN is the program, DATA_FOLDER has Adult. Cases: demo-forest, demo-logistic (the demo's models on a table of
 `overturn synth`), adult-rf, adult-xgb, adult-lr (the paper's classifiers). Explains ROWS rows in need with default
-settings, LINES of `[explain]` added, and looks for every one of them at all single changes (all categories; numbers on
+settings but LINES of `[explain]`, by default `min_score = 0.0`: the search goes to the border of the target, and what
+answers pay for a margin is not waste. Looks for every one of the rows at all single changes (all categories; numbers on
 a fine grid within what the schema allows, then bisected) and at pairs of all features (all categories, ten sizes of
 move in each direction, then bisected), wherever they could beat what is known. Rows of `tune` are held out of the
 training split; those of `test` are for final figures only. Rows with nulls are left out. Generators (LINES
@@ -474,7 +475,7 @@ def arguments():
     parser.add_argument("--cases", default="demo-forest demo-logistic adult-rf adult-xgb adult-lr")
     parser.add_argument("--split", choices=["tune", "test"], default="tune")
     parser.add_argument("--rows", type=int, default=500)
-    parser.add_argument("--explain", default="", help="lines of `[explain]`")
+    parser.add_argument("--explain", default="min_score = 0.0", help="lines of `[explain]`")
     parser.add_argument("--train-lines", default="", help="lines of `[train]`")
     parser.add_argument("--best-only", action="store_true", help="only the exhaustive search")
     return parser.parse_args()
