@@ -65,8 +65,13 @@ impl Worker {
             let known = arena.known(entry, &[*change])?;
             Some((arena.share(known)?, *change))
         };
-        let mut ranked: Vec<(f32, Change)> =
-            near.firsts.iter().chain(&near.seconds).filter_map(strength).collect();
+        let mut ranked: Vec<(f32, Change)> = near
+            .firsts
+            .iter()
+            .chain(&near.seconds)
+            .chain(&near.ends)
+            .filter_map(strength)
+            .collect();
         ranked.sort_by(|(one, _), (two, _)| two.total_cmp(one));
         let (share, first) = *ranked.first()?;
         let mut candidates: Vec<Change> = ranked.into_iter().map(|(_, change)| change).collect();

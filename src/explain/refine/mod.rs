@@ -243,9 +243,11 @@ impl Worker {
     fn lessen(&self, arena: &mut Arena<'_>, pool: &mut Pool, mut near: Vec<Near>) -> Result<()> {
         let refiner = &self.shared.refiner;
         let (reverts, shrinks) = (refiner.does(Step::Reversion), refiner.does(Step::Shrink));
-        if reverts && shrinks && self.improve_by_responses(arena, pool)? {
+        // Where a generator has proposed answers to many rows, looking at all responses costs more than it gains.
+        let looks = reverts && shrinks && !refiner.asks_generator();
+        if looks && self.improve_by_responses(arena, pool)? {
             self.reduce(arena, pool, &near)?;
-            return self.polish(arena, pool);
+            return self.polish(arena, pool, &(0..arena.len() as u32).collect::<Vec<_>>());
         }
         let most = if reverts { 1 } else { usize::MAX };
         if reverts {
@@ -282,7 +284,10 @@ impl Worker {
                 self.shrink(arena, pool, (MULTIPLES, usize::MAX))?;
             }
         }
-        if shrinks { self.nearer_ranks(arena, pool) } else { Ok(()) }
+        if shrinks {
+            self.nearer_ranks(arena, pool)?;
+        }
+        if reverts && shrinks { self.solve_by_responses(arena, pool) } else { Ok(()) }
     }
 
     /// Entries without an answer that costs at most so much.

@@ -39,6 +39,8 @@ pub(super) struct Near {
     pub(super) firsts: Changes,
     /// … and the second.
     pub(super) seconds: Changes,
+    /// As far as every number may go, either way: what no neighbour has may be what the model wants to see.
+    pub(super) ends: Changes,
 }
 
 impl Neighbours {
@@ -121,7 +123,21 @@ impl Refiner {
         let mut lists: Vec<Changes> = found.iter().take(rows).map(changes).collect();
         lists.retain(|changes| !changes.is_empty());
         let [firsts, seconds] = self.singles_of(index, arena, entry, &found);
-        Near { rows: lists, firsts, seconds }
+        let ends = if self.asks_generator() { Changes::new() } else { self.ends(arena, entry) };
+        Near { rows: lists, firsts, seconds, ends }
+    }
+
+    /// Both ends of what every number of an entry's row may become.
+    fn ends(&self, arena: &Arena<'_>, entry: u32) -> Changes {
+        let room = arena.room(entry);
+        let of = |feature: usize| {
+            let Cell::Number(own) = arena.own(entry, feature) else { return None };
+            let (low, high) = room.interval(feature, own)?;
+            Some([low, high].map(|end| (feature, room.number(feature, end, own), own)))
+        };
+        let ends = (0..self.layout.slots.len()).filter_map(of).flatten();
+        let ends = ends.filter(|(_, end, own)| end != own && end.is_finite());
+        ends.map(|(feature, end, _)| Change { feature, cell: Cell::Number(end) }).collect()
     }
 
     /// Of every feature the values that neighbours have most to say for.

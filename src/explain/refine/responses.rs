@@ -18,11 +18,10 @@ use crate::target::{is_valid, margins};
 const AT_ONCE: usize = 256;
 /// Proposals of one look that are asked about.
 const ASKED: usize = 2;
-/// What is looked at where a generator has proposed answers to many rows: an answer that costs less needs no pair to
-/// compete with it, and so many first changes are tried that a second one is looked for beside.
-const FEW: (f64, usize) = (2.5, 1);
-/// The same where rows are few, or nothing else proposes answers.
-const MANY: (f64, usize) = (0.8, 4);
+/// An answer that costs less needs no pair to compete with it.
+const EXPENSIVE: f64 = 0.8;
+/// First changes that a second one is looked for beside.
+const FIRSTS: usize = 4;
 /// Share of a feature's greatest gain that a cheaper value must bring to be the first of a pair.
 const NEARLY: f64 = 0.8;
 /// Changes that are added one after the other, at most, where two are not enough.
@@ -67,11 +66,10 @@ impl Worker {
         let all = (0..arena.len() as u32).map(|entry| (entry, Changes::new())).collect();
         let Some(looks) = self.look(arena, all)? else { return Ok(false) };
         self.ask_best(arena, pool, &looks)?;
-        let (cost, firsts) = if self.shared.refiner.asks_generator() { FEW } else { MANY };
-        let expensive = self.expensive(arena, pool, cost);
+        let expensive = self.expensive(arena, pool, EXPENSIVE);
         let looked = looks.iter().filter(|look| expensive.binary_search(&look.entry).is_ok());
         let firsts = looked.flat_map(|look| {
-            let firsts = self.firsts(arena, look, firsts).into_iter();
+            let firsts = self.firsts(arena, look).into_iter();
             firsts.map(|first| (look.entry, Changes::from_slice(&[first])))
         });
         let firsts = firsts.collect();
@@ -79,6 +77,18 @@ impl Worker {
         self.ask_best(arena, pool, &pairs)?;
         self.add_changes(arena, pool, &looks)?;
         Ok(true)
+    }
+
+    /// Looks for answers to entries that have none, one change after the other.
+    pub(super) fn solve_by_responses(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<()> {
+        let open = pool.open(arena);
+        if open.is_empty() || self.follows_formulas() {
+            return Ok(());
+        }
+        let rows = open.iter().map(|entry| (*entry, Changes::new())).collect();
+        let Some(looks) = self.look(arena, rows)? else { return Ok(()) };
+        self.add_changes(arena, pool, &looks)?;
+        self.polish(arena, pool, &open)
     }
 
     /// Whether features follow from others: what a change does is not seen from the model alone then.
@@ -170,7 +180,7 @@ impl Worker {
 
     /// The changes beside which a second one is looked for: of the features that bring the model nearest the
     /// cheapest value that nearly does.
-    fn firsts(&self, arena: &Arena<'_>, look: &Look, most: usize) -> Vec<Change> {
+    fn firsts(&self, arena: &Arena<'_>, look: &Look) -> Vec<Change> {
         let base = look.margins.iter().copied().fold(f64::INFINITY, f64::min);
         let told = || look.values.iter().zip(&look.margins);
         let mut gains: Vec<(f64, usize)> = Vec::new();
@@ -191,7 +201,7 @@ impl Worker {
             let cost = |change: &Change| self.cost(arena, look.entry, change);
             changes.min_by(|one, two| cost(one).total_cmp(&cost(two)))
         };
-        gains.into_iter().take(most).filter_map(cheapest).collect()
+        gains.into_iter().take(FIRSTS).filter_map(cheapest).collect()
     }
 
     fn cost(&self, arena: &Arena<'_>, entry: u32, change: &Change) -> f64 {
@@ -269,13 +279,17 @@ impl Worker {
     }
 
     /// Moves every value of answers with several changes to where it costs least beside the others, or back.
-    pub(super) fn polish(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<()> {
-        let several = |entry: u32| {
-            let best = self.best(arena, pool, entry as usize)?;
-            (best.changes.len() > 1).then(|| (entry, best.changes.clone(), best.by))
+    pub(super) fn polish(
+        &self,
+        arena: &mut Arena<'_>,
+        pool: &mut Pool,
+        entries: &[u32],
+    ) -> Result<()> {
+        let several = |entry: &u32| {
+            let best = self.best(arena, pool, *entry as usize)?;
+            (best.changes.len() > 1).then(|| (*entry, best.changes.clone(), best.by))
         };
-        let start: Vec<(u32, Changes, Status)> =
-            (0..arena.len() as u32).filter_map(several).collect();
+        let start: Vec<(u32, Changes, Status)> = entries.iter().filter_map(several).collect();
         let mut items = start.clone();
         let most = items.iter().map(|(_, changes, _)| changes.len()).max().unwrap_or(0);
         for turn in 0..ROUNDS * most {

@@ -60,7 +60,8 @@ impl Worker {
         let others = |(entry, near): (u32, &Near)| {
             let firsts = self.likest(arena, entry, &near.firsts).into_iter().skip(at_once);
             let seconds = self.likest(arena, entry, &near.seconds);
-            let more: Vec<Change> = firsts.chain(seconds).take(further).collect();
+            let more = firsts.chain(seconds).take(further);
+            let more: Vec<Change> = more.chain(near.ends.iter().copied()).collect();
             more.into_iter().map(move |change| (single(entry, change), by))
         };
         let open = (0u32..).zip(near).filter(|(entry, _)| !solved(*entry));
