@@ -2,6 +2,8 @@
 //! in the order and with the fused additions of ONNX Runtime's matrix kernels; what it does to scores with its
 //! own approximations of `exp` may differ in the last bits.
 
+use pulp::NullaryFnOnce;
+
 use super::machine::{Machine, Model};
 use super::program::{Operator, Part, Program, Tensor};
 use super::transform::Transform;
@@ -55,7 +57,7 @@ impl<T: Real> Linear<T> {
         let mut row = Vec::with_capacity(self.outputs());
         for (first, tile) in (0..rows).step_by(LANES).zip(tiles.chunks_exact(self.looks.len() + 1))
         {
-            pulp::Arch::new().dispatch(|| self.sum(&tile[1..], &mut sums));
+            pulp::Arch::new().dispatch(Sum { linear: self, tile: &tile[1..], sums: &mut sums });
             for lane in 0..LANES.min(rows - first) {
                 row.clear();
                 row.extend(sums.iter().map(|sums| sums[lane]));
@@ -96,6 +98,22 @@ impl<T: Real> Linear<T> {
         let label = if self.labelled { highest(row) } else { 0 };
         self.transform.apply(row);
         label
+    }
+}
+
+/// A sum, as a type: a closure would not be inlined, and lose the wider instructions.
+struct Sum<'a, T> {
+    linear: &'a Linear<T>,
+    tile: &'a [Lanes<T>],
+    sums: &'a mut [Lanes<T>],
+}
+
+impl<T: Real> NullaryFnOnce for Sum<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.linear.sum(self.tile, self.sums);
     }
 }
 

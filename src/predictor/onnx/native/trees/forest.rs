@@ -1,7 +1,10 @@
 //! A tree ensemble that is ready to score.
 
+use pulp::NullaryFnOnce;
+
 use super::branchy::Branchy;
 use super::finish::Finish;
+use super::masks::Masks;
 use super::raw::{Mode, Node as RawNode, Raw};
 use super::real::Real;
 use super::walk::{LANES, Lanes, Looks, MOST_NODES, Node, Walk};
@@ -34,10 +37,17 @@ pub(in super::super) struct Forest<T> {
 #[derive(Debug)]
 enum Tree<T> {
     /// Every leaf holds a weight for the same output.
-    One(Walk, u32),
+    One(Shape<T>, u32),
     /// Every leaf has a weight for each of the same outputs.
-    Several(Walk, Vec<u32>),
+    Several(Shape<T>, Vec<u32>),
     Branchy(Branchy<T>),
+}
+
+/// Layouts in which several rows find their leaves at once.
+#[derive(Debug)]
+enum Shape<T> {
+    Walk(Walk),
+    Masks(Masks<T>),
 }
 
 /// The sums of some rows, and which of them got a weight.
@@ -80,29 +90,36 @@ impl<T: Real> Forest<T> {
     fn lay_out(&mut self, tree: &[RawNode<T>], weights: &[(u32, T)]) -> Option<Tree<T>> {
         let single = self.finish.outputs == 1 && self.finish.classifier.is_none();
         let outputs = outputs(tree, weights, single);
-        let laid = match outputs.as_deref() {
-            Some([output]) => {
-                let leaf = |own: &std::ops::Range<usize>| weights[own.start].1;
-                let walk = Walk::lay_out(tree, &mut self.nodes, &mut self.looks, leaf);
-                walk.map(|walk| Tree::One(walk, *output))
-            }
-            Some(outputs) => {
-                let first = self.several.len();
-                let mut several = Vec::new();
-                let place = std::cell::RefCell::new(&mut several);
-                let leaf = |own: &std::ops::Range<usize>| {
-                    let mut several = place.borrow_mut();
-                    let at = first + several.len();
+        let shape = outputs.as_deref().and_then(|outputs| match outputs {
+            [_] => self.shape(tree, |own| weights[own.start].1),
+            _ => {
+                let mut several = std::mem::take(&mut self.several);
+                let shape = self.shape(tree, |own| {
+                    let first = several.len();
                     several.extend(weights[own.clone()].iter().map(|(_, weight)| *weight));
-                    T::from_place(at as u32)
-                };
-                let walk = Walk::lay_out(tree, &mut self.nodes, &mut self.looks, leaf);
-                self.several.extend(several);
-                walk.map(|walk| Tree::Several(walk, outputs.to_vec()))
+                    T::from_place(first as u32)
+                });
+                self.several = several;
+                shape
             }
-            None => None,
-        };
-        laid.or_else(|| Some(Tree::Branchy(Branchy::new(tree, &mut self.looks)?)))
+        });
+        match (shape, outputs.as_deref()) {
+            (Some(shape), Some([output])) => Some(Tree::One(shape, *output)),
+            (Some(shape), Some(outputs)) => Some(Tree::Several(shape, outputs.to_vec())),
+            _ => Some(Tree::Branchy(Branchy::new(tree, &mut self.looks)?)),
+        }
+    }
+
+    /// The layout that suits a tree; `leaf` gives what a leaf holds.
+    fn shape(
+        &mut self,
+        tree: &[RawNode<T>],
+        mut leaf: impl FnMut(&std::ops::Range<usize>) -> T,
+    ) -> Option<Shape<T>> {
+        if let Some(masks) = Masks::lay_out(tree, &mut self.looks, &mut leaf) {
+            return Some(Shape::Masks(masks));
+        }
+        Walk::lay_out(tree, &mut self.nodes, &mut self.looks, leaf).map(Shape::Walk)
     }
 
     /// Which cells a tile holds: behind a first one that is a NaN, these features, negated or not.
@@ -158,30 +175,35 @@ impl<T: Real> Forest<T> {
         sums.seen.clear();
         sums.seen.resize(count, [false; LANES]);
         match self.stride() {
-            16 => self.walk::<16>(tiles, sums),
-            64 => self.walk::<64>(tiles, sums),
-            256 => self.walk::<256>(tiles, sums),
-            1024 => self.walk::<1024>(tiles, sums),
-            _ => self.walk::<MOST_CELLS>(tiles, sums),
+            16 => self.visit::<16>(tiles, sums),
+            64 => self.visit::<64>(tiles, sums),
+            256 => self.visit::<256>(tiles, sums),
+            1024 => self.visit::<1024>(tiles, sums),
+            _ => self.visit::<MOST_CELLS>(tiles, sums),
         }
         self.finish(sums, rows, write);
     }
 
-    fn walk<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut Sums<T>) {
+    /// With the vector instructions that the machine has.
+    fn visit<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut Sums<T>) {
+        pulp::Arch::new().dispatch(Visit::<T, WIDTH> { forest: self, tiles, all });
+    }
+
+    #[inline(always)]
+    fn visit_here<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut Sums<T>) {
         let (tiles, _) = tiles.as_chunks::<WIDTH>();
         for tree in &self.trees {
             let sums = all.sums.chunks_exact_mut(self.finish.outputs);
             let seen = all.seen.chunks_exact_mut(self.finish.outputs);
             for ((tile, sums), seen) in tiles.iter().zip(sums).zip(seen) {
                 match tree {
-                    Tree::One(walk, output) => {
-                        let leaves = walk.leaves(&self.nodes, tile);
+                    Tree::One(shape, output) => {
+                        let leaves = self.leaves(shape, tile);
                         let output = *output as usize;
                         self.add(&mut sums[output], &mut seen[output], &leaves);
                     }
-                    Tree::Several(walk, outputs) => {
-                        let leaves =
-                            walk.leaves(&self.nodes, tile).map(|leaf| leaf.place() as usize);
+                    Tree::Several(shape, outputs) => {
+                        let leaves = self.leaves(shape, tile).map(|leaf| leaf.place() as usize);
                         for (at, output) in outputs.iter().enumerate() {
                             let weights = leaves.map(|first| self.several[first + at]);
                             let output = *output as usize;
@@ -194,6 +216,15 @@ impl<T: Real> Forest<T> {
         }
     }
 
+    #[inline(always)]
+    fn leaves<const WIDTH: usize>(&self, shape: &Shape<T>, tile: &[Lanes<T>; WIDTH]) -> Lanes<T> {
+        match shape {
+            Shape::Walk(walk) => walk.leaves(&self.nodes, tile),
+            Shape::Masks(masks) => masks.leaves(tile),
+        }
+    }
+
+    #[inline(always)]
     fn add(&self, sums: &mut Lanes<T>, seen: &mut [bool; LANES], weights: &Lanes<T>) {
         if self.finish.aggregate.sums() {
             sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += *weight);
@@ -242,6 +273,22 @@ impl<T: Real> Forest<T> {
             let label = self.finish.row(&mut all.row, &mut all.row_seen, self.trees.len());
             write(row, &all.row, label);
         }
+    }
+}
+
+/// A visit of all trees, as a type: a closure would not be inlined, and lose the wider instructions.
+struct Visit<'a, T, const WIDTH: usize> {
+    forest: &'a Forest<T>,
+    tiles: &'a [Lanes<T>],
+    all: &'a mut Sums<T>,
+}
+
+impl<T: Real, const WIDTH: usize> NullaryFnOnce for Visit<'_, T, WIDTH> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.forest.visit_here::<WIDTH>(self.tiles, self.all);
     }
 }
 

@@ -3,6 +3,7 @@
 mod branchy;
 mod finish;
 mod forest;
+mod masks;
 mod raw;
 mod read;
 mod real;

@@ -23,6 +23,8 @@ pub(in super::super) trait Real:
 {
     const NAN: Self;
     const ONE: Self;
+    /// Whether it is as wide as the words of masks.
+    const SINGLE: bool;
 
     /// A cell of this type.
     fn of(value: Value) -> Self;
@@ -47,6 +49,7 @@ pub(in super::super) trait Real:
 impl Real for f32 {
     const NAN: f32 = f32::NAN;
     const ONE: f32 = 1.0;
+    const SINGLE: bool = true;
 
     fn of(value: Value) -> f32 {
         value.single()
@@ -68,6 +71,7 @@ impl Real for f32 {
         self.into()
     }
 
+    #[inline(always)]
     fn fused(self, by: f32, plus: f32) -> f32 {
         self.mul_add(by, plus)
     }
@@ -88,6 +92,7 @@ impl Real for f32 {
 impl Real for f64 {
     const NAN: f64 = f64::NAN;
     const ONE: f64 = 1.0;
+    const SINGLE: bool = false;
 
     fn of(value: Value) -> f64 {
         value.real()
@@ -109,6 +114,7 @@ impl Real for f64 {
         self
     }
 
+    #[inline(always)]
     fn fused(self, by: f64, plus: f64) -> f64 {
         self.mul_add(by, plus)
     }

@@ -40,7 +40,7 @@ pub(super) struct Question<T> {
     pub(super) negated: bool,
     pub(super) threshold: T,
     /// Where true and false lead to, in the tree as it was read.
-    ways: [u32; 2],
+    pub(super) ways: [u32; 2],
 }
 
 impl<T: Real> Question<T> {
@@ -107,7 +107,7 @@ impl Walk {
         tree: &[RawNode<T>],
         nodes: &mut Vec<Node<T>>,
         looks: &mut Looks,
-        leaf: impl Fn(&std::ops::Range<usize>) -> T,
+        mut leaf: impl FnMut(&std::ops::Range<usize>) -> T,
     ) -> Option<Walk> {
         let root = nodes.len();
         let mut own: Vec<Node<T>> = vec![Node::default()];
@@ -141,7 +141,7 @@ impl Walk {
 
     /// The leaves that the rows of a tile reach. `WIDTH` is a power of two; there are [`MOST_NODES`] behind the
     /// root, whose they may be.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leaves<T: Real, const WIDTH: usize>(
         &self,
         nodes: &[Node<T>],
