@@ -9,6 +9,9 @@
 //! - *Subprocess adapter*: one copy of `jobs/scorers/sklearn_scorer.py` on one thread, in batches of 8,192
 //!   and 32,768 rows. *Alone*: the same model called by a Python program on data frames that are ready.
 //!
+//! - *Trees*: the program's own scorer against ONNX Runtime, both behind the adapter, on the demo's forest and on
+//!   five models that `tree_models.py` trains on the codes of the table; the answers have to be the same.
+//!
 //! ```text
 //! cargo bench --profile dev --bench predictor
 //! ```
@@ -39,6 +42,13 @@ use credit::{BATCH_ROWS, Credit, ROWS, project};
 /// Share of the model's own speed that an adapter has to keep.
 const LEAST_SHARE: f64 = 0.8;
 
+/// How many times as fast as ONNX Runtime the program's own scorer has to be.
+const LEAST_RATIO: f64 = 5.0;
+
+/// The models that the script makes: library, trees, and their depth or leaves.
+const TREES: [&str; 5] =
+    ["forest_50_15", "xgboost_300_6", "lightgbm_500_31", "forest_100_25", "xgboost_100_3"];
+
 /// Rows per batch that the demo's job for the Python model asks for.
 const LARGE_BATCH_ROWS: usize = 32_768;
 
@@ -55,6 +65,7 @@ fn main() {
         .configure_from_args();
     let mut results = vec![onnx(&mut criterion, &credit, "forest", Some(LEAST_SHARE))];
     results.push(onnx(&mut criterion, &credit, "logistic", None));
+    results.push(trees(&credit));
     match python() {
         Some(python) => results.push(subprocess(&mut criterion, &credit, &python)),
         None => bar::say("skipped: the subprocess adapter needs Python (run jobs/setup.sh)"),
@@ -80,6 +91,78 @@ fn onnx(
         least,
     });
     contests.iter().filter_map(|contest| contest.hold(criterion, &mut bare)).collect()
+}
+
+/// Models of trees by the program's own scorer and by ONNX Runtime.
+fn trees(credit: &Credit) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder for models");
+    let mut jobs = vec![project().join("jobs/demo/forest_onnx.toml")];
+    match python() {
+        Some(python) => {
+            let script = project().join("benches/tree_models.py");
+            let mut command = Command::new(python);
+            let made = command.arg(script).arg(credit.file()).arg(folder.path()).status();
+            assert!(made.expect("Python starts").success(), "the models cannot be made");
+            jobs.extend(TREES.map(|name| tree_job(folder.path(), name)));
+        }
+        None => bar::say("skipped: models of trees need Python (run jobs/setup.sh)"),
+    }
+    jobs.iter().filter_map(|job| Race::open(credit, job).run(credit)).collect()
+}
+
+/// A job for one of the models that the script makes.
+fn tree_job(folder: &Path, name: &str) -> PathBuf {
+    let schema = project().join("schemas/credit.toml");
+    let text = format!(
+        "[input]\nfeatures = \"unused\"\nschema = {schema:?}\nkey = \"application_id\"\n\
+         [predictor]\nkind = \"onnx\"\nmodel = \"{name}.onnx\"\ninputs = \"matrix\"\n\
+         encoding = \"codes\"\n[output]\ndir = \"unused\"\n"
+    );
+    let file = folder.join(format!("{name}.toml"));
+    std::fs::write(&file, text).expect("room on the disk");
+    file
+}
+
+/// One model by both engines, on one thread.
+struct Race {
+    name: String,
+    engines: [Adapter; 2],
+}
+
+impl Race {
+    fn open(credit: &Credit, file: &Path) -> Race {
+        let values = ["data=unused".to_string(), "out=unused".to_string()];
+        let values = Placeholders::parse(&values).expect("names with values");
+        let job = Job::read(file, &values, &Overrides::default()).expect("a job");
+        let schema = credit.batches(BATCH_ROWS)[0].schema();
+        let columns = Columns { features: Arc::clone(&credit.features), schema };
+        let own = predictor::open(&job.predictor, &columns, 1).expect("opened");
+        let runtime = predictor::open_onnxruntime(&job.predictor, &columns, 1).expect("opened");
+        let engines = [own, runtime].map(|predictor| Adapter { predictor, threads: 1 });
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Race { name, engines }
+    }
+
+    fn run(&self, credit: &Credit) -> Option<String> {
+        let batches = credit.batches(BATCH_ROWS);
+        let [own, runtime] = &self.engines;
+        let answers = [own, runtime].map(|engine| engine.score(&batches));
+        assert_eq!(answers[0], answers[1], "{}: the answers have to be the same", self.name);
+        bar::is_measured().then(|| {
+            let mut ours = || bar::seconds(|| drop(own.score(&batches)));
+            let mut theirs = || bar::seconds(|| drop(runtime.score(&batches)));
+            let rounds = bar::take_turns(&mut [&mut ours, &mut theirs]);
+            let ratios = rounds[0].iter().zip(&rounds[1]).map(|(own, runtime)| runtime / own);
+            let ratio = bar::median(&ratios.collect::<Vec<_>>());
+            let speeds = rounds.iter().map(|seconds| ROWS as f64 / bar::median(seconds) / 1e3);
+            let speeds: Vec<String> = speeds.map(|speed| format!("{speed:.0}")).collect();
+            let verdict = bar::verdict(ratio, Bar::Least(LEAST_RATIO));
+            let (name, speeds) = (&self.name, speeds.join(" / "));
+            format!(
+                "bar: own scorer / ONNX Runtime, {name} = {ratio:.1} {verdict}; {speeds} thousand rows/s"
+            )
+        })
+    }
 }
 
 /// The subprocess adapter against the same model without pipes.

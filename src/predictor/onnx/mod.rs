@@ -64,7 +64,6 @@ enum Engine {
     /// Our own code where it recognises the model, else ONNX Runtime.
     Auto,
     /// ONNX Runtime.
-    #[cfg_attr(not(test), expect(dead_code, reason = "until the job can ask for it"))]
     OnnxRuntime,
 }
 
@@ -94,6 +93,19 @@ impl OnnxPredictor {
         threads: usize,
     ) -> Result<OnnxPredictor> {
         OnnxPredictor::open_with(Engine::Auto, (job, model), columns, threads)
+    }
+
+    /// The same, run by ONNX Runtime whatever it is made of.
+    ///
+    /// # Errors
+    /// As [`OnnxPredictor::open`].
+    pub(super) fn open_in_runtime(
+        job: &PredictorJob,
+        model: &OnnxJob,
+        columns: &Columns,
+        threads: usize,
+    ) -> Result<OnnxPredictor> {
+        OnnxPredictor::open_with(Engine::OnnxRuntime, (job, model), columns, threads)
     }
 
     fn open_with(

@@ -18,6 +18,16 @@ impl Native {
         inputs: &Inputs,
         feature: usize,
     ) -> Option<Arc<[f64]>> {
+        self.some_breakpoints(inputs, feature, usize::MAX).map(Into::into)
+    }
+
+    /// The same, but of each cell's thresholds about `most` at the most.
+    pub(super) fn some_breakpoints(
+        &self,
+        inputs: &Inputs,
+        feature: usize,
+        most: usize,
+    ) -> Option<Vec<f64>> {
         if !matches!(self.engine.features[feature].entry, Entry::Number) {
             return None;
         }
@@ -25,24 +35,26 @@ impl Native {
         for part in &self.engine.program.parts {
             match &part.machine {
                 Machine::Single(Model::Trees(forest)) => {
-                    self.follow(inputs, feature, (&part.inputs, forest.thresholds()), &mut found)?;
+                    let thresholds = (&part.inputs[..], forest.thresholds(), most);
+                    self.follow(inputs, feature, thresholds, &mut found)?;
                 }
                 Machine::Double(Model::Trees(forest)) => {
-                    self.follow(inputs, feature, (&part.inputs, forest.thresholds()), &mut found)?;
+                    let thresholds = (&part.inputs[..], forest.thresholds(), most);
+                    self.follow(inputs, feature, thresholds, &mut found)?;
                 }
                 _ => return None,
             }
         }
         found.sort_unstable_by(f64::total_cmp);
         found.dedup();
-        Some(found.into())
+        Some(found)
     }
 
     fn follow<T: Real>(
         &self,
         inputs: &Inputs,
         feature: usize,
-        (cells, thresholds): (&[CellId], &[(u32, T)]),
+        (cells, thresholds, most): (&[CellId], &[(u32, T)], usize),
         found: &mut Vec<f64>,
     ) -> Option<()> {
         let program = &self.engine.program;
@@ -56,7 +68,8 @@ impl Native {
             if behind.len() > 1 {
                 return None;
             }
-            Way::new(self, inputs, (feature, cell))?.follow(run, found)?;
+            let way = Way::new(self, inputs, (feature, cell))?;
+            way.follow(run.iter().step_by(run.len().div_ceil(most)), found)?;
         }
         Some(())
     }
@@ -119,7 +132,11 @@ impl<'n> Way<'n> {
     }
 
     /// The last number on the near side of each threshold.
-    fn follow<T: Real>(&self, thresholds: &[(u32, T)], found: &mut Vec<f64>) -> Option<()> {
+    fn follow<'t, T: Real>(
+        &self,
+        thresholds: impl Iterator<Item = &'t (u32, T)>,
+        found: &mut Vec<f64>,
+    ) -> Option<()> {
         let mut values = self.native.engine.program.cells.room();
         for (_, threshold) in thresholds {
             match self.below(*threshold, &mut values)? {

@@ -14,8 +14,8 @@ use super::scorer::Native;
 use crate::feature::{Feature, FeatureKind, from_numbers, from_texts};
 use crate::predictor::{Columns, Outcome, Scores};
 
-/// Thresholds of a feature on whose sides rows are tried, at most.
-const MOST_THRESHOLDS: usize = 512;
+/// Thresholds of a cell on whose sides rows are tried, about.
+const MOST_THRESHOLDS: usize = 256;
 /// A category that no model was trained with.
 const STRANGE: &str = "\u{fffd} unseen";
 /// The same for columns of whole numbers that hold categories.
@@ -48,7 +48,8 @@ impl<'c> Trials<'c> {
         let mut random = ChaCha8Rng::seed_from_u64(0);
         let features = columns.features.features.iter().enumerate();
         let numbers = features.map(|(at, feature)| {
-            let thresholds = native.breakpoints(inputs, at).unwrap_or_default();
+            let thresholds = native.some_breakpoints(inputs, at, MOST_THRESHOLDS);
+            let thresholds = thresholds.unwrap_or_default();
             numbers(feature, &thresholds, &mut random)
         });
         let numbers = numbers.collect();
@@ -119,8 +120,7 @@ fn numbers(feature: &Feature, thresholds: &[f64], random: &mut impl Rng) -> Vec<
         .map(|_| low - spread / 8.0 + random.random::<f64>() * spread * 1.25)
         .flat_map(|number| [number, number.round()])
         .collect();
-    let step = thresholds.len().div_ceil(MOST_THRESHOLDS).max(1);
-    for threshold in thresholds.iter().step_by(step) {
+    for threshold in thresholds {
         numbers.extend([*threshold, threshold.next_up(), threshold.next_down()]);
     }
     numbers
