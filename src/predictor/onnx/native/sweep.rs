@@ -441,3 +441,101 @@ fn bits(mut set: u64) -> impl Iterator<Item = u32> {
         Some(bit)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    /// Features 0 and 1 are numbers, 2 and 3 have five states.
+    fn grow(random: &mut ChaCha8Rng, depth: u32, tree: &mut Vec<Step>) -> u32 {
+        let at = tree.len();
+        let weight = f64::from(random.random_range(0..100)) / 100.0;
+        tree.push(Step::Leaf(vec![weight, 1.0 - weight]));
+        if depth > 0 && random.random_range(0..8) > 0 {
+            let feature = random.random_range(0..4);
+            let split = match feature {
+                0 | 1 => Split::Number {
+                    cut: f64::from(random.random_range(0..40)),
+                    gap_first: random.random_range(0..2) == 0,
+                },
+                _ => Split::States(random.random_range(0..32)),
+            };
+            let ways = [grow(random, depth - 1, tree), grow(random, depth - 1, tree)];
+            tree[at] = Step::Branch { feature, split, ways };
+        }
+        at as u32
+    }
+
+    fn weights<'t>(tree: &'t [Step], row: &[Own]) -> &'t [f64] {
+        let mut at = 0;
+        loop {
+            let (feature, split, ways) = match &tree[at] {
+                Step::Leaf(weights) => return weights,
+                Step::Branch { feature, split, ways } => (*feature, *split, ways),
+            };
+            let first = match (split, row[feature]) {
+                (Split::Number { cut, gap_first }, Own::Number(number)) => {
+                    number <= cut || (number.is_nan() && gap_first)
+                }
+                (Split::States(states), Own::State(state)) => states >> state & 1 == 1,
+                _ => unreachable!("a number is no state"),
+            };
+            at = ways[usize::from(!first)] as usize;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_response_is_what_the_trees_say(seed in any::<u64>(), gap in any::<bool>()) {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            let mut trees: Vec<Vec<Step>> = vec![Vec::new(); 5];
+            for tree in &mut trees {
+                grow(&mut random, 6, tree);
+            }
+            let sweeper = Sweeper::new(&trees, 2, 4);
+            let row = |random: &mut ChaCha8Rng| vec![
+                Own::Number(f64::from(random.random_range(0..80)) / 2.0),
+                Own::Number(if gap { f64::NAN } else { 7.0 }),
+                Own::State(random.random_range(0..5)),
+                Own::State(random.random_range(0..5)),
+            ];
+            let questions: Vec<Question> = (0..5).map(|_| Question {
+                own: row(&mut random),
+                reach: vec![
+                    Reach::Numbers(3.5, 30.0),
+                    if gap { Reach::Fixed } else { Reach::Numbers(0.0, 20.0) },
+                    Reach::States(0b10110),
+                    Reach::Fixed,
+                ],
+            }).collect();
+            let mut found = Vec::new();
+            sweeper.sweep(&questions, &mut Scratch::default(), &mut found);
+            for (question, Responses { values, sums }) in questions.iter().zip(&found) {
+                let mut end = 3.5f64.next_down();
+                for ((feature, values), sums) in values.iter().zip(sums.chunks_exact(2)) {
+                    let ends = match *values {
+                        Values::Numbers(low, high) => vec![low.next_up(), high].into_iter().map(Own::Number).collect(),
+                        Values::State(state) => vec![Own::State(state)],
+                    };
+                    if let (0, Values::Numbers(low, high)) = (*feature, *values) {
+                        prop_assert_eq!(low, end, "no number is left out");
+                        end = high;
+                    }
+                    for own in ends {
+                        let mut row = question.own.clone();
+                        row[*feature] = own;
+                        let told = trees.iter().map(|tree| weights(tree, &row)[0]).sum::<f64>();
+                        prop_assert!((told - sums[0]).abs() < 1e-9, "{own:?}: {told}, {}", sums[0]);
+                    }
+                }
+                prop_assert_eq!(end, 30.0);
+                let states = values.iter().filter(|(feature, _)| *feature == 2).count();
+                prop_assert_eq!(states, 3);
+            }
+        }
+    }
+}

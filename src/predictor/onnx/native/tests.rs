@@ -18,7 +18,7 @@ use super::{Native, Trials, Wildness, difference};
 use crate::feature::{Cell, Edit, FeatureKind, RowReader, RowWriter};
 use crate::job::{OnnxInputs, ProbabilitiesSpec};
 use crate::predictor::onnx::outputs::Given;
-use crate::predictor::{Predictor, Scores, Variant};
+use crate::predictor::{Predictor, Reach, Responses, Scores, Values, Variant};
 
 /// What libraries export, on a matrix of numbers.
 const EXPORTS: [&str; 29] = [
@@ -237,6 +237,62 @@ fn copies_are_scored_like_batches_of_them() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn responses_are_what_is_answered_when_it_is_asked() {
+    let Some(folder) = models() else { return };
+    for name in EXPORTS.iter().chain(&PIPELINES) {
+        let pair = Pair::open(folder, name);
+        let mut changes = Changes::new(&pair);
+        let originals = pair.rows(40, Wildness::Tame);
+        let mut variants =
+            pair.native.variants(&originals).expect("rows").expect("it can be asked");
+        let reach = reach(&columns(&pair.batch).features);
+        for row in 0..40 {
+            let edits = changes.next();
+            // What is changed already stays so.
+            let free = |feature: usize| !edits.iter().any(|edit| edit.feature == feature);
+            let reach: Vec<Reach> = reach
+                .iter()
+                .enumerate()
+                .map(|(feature, reach)| if free(feature) { reach.clone() } else { Reach::Fixed })
+                .collect();
+            let copy = Variant { row, edits: &edits };
+            let Some(found) = variants.responses(&[(copy, &reach)]).expect("responses") else {
+                assert!(SILENT.iter().any(|silent| name.contains(silent)), "{name} shows nothing");
+                break;
+            };
+            let Responses { values, scores } = &found[0];
+            let asked: Vec<Vec<Edit>> = values
+                .iter()
+                .map(|(feature, values)| {
+                    let cell = match *values {
+                        Values::Numbers(_, high) => Cell::Number(high),
+                        Values::Code(code) => Cell::Code(code),
+                    };
+                    edits.iter().copied().chain([Edit { feature: *feature, cell }]).collect()
+                })
+                .collect();
+            let copies: Vec<Variant<'_>> =
+                asked.iter().map(|edits| Variant { row, edits }).collect();
+            let told = variants.predict(&copies).expect("scores");
+            let told = Scores { failures: Vec::new(), ..told };
+            assert_eq!(difference(scores, &told, 1e-5), None, "{name}, row {row}");
+        }
+    }
+}
+
+/// Models that show no responses: linear ones, and those that look at several features at once.
+const SILENT: [&str; 7] = ["logistic", "linear", "normal", "h_mode", "h_newer", "bins", "strict"];
+
+/// Everything that the features may become.
+fn reach(features: &crate::feature::FeatureSchema) -> Vec<Reach> {
+    let reach = |feature: &crate::feature::Feature| match &feature.kind {
+        FeatureKind::Numeric(_) => Reach::Numbers(-50.0, 150.0),
+        FeatureKind::Categorical(of) => Reach::Codes((0..of.values.len() as u32).collect()),
+    };
+    features.features.iter().map(reach).collect()
 }
 
 /// The answers about copies, asked in two goes.
