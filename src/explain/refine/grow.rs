@@ -5,13 +5,11 @@
 use super::arena::Arena;
 use super::neighbours::Near;
 use super::pool::Pool;
-use super::{Change, Changes, Trial};
+use super::{Change, Changes, SMALL, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Status;
 
-/// An answer with no more changes is small enough.
-const SMALL: usize = 2;
 /// Changes that compete to be the next one: the strongest on their own.
 const COMPETING: usize = 10;
 /// Changes taken together, at most.

@@ -61,6 +61,8 @@ const CHEAP: f64 = 0.8;
 const FINALISTS: usize = 4;
 /// Answers with several changes whose numbers are moved back.
 const MULTIPLES: usize = 2;
+/// An answer with no more changes is small enough: more are not looked for one by one.
+const SMALL: usize = 2;
 
 /// Changes to ask the model about.
 #[derive(Debug, Clone, PartialEq)]
@@ -246,8 +248,7 @@ impl Worker {
         // Where a generator has proposed answers to many rows, looking at all responses costs more than it gains.
         let looks = reverts && shrinks && !refiner.asks_generator();
         if looks && self.improve_by_responses(arena, pool)? {
-            self.reduce(arena, pool, &near)?;
-            return self.polish(arena, pool, &(0..arena.len() as u32).collect::<Vec<_>>());
+            return self.lessen_hard(arena, pool, near);
         }
         let most = if reverts { 1 } else { usize::MAX };
         if reverts {
@@ -288,6 +289,33 @@ impl Worker {
             self.nearer_ranks(arena, pool)?;
         }
         if reverts && shrinks { self.solve_by_responses(arena, pool) } else { Ok(()) }
+    }
+
+    /// The same for entries that neither one change nor two solve by what the model has shown.
+    fn lessen_hard(
+        &self,
+        arena: &mut Arena<'_>,
+        pool: &mut Pool,
+        mut near: Vec<Near>,
+    ) -> Result<()> {
+        let refiner = &self.shared.refiner;
+        let all: Vec<u32> = (0..arena.len() as u32).collect();
+        let small =
+            |entry: u32| pool.valid(arena, entry as usize).any(|one| one.changes.len() <= SMALL);
+        let hard: Vec<u32> = all.iter().copied().filter(|entry| !small(*entry)).collect();
+        for entry in &hard {
+            if refiner.does(Step::Neighbours) && near[*entry as usize].firsts.is_empty() {
+                near[*entry as usize] = refiner.near(arena, *entry);
+            }
+        }
+        all.iter()
+            .filter(|entry| hard.binary_search(entry).is_err())
+            .for_each(|entry| near[*entry as usize] = Near::default());
+        self.singles_of_neighbours(arena, pool, &near)?;
+        self.grow(arena, pool, &near)?;
+        self.reduce(arena, pool, &near)?;
+        self.shrink_of(arena, pool, &hard, (MULTIPLES, usize::MAX))?;
+        self.polish(arena, pool, &all)
     }
 
     /// Entries without an answer that costs at most so much.

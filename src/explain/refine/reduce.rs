@@ -4,13 +4,11 @@
 use super::arena::{Answer, Arena};
 use super::neighbours::Near;
 use super::pool::{Attempt, Pool};
-use super::{COMPETITORS, Change, Changes, Trial};
+use super::{COMPETITORS, Change, Changes, SMALL, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Status;
 
-/// An answer with no more changes is not reduced: single ones were tried.
-const SMALL: usize = 2;
 /// How many of the strongest changes are tried together.
 const STRONGEST: [usize; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 /// Answers of an entry that are reduced.
@@ -33,6 +31,7 @@ impl Worker {
         pool: &mut Pool,
         near: &[Near],
     ) -> Result<()> {
+        let searches = !self.shared.refiner.asks_generator();
         let small = |entry: usize| pool.valid(arena, entry).any(|one| one.changes.len() <= SMALL);
         let hard: Vec<u32> =
             (0..arena.len()).filter(|entry| !small(*entry)).map(|entry| entry as u32).collect();
@@ -45,6 +44,13 @@ impl Worker {
         for entry in hard {
             let valid = pool.valid(arena, entry as usize);
             items.extend(valid.take(REDUCED).map(|one| Item { entry, attempt: one.clone() }));
+            // Where answers are searched for, the first one is a whole row of the training data, and not all there is.
+            let best = self.best(arena, pool, entry as usize);
+            let other = best.filter(|best| {
+                let known = items.last().filter(|item| item.entry == entry);
+                searches && known.is_none_or(|item| item.attempt.answer != best.answer)
+            });
+            items.extend(other.map(|one| Item { entry, attempt: one.clone() }));
         }
         self.strongest(arena, &mut items)?;
         self.put_back(arena, &mut items)?;

@@ -43,12 +43,24 @@ impl Worker {
         &self,
         arena: &mut Arena<'_>,
         pool: &mut Pool,
+        limits: (usize, usize),
+    ) -> Result<()> {
+        let all: Vec<u32> = (0..arena.len() as u32).collect();
+        self.shrink_of(arena, pool, &all, limits)
+    }
+
+    /// The same of some entries.
+    pub(super) fn shrink_of(
+        &self,
+        arena: &mut Arena<'_>,
+        pool: &mut Pool,
+        entries: &[u32],
         (answers, changes): (usize, usize),
     ) -> Result<()> {
         for _ in 0..answers {
             let mut items: Vec<Item> = Vec::new();
-            for entry in 0..arena.len() as u32 {
-                items.extend(self.item(arena, pool, (entry, changes)));
+            for entry in entries {
+                items.extend(self.item(arena, pool, (*entry, changes)));
             }
             self.move_back(arena, pool, &mut items)?;
             if self.shared.constraints.couples_features() {
