@@ -2,7 +2,7 @@
 # What refinement costs: whole runs on a million rows without it, with repairs alone, and in full; refine.py says
 # how it is measured. A second size is for memory alone.
 #
-#   benches/refine.sh [--rows 1000000[,3000000]] [--targets approved[,flip]] [--keep]
+#   benches/refine.sh [--rows 1000000[,3000000]] [--targets approved[,flip]] [--against OLDER-BUILD] [--keep]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

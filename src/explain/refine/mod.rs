@@ -252,7 +252,7 @@ impl Worker {
         }
         let most = if reverts { 1 } else { usize::MAX };
         if reverts {
-            self.singles_of_answers(arena, pool)?;
+            self.singles_of_answers(arena, pool, &(0..arena.len() as u32).collect::<Vec<_>>())?;
         }
         if shrinks {
             // What has many changes is shrunk when it has fewer, if that is hoped for.
@@ -311,6 +311,8 @@ impl Worker {
         all.iter()
             .filter(|entry| hard.binary_search(entry).is_err())
             .for_each(|entry| near[*entry as usize] = Near::default());
+        // Reversion goes by how strong changes are on their own.
+        self.singles_of_answers(arena, pool, &hard)?;
         self.singles_of_neighbours(arena, pool, &near)?;
         self.grow(arena, pool, &near)?;
         self.reduce(arena, pool, &near)?;

@@ -17,11 +17,16 @@ const OF_NEIGHBOURS: usize = 4;
 const FURTHER: usize = 4;
 
 impl Worker {
-    /// Tries the changes of every entry's answer one by one.
-    pub(super) fn singles_of_answers(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<()> {
+    /// Tries the changes of these entries' answers one by one.
+    pub(super) fn singles_of_answers(
+        &self,
+        arena: &mut Arena<'_>,
+        pool: &mut Pool,
+        entries: &[u32],
+    ) -> Result<()> {
         let costs = &self.shared.refiner.costs;
         let mut trials = Vec::new();
-        for entry in 0..arena.len() as u32 {
+        for entry in entries.iter().copied() {
             let cost = |change: &Change| costs.of(change, arena.own(entry, change.feature));
             let attempts = &pool.attempts[entry as usize];
             let best = attempts.iter().find(|attempt| arena.is_valid(attempt.answer));

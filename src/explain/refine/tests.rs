@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::explain::{Columns, Explainer, Keep, Setup, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
-    Balance, ExplainJob, Method, Preset, ProbabilitiesSpec, Refine, Step, Target, TargetsKind,
-    TaskSpec,
+    Balance, ExplainJob, ExplainMethod, Method, Preset, ProbabilitiesSpec, Refine, Step, Target,
+    TargetsKind, TaskSpec,
 };
 use crate::metrics::Status;
 use crate::nearest::{LEAST_POINTS, NULL_POINT, PointColumn, Points};
@@ -425,6 +425,7 @@ proptest! {
         let ground = Ground::stepped(&columns, rows, seed & !1);
         let mut job = job(Refine::Full, 10_000, None);
         job.refine.nearness = 0.0;
+        job.method = ExplainMethod::Search;
         let worker = ground.worker(&job);
         prop_assume!(!(0..ground.case.rows.cells.len()).any(|at| worker.shared.constraints.is_followed(at)));
         let after = ground.refine(&job);
