@@ -7,10 +7,11 @@ each model NAME.onnx and NAME.parquet: the label as text and a column `p0`, `p1`
 `value`, in the frame's row order, as the training library itself predicts them.
 
 NAME is `large` for the model and table of measurements, `native` for models that only our own scorer is tried
-on; all small models without a name.
+on, `paper` for models of the data sets in OVERTURN_DATA; all small models without a name.
 """
 
 import base64
+import os
 import pathlib
 import sys
 import warnings
@@ -92,6 +93,8 @@ FRAME, WORTH = make_frame()
 BINARY = (WORTH > 0.5).astype(numpy.int64)
 GRADE = numpy.digitize(WORTH, [-1, 1])
 WORD = numpy.array(["low", "middle", "top"])[GRADE]
+# Rows of a data set that models of it are trained on, at most.
+PAPER_ROWS = 40_000
 MATRIX = FRAME[NUMBERS].to_numpy().astype(numpy.float32)
 FOLDER = pathlib.Path(sys.argv[1])
 
@@ -564,9 +567,41 @@ def newer_trees(random, name, double, aggregate, transform):
     save_handmade(name, [node], [matrix], [value], 5)
 
 
+def paper():
+    """Forest, tree, XGBoost and LightGBM on the columns of each data set of the paper, on its codes."""
+    data = pathlib.Path(os.environ["OVERTURN_DATA"])
+    for file in sorted(data.glob("*.parquet")):
+        table = pandas.read_parquet(file).drop(columns=["row_id", "split"])
+        label = table.pop("label").astype("category").cat.codes.to_numpy()
+        coded = {
+            name: values if pandas.api.types.is_numeric_dtype(values) else values.astype("category").cat.codes
+            for name, values in table.items()
+        }
+        matrix = pandas.DataFrame(coded).to_numpy().astype(numpy.float32)
+        names = [f"f{at}" for at in range(matrix.shape[1])]
+        pandas.DataFrame(matrix, columns=names).to_parquet(FOLDER / f"{file.stem}.parquet")
+        kind = [("X", FloatTensorType([None, matrix.shape[1]]))]
+        # Enough for models of the usual size; the scorers are compared on all rows.
+        train = (matrix[:PAPER_ROWS], label[:PAPER_ROWS])
+        for name, model in [
+            ("forest", RandomForestClassifier(50, max_depth=15, random_state=1)),
+            ("tree", DecisionTreeClassifier(random_state=1)),
+        ]:
+            exported = to_onnx(model.fit(*train), matrix[:1], options={id(model): {"zipmap": False}})
+            (FOLDER / f"{file.stem}_{name}.onnx").write_bytes(exported.SerializeToString())
+        boosted = xgboost.XGBClassifier(n_estimators=100, max_depth=6, n_jobs=1).fit(*train)
+        exported = convert_xgboost(boosted, initial_types=kind)
+        (FOLDER / f"{file.stem}_xgboost.onnx").write_bytes(exported.SerializeToString())
+        boosted = lightgbm.LGBMClassifier(n_estimators=100, verbose=-1, n_jobs=1).fit(*train)
+        exported = convert_lightgbm(boosted, initial_types=kind, zipmap=False)
+        (FOLDER / f"{file.stem}_lightgbm.onnx").write_bytes(exported.SerializeToString())
+
+
 def main():
     if sys.argv[2:] == ["large"]:
         return large()
+    if sys.argv[2:] == ["paper"]:
+        return paper()
     FRAME.to_parquet(FOLDER / "frame.parquet")
     if sys.argv[2:] == ["native"]:
         return native()

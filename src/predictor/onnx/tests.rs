@@ -44,7 +44,7 @@ pub(super) fn make(names: &[&str]) -> Option<TempDir> {
     Some(folder)
 }
 
-fn read(file: PathBuf) -> RecordBatch {
+pub(super) fn read(file: PathBuf) -> RecordBatch {
     let file = File::open(file).expect("it was made");
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("Parquet");
     let batches: Vec<RecordBatch> =

@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use super::super::tests::{Case, MIXED, NUMBERS, by_column, case, columns, frame, make};
+use super::super::tests::{Case, MIXED, NUMBERS, by_column, case, columns, frame, make, read};
 use super::super::{Engine, OnnxPredictor};
 use super::{Native, Trials, Wildness, difference};
 use crate::feature::{Cell, Edit, FeatureKind, RowReader, RowWriter};
@@ -451,4 +451,42 @@ fn sessions_are_closed_once_real_rows_were_compared() {
             scope.spawn(|| assert_eq!(shared.predict(&pair.batch).expect("scores"), expected));
         }
     });
+}
+
+/// Every row of the paper's data sets by four libraries, and ten million generated rows.
+#[test]
+#[ignore = "a campaign: OVERTURN_DATA=… cargo test --lib native::tests::campaign -- --ignored --nocapture"]
+fn campaign() {
+    const GENERATED: usize = 10_000_000;
+    let Some(folder) = make(&["paper"]) else { return };
+    let files =
+        std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file"));
+    let mut models: Vec<_> = files
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "onnx"))
+        .collect();
+    models.sort();
+    for path in &models {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let (data, _) = name.rsplit_once('_').expect("data set and library");
+        let batch = read(folder.path().join(format!("{data}.parquet")));
+        let described = case(folder.path(), &name, OnnxInputs::Raw);
+        let [native, runtime] = [Engine::Auto, Engine::OnnxRuntime]
+            .map(|engine| described.open_with(engine, &batch).expect("a model"));
+        let pair = Pair { name: name.clone(), batch, native, runtime };
+        pair.compare(&pair.batch);
+        let columns = columns(&pair.batch);
+        let mut trials = Trials::new(pair.native(), &pair.native.model.inputs, &columns);
+        let mut left = GENERATED / models.len();
+        while left > 0 {
+            let rows = left.min(65_536);
+            pair.compare(&trials.batch(rows, Wildness::Wild).expect("rows"));
+            left -= rows;
+        }
+        eprintln!(
+            "{name}: {} rows and {} generated: equal",
+            pair.batch.num_rows(),
+            GENERATED / models.len()
+        );
+    }
 }
