@@ -133,12 +133,14 @@ impl Race {
     fn open(credit: &Credit, file: &Path) -> Race {
         let values = ["data=unused".to_string(), "out=unused".to_string()];
         let values = Placeholders::parse(&values).expect("names with values");
-        let job = Job::read(file, &values, &Overrides::default()).expect("a job");
         let schema = credit.batches(BATCH_ROWS)[0].schema();
         let columns = Columns { features: Arc::clone(&credit.features), schema };
-        let own = predictor::open(&job.predictor, &columns, 1).expect("opened");
-        let runtime = predictor::open_onnxruntime(&job.predictor, &columns, 1).expect("opened");
-        let engines = [own, runtime].map(|predictor| Adapter { predictor, threads: 1 });
+        let engines = ["auto", "onnxruntime"].map(|engine| {
+            let engine = Overrides::parse(&[format!("predictor.engine={engine}")]).expect("a key");
+            let job = Job::read(file, &values, &engine).expect("a job");
+            let predictor = predictor::open(&job.predictor, &columns, 1).expect("opened");
+            Adapter { predictor, threads: 1 }
+        });
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Race { name, engines }
     }

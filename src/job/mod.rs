@@ -32,9 +32,9 @@ pub use memory::{MemoryEstimate, Sizes, available_memory};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
 pub use predictor::{
-    InputsSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob,
-    PredictorJob, PredictorKind, PredictorSpec, ProbabilitiesSpec, RepeatableSpec, SandboxSpec,
-    Standardise, SubprocessJob, TaskSpec,
+    EngineSpec, InputsSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs,
+    OnnxJob, PredictorJob, PredictorKind, PredictorSpec, ProbabilitiesSpec, RepeatableSpec,
+    SandboxSpec, Standardise, SubprocessJob, TaskSpec,
 };
 pub use report::{
     GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec, RetrainedSpec,

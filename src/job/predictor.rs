@@ -48,6 +48,9 @@ pub struct PredictorSpec {
     /// `onnx`: what a null text becomes; a null number becomes NaN.
     #[serde(default)]
     pub null_text: String,
+    /// `onnx`: what runs the model.
+    #[serde(default)]
+    pub engine: EngineSpec,
 
     /// `subprocess`: the program and its arguments. A program or argument with a `/` in it that exists
     /// relative to the job file is taken from there.
@@ -78,6 +81,17 @@ pub struct PredictorSpec {
     /// `subprocess`: what each process of the program may use at most.
     #[serde(default)]
     pub limits: LimitsSpec,
+}
+
+/// What runs an ONNX model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineSpec {
+    /// The program itself where it knows every operator and gives the same answers, else ONNX Runtime.
+    #[default]
+    Auto,
+    /// ONNX Runtime.
+    OnnxRuntime,
 }
 
 /// Whether scorer programs are kept from the network.
@@ -258,6 +272,9 @@ pub struct OnnxJob {
     pub inputs: OnnxInputs,
     /// What a null text becomes.
     pub null_text: String,
+    /// What runs it.
+    #[serde(default)]
+    pub engine: EngineSpec,
     /// Limit for one run of the model.
     #[serde(default = "batch_limit")]
     pub batch_limit: Duration,

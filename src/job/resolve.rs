@@ -7,12 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AutoencoderJob, AutoencoderSpec, Bytes, Device, ExplainJob, ExplainMethod, ExplainSpec,
-    InputJob, InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES,
-    MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
-    PredictorKind, PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec, RetrainedSpec,
-    RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob, Target, TargetSpec,
-    TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
+    AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob, ExplainMethod,
+    ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec,
+    MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec,
+    PredictorJob, PredictorKind, PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec,
+    RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob,
+    Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method,
+    predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
@@ -118,6 +119,7 @@ impl<'a> Resolver<'a> {
             ("rename", !onnx && !spec.rename.is_empty()),
             ("standardise", !onnx && !spec.standardise.is_empty()),
             ("null_text", !onnx && !spec.null_text.is_empty()),
+            ("engine", !onnx && spec.engine != EngineSpec::default()),
             ("workers", onnx && spec.workers != 0),
             ("start_seconds", onnx && spec.start_seconds != predictor::start_seconds()),
             ("retries", onnx && spec.retries != predictor::retries()),
@@ -165,7 +167,8 @@ impl<'a> Resolver<'a> {
         };
         let model = self.existing_file(model, "predictor.model");
         let batch_limit = self.seconds(spec.batch_seconds, "predictor.batch_seconds")?;
-        Some(OnnxJob { model, inputs, null_text: spec.null_text.clone(), batch_limit })
+        let (null_text, engine) = (spec.null_text.clone(), spec.engine);
+        Some(OnnxJob { model, inputs, null_text, engine, batch_limit })
     }
 
     fn subprocess(&mut self, spec: &PredictorSpec) -> Option<SubprocessJob> {

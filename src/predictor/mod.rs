@@ -280,21 +280,6 @@ pub struct Columns {
     pub schema: SchemaRef,
 }
 
-/// Loads the predictor of a job, whose model is always run by ONNX Runtime. For measurements.
-#[doc(hidden)]
-pub fn open_onnxruntime(
-    job: &PredictorJob,
-    columns: &Columns,
-    threads: usize,
-) -> Result<Arc<dyn Predictor>> {
-    match &job.kind {
-        PredictorKind::Onnx(model) => {
-            Ok(Arc::new(onnx::OnnxPredictor::open_in_runtime(job, model, columns, threads)?))
-        }
-        PredictorKind::Subprocess(_) => open(job, columns, threads),
-    }
-}
-
 /// Loads or starts the predictor of a job, to be used from `threads` threads.
 pub fn open(job: &PredictorJob, columns: &Columns, threads: usize) -> Result<Arc<dyn Predictor>> {
     match &job.kind {

@@ -36,7 +36,7 @@ use arrow::array::RecordBatch;
 
 use super::{Columns, NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task, Variants};
 use crate::error::{Error, Result};
-use crate::job::{OnnxInputs, OnnxJob, PredictorJob};
+use crate::job::{EngineSpec, OnnxInputs, OnnxJob, PredictorJob};
 
 use graph::Graph;
 use inputs::{Inputs, Named};
@@ -57,15 +57,6 @@ const CHUNK_ROWS: usize = 2048;
 /// Rows of a batch for which a further idle session is taken. The engine's batches are smaller and come
 /// from as many callers as there are sessions: each does best with one of its own.
 const ROWS_PER_SESSION: usize = 16_384;
-
-/// What scores a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Engine {
-    /// Our own code where it recognises the model, else ONNX Runtime.
-    Auto,
-    /// ONNX Runtime.
-    OnnxRuntime,
-}
 
 /// A model in an ONNX file.
 #[derive(Debug)]
@@ -92,28 +83,6 @@ impl OnnxPredictor {
         columns: &Columns,
         threads: usize,
     ) -> Result<OnnxPredictor> {
-        OnnxPredictor::open_with(Engine::Auto, (job, model), columns, threads)
-    }
-
-    /// The same, run by ONNX Runtime whatever it is made of.
-    ///
-    /// # Errors
-    /// As [`OnnxPredictor::open`].
-    pub(super) fn open_in_runtime(
-        job: &PredictorJob,
-        model: &OnnxJob,
-        columns: &Columns,
-        threads: usize,
-    ) -> Result<OnnxPredictor> {
-        OnnxPredictor::open_with(Engine::OnnxRuntime, (job, model), columns, threads)
-    }
-
-    fn open_with(
-        engine: Engine,
-        (job, model): (&PredictorJob, &OnnxJob),
-        columns: &Columns,
-        threads: usize,
-    ) -> Result<OnnxPredictor> {
         runtime::environment()?;
         let mut file = File::read(&model.model)?;
         let name = file.name.clone();
@@ -123,7 +92,7 @@ impl OnnxPredictor {
             unzipped.map_err(broken)?.map(|unzipped| std::mem::replace(&mut file.bytes, unzipped));
         let delivered = zipped.as_ref().unwrap_or(&file.bytes);
         let graph = Graph::read(delivered).map_err(broken)?;
-        let likely = engine == Engine::Auto && graph.has_trees();
+        let likely = model.engine == EngineSpec::Auto && graph.has_trees();
         let pool = file.load(if likely { 1 } else { threads })?;
         let described = describe(&pool, (job, model), columns, &graph)?;
         let assumed = match model.inputs {

@@ -104,6 +104,7 @@ pub(super) fn case(folder: &Path, name: &str, inputs: OnnxInputs) -> Case {
         model: path,
         inputs,
         null_text: String::new(),
+        engine: EngineSpec::Auto,
         batch_limit: std::time::Duration::from_secs(60),
     };
     let job = PredictorJob {
@@ -137,8 +138,13 @@ impl Case {
     }
 
     /// The same by an engine of choice.
-    pub(super) fn open_with(&self, engine: Engine, batch: &RecordBatch) -> Result<OnnxPredictor> {
-        OnnxPredictor::open_with(engine, (&self.job, &self.model), &columns(batch), 2)
+    pub(super) fn open_with(
+        &self,
+        engine: EngineSpec,
+        batch: &RecordBatch,
+    ) -> Result<OnnxPredictor> {
+        let model = OnnxJob { engine, ..self.model.clone() };
+        OnnxPredictor::open(&self.job, &model, &columns(batch), 2)
     }
 
     /// Scores a batch and compares with what the training library predicts.

@@ -164,9 +164,10 @@ fn warn(model: &str, reason: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Predictor;
     use super::super::tests::{NUMBERS, case, frame, models};
-    use super::super::{Engine, Predictor};
     use super::*;
+    use crate::job::EngineSpec;
     use crate::job::OnnxInputs;
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
         let batch = frame(folder, &NUMBERS);
         let open = |name| {
             let described = case(folder, name, OnnxInputs::Raw);
-            described.open_with(Engine::Auto, &batch).expect("a model")
+            described.open_with(EngineSpec::Auto, &batch).expect("a model")
         };
         let (mut forest, mut boosted) = (open("forest"), open("boosted_grades"));
         let (ours, theirs) = (forest.native.take(), boosted.native.take());
@@ -183,7 +184,7 @@ mod tests {
         // The scorer of another model with three classes.
         forest.native = Some(Trusted { native: theirs.native, ..ours });
         let expected = case(folder, "forest", OnnxInputs::Raw)
-            .open_with(Engine::OnnxRuntime, &batch)
+            .open_with(EngineSpec::OnnxRuntime, &batch)
             .and_then(|runtime| runtime.predict(&batch));
         let scores = forest.predict(&batch).expect("scores");
         assert_eq!(scores, expected.expect("scores"));

@@ -12,11 +12,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
+use super::super::OnnxPredictor;
 use super::super::tests::{Case, MIXED, NUMBERS, by_column, case, columns, frame, make, read};
-use super::super::{Engine, OnnxPredictor};
 use super::{Native, Trials, Wildness, difference};
 use crate::feature::{Cell, Edit, FeatureKind, RowReader, RowWriter};
-use crate::job::{OnnxInputs, ProbabilitiesSpec};
+use crate::job::{EngineSpec, OnnxInputs, ProbabilitiesSpec};
 use crate::predictor::onnx::outputs::Given;
 use crate::predictor::{Predictor, Reach, Responses, Scores, Values, Variant};
 
@@ -80,11 +80,11 @@ impl Pair {
             true => case.probabilities(ProbabilitiesSpec::None),
             false => case,
         };
-        let described = match made_up(described()).open_with(Engine::OnnxRuntime, &batch) {
+        let described = match made_up(described()).open_with(EngineSpec::OnnxRuntime, &batch) {
             Ok(_) => made_up(described()),
             Err(_) => described().regression(),
         };
-        let [native, runtime] = [Engine::Auto, Engine::OnnxRuntime].map(|engine| {
+        let [native, runtime] = [EngineSpec::Auto, EngineSpec::OnnxRuntime].map(|engine| {
             described.open_with(engine, &batch).unwrap_or_else(|error| panic!("{name}: {error}"))
         });
         assert!(runtime.native.is_none());
@@ -405,7 +405,7 @@ fn the_types_of_columns_change_nothing() {
         let batch = RecordBatch::try_from_iter_with_nullable(recast.collect::<Vec<_>>());
         let batch = batch.expect("a batch");
         let described = case(folder, "n_hot", by_column());
-        let [native, runtime] = [Engine::Auto, Engine::OnnxRuntime]
+        let [native, runtime] = [EngineSpec::Auto, EngineSpec::OnnxRuntime]
             .map(|engine| described.open_with(engine, &batch).expect("a model"));
         let pair = Pair { name: format!("n_hot of {number}"), batch, native, runtime };
         pair.compare(&pair.batch);
@@ -471,7 +471,7 @@ fn campaign() {
         let (data, _) = name.rsplit_once('_').expect("data set and library");
         let batch = read(folder.path().join(format!("{data}.parquet")));
         let described = case(folder.path(), &name, OnnxInputs::Raw);
-        let [native, runtime] = [Engine::Auto, Engine::OnnxRuntime]
+        let [native, runtime] = [EngineSpec::Auto, EngineSpec::OnnxRuntime]
             .map(|engine| described.open_with(engine, &batch).expect("a model"));
         let pair = Pair { name: name.clone(), batch, native, runtime };
         pair.compare(&pair.batch);
