@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Status {
     /// The generator's counterfactual gets the wanted decision.
     SolvedByGenerator,
-    /// So does a further one of the generator's, or one found by exhaustive search.
+    /// So does a further one of the generator's, one that the model's responses show, or one found by exhaustive
+    /// search.
     SolvedByCandidate,
     /// So does what training rows of the wanted decision suggest.
     SolvedByNeighbour,
