@@ -115,12 +115,18 @@ pub(in super::super) struct Scratch {
     rows: Vec<RowScratch>,
     edges: Vec<u64>,
     sums: Vec<f64>,
-    /// Nodes of a row's own path, and whether it went their first way.
-    path: Vec<(u32, bool)>,
-    /// Spans of the tree that is walked before they were narrowed.
-    narrowed: Vec<(usize, Span)>,
+    walk: Walk,
     /// Per state where its sums are.
     states: Vec<usize>,
+}
+
+/// One walk of one row through one tree.
+#[derive(Debug, Default)]
+struct Walk {
+    /// Nodes of the row's own path, and whether it went their first way.
+    path: Vec<(u32, bool)>,
+    /// Spans before they were narrowed on the way.
+    narrowed: Vec<(usize, Span)>,
 }
 
 /// What is known of one row while its trees are walked.
@@ -218,10 +224,10 @@ impl Sweeper {
         for (row, of) in rows.iter().zip(&mut scratch.rows) {
             self.begin(row, of);
         }
-        let Scratch { rows: known, path, narrowed, .. } = &mut *scratch;
+        let Scratch { rows: known, walk, .. } = &mut *scratch;
         for root in &self.roots {
             for of in &mut known[..rows.len()] {
-                self.walk(*root, of, (path, narrowed));
+                self.walk(*root, of, walk);
             }
         }
         for (at, (row, found)) in rows.iter().zip(found).enumerate() {
@@ -262,12 +268,7 @@ impl Sweeper {
     }
 
     /// Walks a row's own path, and leaves it wherever a feature may go the other way.
-    fn walk(
-        &self,
-        root: u32,
-        of: &mut RowScratch,
-        (path, narrowed): (&mut Vec<(u32, bool)>, &mut Vec<(usize, Span)>),
-    ) {
+    fn walk(&self, root: u32, of: &mut RowScratch, Walk { path, narrowed }: &mut Walk) {
         let RowScratch { places, spans, events, base } = of;
         path.clear();
         let mut at = root;

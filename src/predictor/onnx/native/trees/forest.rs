@@ -29,7 +29,7 @@ pub(in super::super) struct Forest<T> {
     members: Vec<T>,
     finish: Finish<T>,
     /// The ensemble as its operator describes it, if it is not too large to be looked at as a whole.
-    raw: Option<Raw<T>>,
+    raw: Option<Box<Raw<T>>>,
     /// Ascending, by feature: the answer is the same for all values between two of them and for the upper one.
     thresholds: Vec<(u32, T)>,
 }
@@ -83,7 +83,7 @@ impl<T: Real> Forest<T> {
             (forest.weights, forest.members) = (raw.weights.clone(), raw.members.clone());
         }
         let nodes: usize = raw.trees.iter().map(Vec::len).sum();
-        forest.raw = (nodes <= MOST_KEPT).then_some(raw);
+        forest.raw = (nodes <= MOST_KEPT).then(|| Box::new(raw));
         (forest.stride() <= MOST_CELLS).then_some(forest)
     }
 
@@ -138,7 +138,7 @@ impl<T: Real> Forest<T> {
 
     /// The ensemble as its operator describes it; none if it is too large.
     pub(in super::super) fn raw(&self) -> Option<&Raw<T>> {
-        self.raw.as_ref()
+        self.raw.as_deref()
     }
 
     /// Scores per row.
