@@ -60,8 +60,11 @@ impl Worker {
     /// An entry's strongest single change to begin with, if the model tells how strong it is.
     fn seed(&self, arena: &Arena<'_>, entry: u32, near: &Near) -> Option<Growing> {
         let strength = |change: &Change| {
-            let known = arena.known(entry, &[*change])?;
-            Some((arena.share(known)?, *change))
+            // Singles were asked about as near to the original as the model says the same.
+            let own = arena.own(entry, change.feature);
+            let change = self.shared.refiner.eased(arena.room(entry), *change, own)?;
+            let known = arena.known(entry, &[change])?;
+            Some((arena.share(known)?, change))
         };
         let mut ranked: Vec<(f32, Change)> = near
             .firsts

@@ -314,6 +314,7 @@ impl Worker {
         // Reversion goes by how strong changes are on their own.
         self.singles_of_answers(arena, pool, &hard)?;
         self.singles_of_neighbours(arena, pool, &near)?;
+        self.pairs(arena, pool)?;
         self.grow(arena, pool, &near)?;
         self.reduce(arena, pool, &near)?;
         self.shrink_of(arena, pool, &hard, (MULTIPLES, usize::MAX))?;

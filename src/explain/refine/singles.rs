@@ -15,6 +15,8 @@ const OF_ANSWERS: usize = 6;
 const OF_NEIGHBOURS: usize = 4;
 /// Further changes that are tried where none was valid.
 const FURTHER: usize = 4;
+/// Ends of what numbers may become that are tried where no single change was valid; all where nothing is.
+const ENDS: usize = 16;
 
 impl Worker {
     /// Tries the changes of these entries' answers one by one.
@@ -62,11 +64,14 @@ impl Worker {
             let mut singles = pool.singles[entry as usize].iter();
             singles.any(|single| arena.is_valid(single.answer))
         };
+        let unsolved = pool.open(arena);
         let others = |(entry, near): (u32, &Near)| {
             let firsts = self.likest(arena, entry, &near.firsts).into_iter().skip(at_once);
             let seconds = self.likest(arena, entry, &near.seconds);
             let more = firsts.chain(seconds).take(further);
-            let more: Vec<Change> = more.chain(near.ends.iter().copied()).collect();
+            let lost = unsolved.binary_search(&entry).is_ok();
+            let ends = near.ends.iter().copied().take(if lost { usize::MAX } else { ENDS });
+            let more: Vec<Change> = more.chain(ends).collect();
             more.into_iter().map(move |change| (single(entry, change), by))
         };
         let open = (0u32..).zip(near).filter(|(entry, _)| !solved(*entry));
