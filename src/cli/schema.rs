@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 
 use super::print::Printer;
 use super::{Global, observer};
-use crate::document::json_schema;
+use crate::document::{column_reference, json_schema, reference};
 use crate::engine::{Engine, EngineOptions, InferOptions, infer, observed_rules};
 use crate::error::{Error, Result};
 use crate::feature::SchemaSpec;
@@ -45,13 +46,16 @@ pub(super) struct Infer {
     output: Option<PathBuf>,
 }
 
-/// Print the JSON Schema of a file format.
+/// Print the JSON Schema of a file format, or its reference as Markdown.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn schema show job > schemas/job.schema.json")]
 pub(super) struct Show {
     /// Which one.
     #[arg(value_enum)]
     file: FileKind,
+    /// Print tables for people instead of JSON.
+    #[arg(long)]
+    markdown: bool,
 }
 
 /// File formats with a JSON Schema.
@@ -125,17 +129,22 @@ impl Infer {
 
 impl Show {
     fn run(&self, printer: &Printer) -> Result<()> {
-        printer.data(&schema_of(self.file)?);
+        let schema = schema_of(self.file);
+        let text = match (self.markdown, self.file) {
+            (true, FileKind::Tables) => column_reference(&schema),
+            (true, FileKind::Job | FileKind::Feature) => reference(&schema),
+            (false, _) => serde_json::to_string_pretty(&schema)
+                .map_err(|error| Error::internal("schema", "has no JSON").source(error))?,
+        };
+        printer.data(&text);
         Ok(())
     }
 }
 
-fn schema_of(file: FileKind) -> Result<String> {
-    let schema = match file {
+fn schema_of(file: FileKind) -> Value {
+    match file {
         FileKind::Job => json_schema::<JobSpec>(),
         FileKind::Feature => json_schema::<SchemaSpec>(),
         FileKind::Tables => describe_tables(),
-    };
-    serde_json::to_string_pretty(&schema)
-        .map_err(|error| Error::internal("schema", "has no JSON").source(error))
+    }
 }

@@ -192,15 +192,15 @@ fn plain(limit: &Value) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_string)
 }
 
-fn branches(schema: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn branches(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten()
 }
 
-fn is_null(schema: &Value) -> bool {
+pub(super) fn is_null(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("null")
 }
 
-fn types(schema: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn types(schema: &Value) -> impl Iterator<Item = &str> {
     let (one, many) = match schema.get("type") {
         Some(Value::String(name)) => (Some(name.as_str()), None),
         Some(Value::Array(names)) => (None, Some(names)),

@@ -10,6 +10,7 @@ mod limits;
 mod literal;
 mod overrides;
 mod parse;
+mod reference;
 mod regular;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ pub use check::{did_you_mean, nearest};
 pub use limits::{Limit, Low, write_limits};
 pub use literal::Literal;
 pub use overrides::Overrides;
+pub use reference::{column_reference, reference};
 pub use regular::{inside, odd_kind, open_regular, open_unlinked, read_regular, read_unlinked};
 
 /// A file's value, and where in the file each key stands.

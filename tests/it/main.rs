@@ -8,6 +8,7 @@
 mod cli;
 mod commit;
 mod demo;
+mod docs;
 mod early;
 mod faults;
 mod fitted;
