@@ -1,7 +1,7 @@
 """Serves a scikit-learn or XGBoost model to overturn: python sklearn_scorer.py model.joblib
 
 The model is anything with `predict` that `joblib.load` reads; a pickle is fine. One that was fitted on a
-data frame is given a data frame, with the columns it was fitted on. The README describes the protocol.
+data frame is given a data frame, with the columns it was fitted on. README.md beside it describes the protocol.
 """
 import os
 import sys
