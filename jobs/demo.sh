@@ -40,7 +40,7 @@ say "The first three rejected applicants who can be helped, in SQL"
     SELECT application_id, loan_amount, unnest(x['changes']) AS change
     FROM (
       SELECT * FROM (SELECT *, counterfactual('approved') AS x FROM a WHERE application_id < 200)
-      WHERE x['status'] LIKE 'solved%' ORDER BY application_id LIMIT 3
+      WHERE x['status'] = 'solved' ORDER BY application_id LIMIT 3
     )
   )"
 

@@ -100,7 +100,8 @@ def figures(published, rejected):
     """Figures of the counterfactual table. Rejected rows, too, wanted a decision and have not got it."""
     tables = answers(published)
     rows, valid, *means = tables.execute(f"SELECT {columns(tables)} FROM answers").fetchone()
-    by_status = "SELECT status, count(*) FROM answers GROUP BY 1 ORDER BY 2 DESC, 1"
+    # What found the counterfactual, where there is one: `solved` alone would not tell methods apart.
+    by_status = "SELECT coalesce(source, status), count(*) FROM answers GROUP BY 1 ORDER BY 2 DESC, 1"
     statuses = dict(tables.execute(by_status).fetchall()) | ({"rejected": rejected} if rejected else {})
     rows += rejected
     found = {"rows": rows, "valid": valid, "validity": valid / rows if rows else None,

@@ -6,7 +6,7 @@ use super::print::{Printer, grouped, lines};
 use super::{Global, JobArguments, observer};
 use crate::error::Result;
 use crate::job::ExplainMethod;
-use crate::metrics::Status;
+use crate::metrics::{Source, Status};
 use crate::pipeline::{
     DryRun, Example, Part, RunSummary, TargetSummary, dry_run, gate_error, report, run,
 };
@@ -171,18 +171,20 @@ fn counts(summary: &RunSummary) -> Vec<(String, String)> {
     }
     rows.push(("  explained".to_string(), grouped(summary.rows_explained)));
     let sources = [
-        ("      by the generator", Status::SolvedByGenerator),
-        ("      by a candidate", Status::SolvedByCandidate),
-        ("      by a neighbour", Status::SolvedByNeighbour),
+        ("      by the generator", Source::Generator),
+        ("      by a candidate", Source::Candidate),
+        ("      by a neighbour", Source::Neighbour),
     ];
-    let solved = sources.iter().map(|(_, status)| summary.rows(*status)).sum();
-    rows.push(("    solved".to_string(), share(solved)));
+    rows.push(("    solved".to_string(), share(summary.rows(Status::Solved))));
+    for (name, source) in sources {
+        rows.push((name.to_string(), share(summary.found_by(source))));
+    }
     let others = [
         ("    unsolved", Status::Unsolved),
         ("    already at the target", Status::AlreadyTarget),
         ("    infeasible", Status::Infeasible),
     ];
-    for (name, status) in sources.into_iter().chain(others) {
+    for (name, status) in others {
         rows.push((name.to_string(), share(summary.rows(status))));
     }
     if summary.counterfactuals != summary.rows_explained {

@@ -12,7 +12,7 @@ use crate::constrain::{Conditions, RowBounds};
 use crate::error::{Error, Result};
 use crate::feature::Rows;
 use crate::job::{FirstConditions, Target};
-use crate::metrics::{Distances, Status, distances};
+use crate::metrics::{Distances, Source, Status, distances};
 use crate::nn::Request;
 use crate::predictor::{Outcome, Scores, Task};
 use crate::target::{Wishes, is_valid};
@@ -86,6 +86,8 @@ pub(super) struct Answers {
     /// Whether it is the first for its row and wish.
     pub(super) first: Vec<bool>,
     pub(super) status: Vec<Status>,
+    /// What found the counterfactuals of solved rows.
+    pub(super) source: Vec<Option<Source>>,
     pub(super) valid: Vec<bool>,
     /// The rows as they were.
     pub(super) originals: Rows,
@@ -98,6 +100,8 @@ pub(super) struct Answers {
     pub(super) decided: Scores,
     pub(super) scores: Scores,
     pub(super) distances: Distances,
+    /// What the changes of solved rows cost; NaN for others.
+    pub(super) costs: Vec<f64>,
     /// How plausible they are; NaN where there is no answer, or nothing to compare with.
     pub(super) plausibility: Vec<f64>,
     /// Times that the model was asked.
@@ -305,6 +309,11 @@ impl Explainer {
             .iter()
             .map(|entry| known(entry).unwrap_or_else(|| outcomes.status[places.of(*entry)]))
             .collect();
+        let source = kept.iter().map(|entry| match known(entry) {
+            Some(_) => None,
+            None => outcomes.source[places.of(*entry)],
+        });
+        let source: Vec<Option<Source>> = source.collect();
         // What is as wanted already is so by the decision, whatever else is known of it.
         let valid = kept.iter().zip(&status).map(|(entry, status)| match known(entry) {
             Some(_) => *status == Status::AlreadyTarget,
@@ -345,9 +354,11 @@ impl Explainer {
                 &originals,
                 self.encoder.layout(),
             ),
+            costs: self.costs_of(&counterfactuals, &originals, &status),
             plausibility: self.plausibility_of(&counterfactuals, &status),
             rows,
             status,
+            source,
             valid,
             originals,
             counterfactuals,

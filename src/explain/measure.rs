@@ -99,6 +99,17 @@ impl Recorder {
 }
 
 impl Explainer {
+    /// What the changes of solved rows cost; NaN for others.
+    pub(super) fn costs_of(&self, rows: &Rows, originals: &Rows, status: &[Status]) -> Vec<f64> {
+        let mut costs = self.refiner.costs_of(rows, originals, &self.constraints);
+        for (cost, status) in costs.iter_mut().zip(status) {
+            if *status != Status::Solved {
+                *cost = f64::NAN;
+            }
+        }
+        costs
+    }
+
     /// Counts the answers of a block.
     pub(super) fn record(
         &self,
@@ -121,6 +132,7 @@ impl Explainer {
             targets: &targets,
             segments: &segments,
             status: &answers.status,
+            source: &answers.source,
             valid: &answers.valid,
             first: &answers.first,
             samples: &answers.samples,

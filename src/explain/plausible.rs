@@ -41,7 +41,7 @@ impl Explainer {
     pub(super) fn plausibility_of(&self, answers: &Rows, status: &[Status]) -> Vec<f64> {
         let plausibility = self.plausibility.as_ref();
         let one = |(row, status): (usize, &Status)| {
-            let measured = plausibility.filter(|_| status.is_solved());
+            let measured = plausibility.filter(|_| *status == Status::Solved);
             measured.map_or(f64::NAN, |plausibility| plausibility.of(answers, row))
         };
         status.iter().enumerate().map(one).collect()

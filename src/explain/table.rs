@@ -12,7 +12,8 @@ use super::changes::changes;
 use super::fit::range_name;
 use super::{Explainer, project, take};
 use crate::error::{Error, Result};
-use crate::predictor::{Outcome, Task};
+use crate::metrics::Source;
+use crate::predictor::{Outcome, Scores, Task};
 use crate::target::Wishes;
 
 impl Explainer {
@@ -26,10 +27,13 @@ impl Explainer {
         columns.push(known_numbers(&answers.margins));
         let status = answers.status.iter().map(|status| status.name());
         columns.push(Arc::new(StringArray::from_iter_values(status)));
+        let source = answers.source.iter().map(|source| source.map(Source::name));
+        columns.push(Arc::new(StringArray::from_iter(source)));
         columns.push(Arc::new(BooleanArray::from(answers.valid.clone())));
         let queries = answers.queries.iter().map(|queries| *queries as i32);
         columns.push(Arc::new(Int32Array::from_iter_values(queries)));
         columns.push(Arc::new(BooleanArray::from(answers.certified.clone())));
+        columns.push(known_numbers(&answers.costs));
         let found = &answers.distances;
         columns.push(Arc::new(Float64Array::from(found.l0.clone())));
         columns.push(Arc::new(Float64Array::from(found.l1.clone())));
@@ -57,30 +61,20 @@ impl Explainer {
         }
     }
 
-    /// Decision before, decision after, and the wanted class's probability after.
+    /// What the model says of the originals and of the counterfactuals: the decision, and the target's probability.
     fn before_and_after(&self, answers: &Answers) -> Vec<ArrayRef> {
-        match (&answers.decided.outcome, &answers.scores.outcome) {
-            (Outcome::Values(before), Outcome::Values(after)) => {
-                let scores = Float64Array::from(vec![None; after.len()]);
-                vec![known_numbers(before), known_numbers(after), Arc::new(scores)]
+        let columns = |scores: &Scores| -> [ArrayRef; 2] {
+            match &scores.outcome {
+                Outcome::Values(values) => [known_numbers(values), nulls(values.len())],
+                Outcome::Classes { labels, probabilities } => {
+                    let wanted = answers.wishes.classes();
+                    let known = probabilities.as_ref().zip(wanted);
+                    let scores = known.map(|(all, wanted)| probabilities_of(all, wanted));
+                    [self.class_names(labels), scores.unwrap_or_else(|| nulls(labels.len()))]
+                }
             }
-            (
-                Outcome::Classes { labels: before, .. },
-                Outcome::Classes { labels, probabilities },
-            ) => {
-                let scores: ArrayRef = match (probabilities, answers.wishes.classes()) {
-                    (Some(shares), Some(wanted)) => {
-                        let width = shares.len() / labels.len().max(1);
-                        let share =
-                            |(row, class): (usize, &u32)| shares[row * width + *class as usize];
-                        known_numbers(&wanted.iter().enumerate().map(share).collect::<Vec<_>>())
-                    }
-                    _ => Arc::new(Float64Array::from(vec![None; labels.len()])),
-                };
-                vec![self.class_names(before), self.class_names(labels), scores]
-            }
-            _ => unreachable!("both are answers of one model"),
-        }
+        };
+        [columns(&answers.decided), columns(&answers.scores)].concat()
     }
 
     /// Names of classes; null where the model gave none.
@@ -94,6 +88,17 @@ impl Explainer {
         }
         Arc::new(names.finish())
     }
+}
+
+/// Each row's probability of a class, out of those of all classes.
+fn probabilities_of(all: &[f64], classes: &[u32]) -> ArrayRef {
+    let width = all.len() / classes.len().max(1);
+    let one = |(row, class): (usize, &u32)| all[row * width + *class as usize];
+    known_numbers(&classes.iter().enumerate().map(one).collect::<Vec<_>>())
+}
+
+fn nulls(rows: usize) -> ArrayRef {
+    Arc::new(Float64Array::from(vec![None; rows]))
 }
 
 /// Numbers, with null for NaN.

@@ -12,8 +12,8 @@ use crate::feature::{Cells, Rows};
 
 pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Space};
 pub use sketch::Sketch;
-pub use status::Status;
-pub use tally::{FeatureChanges, Group, Observed, Segment, Spread, Tally};
+pub use status::{Source, Status};
+pub use tally::{Count, FeatureChanges, Group, Observed, Segment, Spread, Tally};
 pub use wilson::{Interval, wilson};
 
 /// Distances of some rows.

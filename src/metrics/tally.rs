@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Distances, Sketch, Status};
+use super::{Distances, Sketch, Source, Status};
 use crate::error::{Error, Result};
 use crate::feature::{Cells, Rows};
 
@@ -34,9 +34,9 @@ pub struct Tally {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// First answers by status.
-    pub statuses: BTreeMap<Status, u64>,
-    /// Times that the model was asked about them, by status.
-    pub queries: BTreeMap<Status, u64>,
+    pub statuses: BTreeMap<Status, Count>,
+    /// The solved ones by what found the counterfactual.
+    pub sources: BTreeMap<Source, Count>,
     /// Those that are proven to have no answer.
     pub certified: u64,
     /// Counterfactuals that were needed: not of rows that have the wanted decision.
@@ -50,6 +50,22 @@ pub struct Group {
     pub margin: Sketch,
     /// Per feature, over the valid ones.
     pub features: Vec<FeatureChanges>,
+}
+
+/// Some first answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// How many.
+    pub rows: u64,
+    /// Times that the model was asked about them.
+    pub queries: u64,
+}
+
+impl Count {
+    fn add(&mut self, other: Count) {
+        self.rows += other.rows;
+        self.queries += other.queries;
+    }
 }
 
 /// How far counterfactuals are from their rows.
@@ -88,6 +104,8 @@ pub struct Observed<'a> {
     pub segments: &'a [u32],
     /// What became of it.
     pub status: &'a [Status],
+    /// What found it, if it is solved.
+    pub source: &'a [Option<Source>],
     /// Whether it gets the wanted decision.
     pub valid: &'a [bool],
     /// Whether it is the first for its row and wish.
@@ -200,9 +218,14 @@ impl Observed<'_> {
 }
 
 impl Group {
-    /// Rows by status.
-    pub fn rows(&self, status: Status) -> u64 {
-        self.statuses.get(&status).copied().unwrap_or(0)
+    /// First answers of a status.
+    pub fn of_status(&self, status: Status) -> Count {
+        self.statuses.get(&status).copied().unwrap_or_default()
+    }
+
+    /// Solved first answers of a source.
+    pub fn of_source(&self, source: Source) -> Count {
+        self.sources.get(&source).copied().unwrap_or_default()
     }
 
     /// Counterfactuals that were needed.
@@ -217,9 +240,11 @@ impl Group {
 
     fn count(&mut self, observed: &Observed<'_>, places: &[usize]) {
         for place in places.iter().filter(|place| observed.first[**place]) {
-            let status = observed.status[*place];
-            *self.statuses.entry(status).or_default() += 1;
-            *self.queries.entry(status).or_default() += u64::from(observed.queries[*place]);
+            let one = Count { rows: 1, queries: u64::from(observed.queries[*place]) };
+            self.statuses.entry(observed.status[*place]).or_default().add(one);
+            if let Some(source) = observed.source[*place] {
+                self.sources.entry(source).or_default().add(one);
+            }
             self.certified += u64::from(observed.certified[*place]);
         }
         let needed = |place: &&usize| observed.status[**place] != Status::AlreadyTarget;
@@ -238,11 +263,11 @@ impl Group {
 
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Group) {
-        for (status, rows) in &other.statuses {
-            *self.statuses.entry(*status).or_default() += rows;
+        for (status, count) in &other.statuses {
+            self.statuses.entry(*status).or_default().add(*count);
         }
-        for (status, queries) in &other.queries {
-            *self.queries.entry(*status).or_default() += queries;
+        for (source, count) in &other.sources {
+            self.sources.entry(*source).or_default().add(*count);
         }
         self.certified += other.certified;
         self.all.merge(&other.all);

@@ -153,9 +153,11 @@ pub fn counterfactual_schema(
     fields.push(text("target", "the wanted class, or range of values"));
     if regression {
         fields.push(number("original_value", "the model's value for the row"));
+        fields.push(original_score());
         fields.push(maybe_number("cf_value", "the model's value for the counterfactual"));
     } else {
         fields.push(text("original_class", "the model's decision about the row"));
+        fields.push(original_score());
         let meaning = "the model's decision about the counterfactual; null if it gave none";
         fields.push(described("cf_class", DataType::Utf8, Nulls::Possible, meaning));
     }
@@ -167,9 +169,12 @@ pub fn counterfactual_schema(
         "margin",
         "how far inside the target a valid counterfactual is, from 0.5 at the border to 1; null if unknown",
     ));
-    fields.push(text(
-        "status",
-        "solved_by_generator, solved_by_candidate, solved_by_neighbour, unsolved, already_target or infeasible",
+    fields.push(text("status", "solved, unsolved, already_target or infeasible"));
+    fields.push(described(
+        "source",
+        DataType::Utf8,
+        Nulls::Possible,
+        "what found the counterfactual: generator, candidate or neighbour; null if not solved",
     ));
     fields.push(described(
         "valid",
@@ -188,6 +193,10 @@ pub fn counterfactual_schema(
         DataType::Boolean,
         Nulls::Never,
         "whether it is proven that no allowed change gets the wanted decision",
+    ));
+    fields.push(maybe_number(
+        "cost",
+        "what the changes cost, as refinement counts it; null if not solved",
     ));
     fields.push(number("l0", "changed categorical features ÷ categorical features"));
     fields.push(number("l1", "mean |Δ| over standardised numeric features"));
@@ -209,6 +218,14 @@ pub fn counterfactual_schema(
     Arc::new(Schema::new(fields))
 }
 
+/// Written for regressions too, so that all tables have the same columns.
+fn original_score() -> FieldRef {
+    maybe_number(
+        "original_score",
+        "probability of the target for the original; null for regressions, models without probabilities, and decisions from a score table",
+    )
+}
+
 /// Refuses key columns with names that tables have themselves.
 ///
 /// # Errors
@@ -228,8 +245,8 @@ pub fn refuse_taken(key: &[FieldRef], schemas: &[&SchemaRef]) -> Result<()> {
 }
 
 /// Columns beside the key that may become folders: those with few values.
-const FOLDER_COLUMNS: [&str; 6] =
-    ["sample", "target", "original_class", "cf_class", "status", "valid"];
+const FOLDER_COLUMNS: [&str; 7] =
+    ["sample", "target", "original_class", "cf_class", "status", "source", "valid"];
 
 /// Refuses columns that cannot become folders.
 ///
@@ -292,6 +309,12 @@ fn report(by: &[String], own: Vec<FieldRef>) -> SchemaRef {
 pub fn coverage_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         text("status", "as in the counterfactual table; `rejected` at level `all`"),
+        described(
+            "source",
+            DataType::Utf8,
+            Nulls::Possible,
+            "as in the counterfactual table: `solved` has a row for each; null for other statuses",
+        ),
         count("rows", "rows and wanted decisions with it"),
         number("share", "their share of those of the same level, target and segment"),
         count("queries", "times that the model was asked about their counterfactuals"),

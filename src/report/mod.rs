@@ -13,7 +13,7 @@ use arrow::array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::feature::FeatureSchema;
-use crate::metrics::{Group, Segment, Sketch, Status, Tally, wilson};
+use crate::metrics::{Count, Group, Segment, Sketch, Source, Status, Tally, wilson};
 use crate::output::{
     LOW_QUANTILES, QUANTILES, coverage_schema, features_schema, plausibility_schema,
     sparsity_schema, validity_schema,
@@ -85,28 +85,34 @@ fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
 /// Only if there is a bug.
 pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBatch> {
     let mut columns = Columns::new(names);
-    let infeasible = Status::Infeasible.name();
     for (level, group) in rows(tally, names) {
-        let rejected = if level.name == "all" { Some(rejected) } else { None };
-        let known = Status::ALL.map(|status| (status.name(), Some(group.rows(status))));
-        let counts = known.into_iter().chain([("rejected", rejected)]);
-        let counts: Vec<(&str, u64)> =
-            counts.filter_map(|(name, rows)| Some((name, rows?))).collect();
-        let asked = |name: &str| Status::ALL.into_iter().find(|status| status.name() == name);
-        let queries = |name: &str| {
-            asked(name).and_then(|status| group.queries.get(&status).copied()).unwrap_or(0)
-        };
-        let total: u64 = counts.iter().map(|(_, rows)| rows).sum();
-        for (status, count) in counts {
+        let mut counts = statuses(&group);
+        if level.name == "all" {
+            counts.push(("rejected", None, Count { rows: rejected, queries: 0 }));
+        }
+        let total: u64 = counts.iter().map(|(_, _, count)| count.rows).sum();
+        for (status, source, count) in counts {
             columns.group(&level, names);
             columns.text(Some(status));
-            columns.count(count);
-            columns.number(Some(share(count, total)));
-            columns.count(queries(status));
-            columns.count(if status == infeasible { group.certified } else { 0 });
+            columns.text(source);
+            columns.count(count.rows);
+            columns.number(Some(share(count.rows, total)));
+            columns.count(count.queries);
+            let infeasible = status == Status::Infeasible.name();
+            columns.count(if infeasible { group.certified } else { 0 });
         }
     }
     columns.finish(coverage_schema(&names.by))
+}
+
+/// Rows by status, and solved ones by source: every row is in one of the counts.
+fn statuses(group: &Group) -> Vec<(&'static str, Option<&'static str>, Count)> {
+    let solved = Status::Solved.name();
+    let by_source =
+        Source::ALL.map(|source| (solved, Some(source.name()), group.of_source(source)));
+    let others = Status::ALL.into_iter().filter(|status| *status != Status::Solved);
+    let others = others.map(|status| (status.name(), None, group.of_status(status)));
+    by_source.into_iter().chain(others).collect()
 }
 
 /// How many counterfactuals get the wanted decision.

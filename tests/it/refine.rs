@@ -130,7 +130,7 @@ fn the_nearest_training_row_alone() {
     let summary = bench.does("run", &[]).ok().json();
     bench.check(&python, &table, &["--schema", &bench.text("schema.toml")]);
     assert!(number(&summary["validity"]) > 0.99, "{summary}");
-    assert_eq!(summary["statuses"]["solved_by_generator"], 0);
+    assert_eq!(summary["sources"]["generator"], 0);
     assert_eq!(summary["training"]["steps"], 1);
     let generator = format!("generator = \"{}\"", bench.text("out/generator"));
     bench.replace("job.toml", "method = \"nearest\"", &generator);

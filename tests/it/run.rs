@@ -20,8 +20,7 @@ fn number(value: &Value) -> u64 {
 
 /// Rows with an answer, whatever found it.
 fn solved(summary: &Value) -> u64 {
-    let means = ["solved_by_generator", "solved_by_candidate", "solved_by_neighbour"];
-    means.iter().map(|status| number(&summary["statuses"][status])).sum()
+    number(&summary["statuses"]["solved"])
 }
 
 fn texts(table: &RecordBatch, name: &str) -> Vec<String> {
@@ -72,10 +71,11 @@ fn a_run_from_table_to_reports() {
     assert!(of("spread").value(0) > 0.0 && of("bandwidth").value(0) > 0.0);
 
     let metrics = fs::read_to_string(bench.path("metrics.prom")).expect("readable");
-    let solved = number(&summary["statuses"]["solved_by_generator"]);
-    assert!(
-        metrics.contains(&format!("overturn_rows{{status=\"solved_by_generator\"}} {solved}\n"))
-    );
+    let lines = [
+        format!("overturn_rows{{status=\"solved\"}} {}\n", solved(&summary)),
+        format!("overturn_solved{{source=\"generator\"}} {}\n", summary["sources"]["generator"]),
+    ];
+    assert!(lines.iter().all(|line| metrics.contains(line)), "{metrics}");
     assert!(metrics.contains("overturn_published 1\n"), "{metrics}");
     let manifest = bench.json("out/manifest.json");
     for key in ["run_id", "fingerprint", "inputs", "model", "schema", "generator", "seed", "device"]

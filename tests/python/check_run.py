@@ -33,15 +33,21 @@ import pyarrow
 import pyarrow.parquet
 
 MEMORY, THREADS = "2GB", 2
-SOLVED = ["solved_by_generator", "solved_by_candidate", "solved_by_neighbour"]
-STATUSES = [*SOLVED, "unsolved", "already_target", "infeasible"]
+SOLVED = "status = 'solved'"
+STATUSES = ["solved", "unsolved", "already_target", "infeasible"]
+SOURCES = ["generator", "candidate", "neighbour"]
+# What a coverage report has rows for: solved ones by source.
+OUTCOMES = [("solved", source) for source in SOURCES] + [(status, None) for status in STATUSES[1:]]
+# The cost of a changed number beyond its move, of a category, and of one of few categories; the part of an ordered
+# one's that does not grow with the ranks passed.
+NUMBER_COST, CATEGORY_COST, FEW_CATEGORIES_COST, ORDERED_COST = 0.3, 1.1, 1.5, 0.5
 # Counterfactuals of rows that have not got the wanted decision.
 NEEDED = "status <> 'already_target'"
 QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 MEASURES = ["l0", "l1", "n_changed"]
 LOW_QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5}
 # What a coverage report always has; its other columns are segments.
-COVERAGE = {"level", "target", "status", "rows", "share", "queries", "certified"}
+COVERAGE = {"level", "target", "status", "source", "rows", "share", "queries", "certified"}
 SCHEMA_REASONS = ["null", "infinite", "outside_range", "unseen_category", "broken_rule"]
 OWN_FILES = {"manifest.json", "_SUCCESS"}
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -313,11 +319,13 @@ def read_answers(run):
     types = column_types(run, "input")
     columns = [f"CAST({quoted(key)} AS {types[key]}) AS k{place}" for place, key in enumerate(run.key)]
     columns += ["CAST(sample AS INTEGER) AS sample", "CAST(valid AS BOOLEAN) AS valid", "target", "status"]
+    columns.append(f"nullif(source, {text(NULL_FOLDER)}) AS source")
     if run.regression:
         columns += ["original_value AS before", "cf_value AS after"]
     else:
         columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
-    columns += ["cf_score", "margin", "queries", "certified", *MEASURES, "plausibility", "changes"]
+    columns += ["original_score", "cf_score", "margin", "queries", "certified", "cost", *MEASURES]
+    columns += ["plausibility", "changes"]
     columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
     run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
     files, glob = table_files(run.folder / "rejects")
@@ -566,6 +574,35 @@ def check_distances(run):
     run.check("distances", problems, l0=l0, l1=l1, n_changed=n_changed)
 
 
+def cost_of(feature, category):
+    """What a changed feature costs, by its own cost in the schema; one that follows from others is free."""
+    if feature.derived or feature.follows:
+        return "0.0"
+    own = feature.spec.get("cost", 1.0)
+    if feature.numeric:
+        cost = f"{own * NUMBER_COST!r} + {own!r} * {feature.distance} / {feature.std!r}"
+    elif order := feature.spec.get("order"):
+        ranks = "[" + ", ".join(text(value) for value in order) + "]"
+        before, after = (f"list_position({ranks}, {side}{feature.place})" for side in "oc")
+        by_rank = (1 - ORDERED_COST) * category * own * 3 / (len(order) + 1)
+        passed = f"{ORDERED_COST * category * own!r} + {by_rank!r} * abs({after} - {before})"
+        cost = f"coalesce({passed}, {category * own!r})"
+    else:
+        cost = repr(category * own)
+    return f"CASE WHEN {feature.differs} THEN {cost} ELSE 0.0 END"
+
+
+def check_costs(run):
+    """`cost` is that of the changed cells, by the formula of jobs/METHOD.md."""
+    numeric = sum(f.numeric for f in run.features)
+    few = FEW_CATEGORIES_COST * numeric / max(len(run.features) - numeric, 1)
+    cost = " + ".join(cost_of(f, max(CATEGORY_COST, few)) for f in run.features)
+    wrong = f"{SOLVED} AND coalesce(abs(cost - ({cost})) > {ROW_TOLERANCE} * abs({cost}), true)"
+    found, rows, mean = run.row(f"SELECT {counts([wrong, SOLVED])}, favg(cost) FROM pair")
+    problems = [f"{found} solved rows with another cost than their cells"] if found else []
+    run.check("costs", problems, rows=rows, mean=mean)
+
+
 def check_changes(run):
     """Entries of `changes` are the changed features in order, with the cells' own values."""
     names = ", ".join(f"CASE WHEN {f.changed} THEN {text(f.name)} END" for f in run.features)
@@ -601,8 +638,7 @@ def status_rules(run):
     refine = run.manifest["job"]["explain"]["refine"]
     budget, most = refine["queries_per_row"], refine["max_changes"] or len(run.features)
     already = "status = 'already_target'"
-    solved = f"status IN {texts(SOLVED)}"
-    measured = solved if kept_rows(run) >= LEAST_POINTS else "false"
+    measured = SOLVED if kept_rows(run) >= LEAST_POINTS else "false"
     return {
         "nulls where none may be": " OR ".join(f"{name} IS NULL" for name in needed),
         "unknown statuses": f"status NOT IN {texts(STATUSES)}",
@@ -610,21 +646,29 @@ def status_rules(run):
         "`already_target` is not the decision": f"({already}) <> {wanted.format('before')}",
         "as wanted already, but changed": f"{already} AND (n_changed > 0 OR l0 > 0 OR l1 > 0)",
         "as wanted already, but decided otherwise": f"{already} AND after IS DISTINCT FROM before",
-        "solved, but not valid": f"status IN {texts(SOLVED)} AND NOT valid",
+        "unknown sources": f"source NOT IN {texts(SOURCES)}",
+        "`source` is there or missing against the status": f"({SOLVED}) <> (source IS NOT NULL)",
+        "`cost` is there or missing against the status": f"({SOLVED}) <> (cost IS NOT NULL)",
+        "solved, but not valid": f"{SOLVED} AND NOT valid",
         "unsolved, but valid": "status = 'unsolved' AND valid",
         "infeasible, but changed or valid": "status = 'infeasible' AND (n_changed > 0 OR valid)",
-        "solved without a change": f"status IN {texts(SOLVED)} AND {own}",
+        "solved without a change": f"{SOLVED} AND {own}",
         "certified, but not infeasible": "certified <> (status = 'infeasible')",
         "asked without need, or too often": f"queries NOT BETWEEN 0 AND {budget} OR ({already} AND queries > 0)",
         "more changes than may be": f"n_changed > {most}",
         "unchanged, but decided otherwise": f"{own} AND after <> before",
         "`plausibility` is there or missing against the status": f"({measured}) <> (plausibility IS NOT NULL)",
         "`plausibility` is no share": "plausibility IS NOT NULL AND NOT plausibility BETWEEN 0 AND 1",
-        "less plausible than the job demands": f"{solved} AND plausibility < {refine['min_plausibility']}",
+        "less plausible than the job demands": f"{SOLVED} AND plausibility < {refine['min_plausibility']}",
         "`margin` of what is not solved, or no share":
-            f"margin IS NOT NULL AND (status NOT IN {texts(SOLVED)} OR NOT margin BETWEEN 0 AND 1)",
+            f"margin IS NOT NULL AND (NOT {SOLVED} OR NOT margin BETWEEN 0 AND 1)",
         "`margin` below `cf_score`": "margin < cf_score - 1e-6",
         "`cf_score` is no probability": "cf_score IS NOT NULL AND NOT cf_score BETWEEN 0 AND 1",
+        "`original_score` is no probability":
+            "original_score IS NOT NULL AND NOT original_score BETWEEN 0 AND 1",
+        "`original_score` is not there, though the model gives probabilities":
+            "false" if stored else "original_score IS NULL AND cf_score IS NOT NULL",
+        "unchanged, but with another score": f"{own} AND abs(original_score - cf_score) > {ROW_TOLERANCE}",
     }
 
 
@@ -637,6 +681,10 @@ def check_statuses(run):
     told = {name: count for name, count in run.manifest["summary"]["statuses"].items() if count}
     if told != statuses:
         problems.append(f"the manifest says {told}, found {statuses}")
+    sources = dict(run.rows("SELECT source, count(*) FROM pair WHERE first AND source IS NOT NULL GROUP BY 1"))
+    told = {name: count for name, count in run.manifest["summary"]["sources"].items() if count}
+    if told != sources:
+        problems.append(f"the manifest says {told}, found {sources}")
     run.check("statuses", problems, **{str(status): rows for status, rows in statuses.items()})
 
 
@@ -721,7 +769,7 @@ def check_plausibility(run):
     rows = min(len(kept[0]) - held_out, REFERENCE)
     reference = [states[:rows] for states in kept]
     others = distances_to(reference, [states[rows : rows + held_out] for states in kept], numeric)
-    answers, told = answer_states(run, layout, f"status IN {texts(SOLVED)}")
+    answers, told = answer_states(run, layout, SOLVED)
     found = distances_to(reference, answers, numeric)
     found = (others[None, :] >= found[:, None]).mean(axis=1)
     wrong = numpy.flatnonzero(abs(found - told) > MEAN_TOLERANCE)
@@ -772,24 +820,26 @@ def share(part, whole):
 
 
 def check_coverage(run):
-    figures = counts([f"first AND status = {text(status)}" for status in STATUSES])
-    of_status = [f"FILTER (first AND status = {text(status)})" for status in STATUSES]
+    outcomes = [f"first AND status = {text(status)}" + (f" AND source = {text(source)}" if source else "")
+                for status, source in OUTCOMES]
+    figures = counts(outcomes)
+    of_status = [f"FILTER ({outcome})" for outcome in outcomes]
     sums = [f"coalesce(sum({what}) {some}, 0)" for what in ["queries", "certified::INT"] for some in of_status]
     rejected = run.row("SELECT count(*) FROM reject")[0]
     expected = {}
     for group, found in recount(run, "grouped", f"{figures}, {', '.join(sums)}").items():
-        count = len(STATUSES)
-        rows = dict(zip(STATUSES, found[:count]))
-        queries = dict(zip(STATUSES, found[count : 2 * count]))
-        certified = dict(zip(STATUSES, found[2 * count :]))
+        count = len(OUTCOMES)
+        rows = dict(zip(OUTCOMES, found[:count]))
+        queries = dict(zip(OUTCOMES, found[count : 2 * count]))
+        certified = dict(zip(OUTCOMES, found[2 * count :]))
         if group[0] == "all":
-            rows["rejected"] = rejected
-        for status, count in rows.items():
+            rows["rejected", None] = rejected
+        for outcome, count in rows.items():
             part = share(count, sum(rows.values()))
-            expected[*group, status] = {"rows": (count, 0), "share": (part, MEAN_TOLERANCE),
-                                        "queries": (queries.get(status, 0), 0),
-                                        "certified": (certified.get(status, 0), 0)}
-    report, problems = compare(run, "coverage", ["status"], expected)
+            expected[*group, *outcome] = {"rows": (count, 0), "share": (part, MEAN_TOLERANCE),
+                                          "queries": (queries.get(outcome, 0), 0),
+                                          "certified": (certified.get(outcome, 0), 0)}
+    report, problems = compare(run, "coverage", ["status", "source"], expected)
     run.check("coverage", problems, rows=len(report))
 
 
@@ -1058,7 +1108,7 @@ def check_tables(run, given):
     read_answers(run)
     check_accounting(run)
     make_pairs(run)
-    checks = [check_constraints, check_rules, check_distances, check_changes, check_statuses]
+    checks = [check_constraints, check_rules, check_distances, check_costs, check_changes, check_statuses]
     for check in [*checks, check_plausibility, check_reports]:
         check(run)
 

@@ -150,7 +150,7 @@ def statuses_shown(runs):
     names = sorted({name for run in runs for name in run["statuses"]})
     shares = {name: sum(run["statuses"].get(name, 0) for run in runs) / len(runs) for name in names}
     ranked = sorted(shares, key=shares.get, reverse=True)
-    return ", ".join(f"{name.removeprefix('solved_by_')} {100 * shares[name]:.1f}" for name in ranked)
+    return ", ".join(f"{name} {100 * shares[name]:.1f}" for name in ranked)
 
 
 def classes_shown(runs, classes):

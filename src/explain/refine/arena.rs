@@ -17,7 +17,7 @@ use crate::constrain::{Conditions, Room, RowBounds};
 use crate::error::{Error, Result};
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
-use crate::metrics::Status;
+use crate::metrics::{Source, Status};
 use crate::predictor::{Outcome, Reach, Responses, Scores, Variant, Variants};
 use crate::target::{Wishes, is_valid, margins};
 
@@ -357,19 +357,19 @@ impl<'a> Arena<'a> {
     pub(super) fn prepared(
         &self,
         trials: Vec<Trial>,
-        means: &[Status],
-    ) -> (Vec<Trial>, Vec<Status>) {
+        means: &[Source],
+    ) -> (Vec<Trial>, Vec<Source>) {
         let (trials, means) = self.eased(trials, means);
         self.repaired(trials, means)
     }
 
     /// Trials without what the model does not notice: numbers as near to the originals as it says the same.
-    fn eased(&self, trials: Vec<Trial>, means: &[Status]) -> (Vec<Trial>, Vec<Status>) {
+    fn eased(&self, trials: Vec<Trial>, means: &[Source]) -> (Vec<Trial>, Vec<Source>) {
         let shared = &self.worker.shared;
         if !shared.refiner.plateaus.are_known() {
             return (trials, means.to_vec());
         }
-        let eased = |(Trial { entry, changes }, by): (Trial, &Status)| {
+        let eased = |(Trial { entry, changes }, by): (Trial, &Source)| {
             let (room, own) = (self.room(entry), |feature: usize| self.own(entry, feature));
             let ease = |change: &Change| shared.refiner.eased(room, *change, own(change.feature));
             let eased: Changes = changes.iter().filter_map(ease).collect();
@@ -382,7 +382,7 @@ impl<'a> Arena<'a> {
         trials.into_iter().zip(means).filter_map(eased).unzip()
     }
 
-    fn repaired(&self, trials: Vec<Trial>, means: Vec<Status>) -> (Vec<Trial>, Vec<Status>) {
+    fn repaired(&self, trials: Vec<Trial>, means: Vec<Source>) -> (Vec<Trial>, Vec<Source>) {
         let constraints = &self.worker.shared.constraints;
         if !constraints.couples_features() {
             return (trials, means);

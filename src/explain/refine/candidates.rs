@@ -11,7 +11,7 @@ use super::pool::Pool;
 use super::{Trial, difference};
 use crate::error::Result;
 use crate::explain::Worker;
-use crate::metrics::Status;
+use crate::metrics::Source;
 use crate::nn::Request;
 
 /// Standard deviation of the nudges, round by round.
@@ -27,7 +27,7 @@ impl Worker {
                 break;
             }
             let trials = self.further(arena, &open, round)?;
-            pool.judge(arena, trials, Status::SolvedByCandidate)?;
+            pool.judge(arena, trials, Source::Candidate)?;
         }
         Ok(())
     }

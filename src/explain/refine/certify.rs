@@ -6,7 +6,7 @@ use super::{Change, Changes, Outcomes, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
-use crate::metrics::Status;
+use crate::metrics::{Source, Status};
 
 /// Trials that are made at once, about: spaces of many rows would not fit into memory together.
 const PORTION: usize = 65_536;
@@ -117,7 +117,8 @@ impl Worker {
                 outcomes.margins[place] = arena.margin(answer);
                 outcomes.show(arena, entry, &trial.changes);
                 outcomes.scores.put(&[entry], &arena.scores(&[answer]));
-                (outcomes.valid[place], outcomes.status[place]) = (true, Status::SolvedByCandidate);
+                (outcomes.valid[place], outcomes.status[place]) = (true, Status::Solved);
+                outcomes.source[place] = Some(Source::Candidate);
             }
             None if known => {
                 outcomes.show(arena, entry, &Changes::new());

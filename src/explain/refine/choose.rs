@@ -26,7 +26,10 @@ impl Worker {
         let none = Changes::new();
         let rows = arena.rows(shown.iter().map(|shown| shown.map_or(&none, |one| &one.changes)));
         let valid: Vec<bool> = chosen.iter().map(Option::is_some).collect();
-        let status = chosen.iter().map(|chosen| chosen.map_or(Status::Unsolved, |one| one.by));
+        let status = |chosen: &Option<&Attempt>| match chosen {
+            Some(_) => Status::Solved,
+            None => Status::Unsolved,
+        };
         let margin = |one: &Attempt| arena.margin(one.answer);
         let margins = chosen.iter().map(|chosen| chosen.map_or(f64::NAN, margin)).collect();
         let mut scores = self.shared.blank(&arena.asked.decided);
@@ -38,7 +41,8 @@ impl Worker {
         Ok(Outcomes {
             rows,
             scores,
-            status: status.collect(),
+            status: chosen.iter().map(status).collect(),
+            source: chosen.iter().map(|chosen| chosen.map(|one| one.by)).collect(),
             certified: vec![false; valid.len()],
             margins,
             queries: Vec::new(),

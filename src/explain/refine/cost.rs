@@ -1,9 +1,10 @@
 //! What changes cost: a part for each changed feature, a part for how far a number or an ordered category
 //! moves, both by the feature's own cost.
 
-use super::Change;
+use super::{Change, Refiner};
+use crate::constrain::Constraints;
 use crate::encode::{Layout, Slots};
-use crate::feature::{Cell, FeatureSchema};
+use crate::feature::{Cell, FeatureSchema, Rows};
 
 /// What a changed number costs before it has moved, in standard deviations: few changed features are worth
 /// more than small ones.
@@ -117,6 +118,30 @@ impl Costs {
     /// Smaller moves of a number are trifles.
     pub(super) fn tolerance(&self, feature: usize) -> f64 {
         self.features[feature].tolerance
+    }
+}
+
+impl Refiner {
+    /// What rows cost, as written to the table. A feature that follows from others costs nothing by itself.
+    pub(in crate::explain) fn costs_of(
+        &self,
+        rows: &Rows,
+        originals: &Rows,
+        constraints: &Constraints,
+    ) -> Vec<f64> {
+        let mut costs = vec![0.0; rows.len];
+        for (feature, (new, own)) in rows.cells.iter().zip(&originals.cells).enumerate() {
+            if constraints.is_derived(feature) {
+                continue;
+            }
+            for (row, moved) in new.moved_from(own).into_iter().enumerate() {
+                if moved {
+                    let change = Change { feature, cell: rows.cell(feature, row) };
+                    costs[row] += self.costs.of(&change, originals.cell(feature, row));
+                }
+            }
+        }
+        costs
     }
 }
 

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Outcomes, Spare};
 use crate::feature::{Cells, Rows};
-use crate::metrics::Status;
+use crate::metrics::{Source, Status};
 
 impl Outcomes {
     /// Which entries have an answer that none before them has for the same row and wish.
@@ -35,7 +35,8 @@ impl Outcomes {
         let place = entry as u32;
         self.scores.put(&[place], &spare.scores.take(&[place]));
         self.margins[entry] = spare.margins[entry];
-        (self.valid[entry], self.status[entry]) = (true, Status::SolvedByGenerator);
+        (self.valid[entry], self.status[entry]) = (true, Status::Solved);
+        self.source[entry] = Some(Source::Generator);
     }
 }
 

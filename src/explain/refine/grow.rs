@@ -8,7 +8,7 @@ use super::pool::Pool;
 use super::{Change, Changes, SMALL, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
-use crate::metrics::Status;
+use crate::metrics::Source;
 
 /// Changes that compete to be the next one: the strongest on their own.
 const COMPETING: usize = 10;
@@ -54,7 +54,7 @@ impl Worker {
         let grown = growing.into_iter().filter(|item| item.changes.len() > SMALL);
         let trials = grown.map(|item| Trial { entry: item.entry, changes: item.changes });
         // What was asked before is not asked again.
-        pool.judge(arena, trials.collect(), Status::SolvedByNeighbour)
+        pool.judge(arena, trials.collect(), Source::Neighbour)
     }
 
     /// An entry's strongest single change to begin with, if the model tells how strong it is.

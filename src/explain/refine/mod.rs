@@ -38,7 +38,7 @@ use crate::encode::Layout;
 use crate::error::Result;
 use crate::feature::{Cell, Edit as Change, Edits as Changes, FeatureSchema, Rows};
 use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Refine, RefineJob, Step};
-use crate::metrics::Status;
+use crate::metrics::{Source, Status};
 use crate::nearest::Points;
 use crate::predictor::Scores;
 
@@ -91,6 +91,8 @@ pub(super) struct Outcomes {
     pub(super) scores: Scores,
     pub(super) valid: Vec<bool>,
     pub(super) status: Vec<Status>,
+    /// What found the answer of a solved entry.
+    pub(super) source: Vec<Option<Source>>,
     /// Times that the model was asked.
     pub(super) queries: Vec<u32>,
     /// Whether it is proven that there is no answer.
@@ -197,7 +199,7 @@ impl Worker {
             let nearest =
                 |entry: u32| refiner.nearest(arena, entry).map(|changes| Trial { entry, changes });
             let trials = (0..arena.len() as u32).filter_map(nearest).collect();
-            return pool.judge(arena, trials, Status::SolvedByNeighbour);
+            return pool.judge(arena, trials, Source::Neighbour);
         }
         let whole = difference(&self.shared.constraints, generated, &arena.asked.originals);
         // With a single question there is none left for the answer as it was.
@@ -216,7 +218,7 @@ impl Worker {
         pool.judge_first(arena, as_they_are(&whole, all))?;
         let mut others = arena.without_trifles(&whole, pool.open(arena));
         others.retain(|trial| !trial.changes.is_empty());
-        pool.judge(arena, others, Status::SolvedByGenerator)
+        pool.judge(arena, others, Source::Generator)
     }
 
     /// Further answers for entries that have none; gives what is near to every entry that was looked at.
@@ -237,7 +239,7 @@ impl Worker {
             let lists = near[*entry as usize].rows.iter();
             lists.map(|changes| Trial { entry: *entry, changes: changes.clone() })
         });
-        pool.judge(arena, trials.collect(), Status::SolvedByNeighbour)?;
+        pool.judge(arena, trials.collect(), Source::Neighbour)?;
         Ok(near)
     }
 

@@ -7,7 +7,7 @@ use super::pool::{Pool, Single};
 use super::{Changes, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
-use crate::metrics::Status;
+use crate::metrics::Source;
 
 /// An answer that costs less needs no pair to compete with it.
 const DEAR: f64 = 2.5;
@@ -28,7 +28,7 @@ impl Worker {
                     trials.push(Trial { entry, changes });
                     // What takes a neighbour's word is a neighbour's.
                     let own = one.by == two.by;
-                    means.push(if own { one.by } else { Status::SolvedByNeighbour });
+                    means.push(if own { one.by } else { Source::Neighbour });
                 }
             }
         }

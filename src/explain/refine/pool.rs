@@ -3,7 +3,7 @@
 use super::arena::{Answer, Arena};
 use super::{Change, Changes, Trial};
 use crate::error::Result;
-use crate::metrics::Status;
+use crate::metrics::Source;
 
 /// An answer, valid or not.
 #[derive(Debug, Clone)]
@@ -11,7 +11,7 @@ pub(super) struct Attempt {
     pub(super) changes: Changes,
     pub(super) answer: Answer,
     /// What found it, if it is valid.
-    pub(super) by: Status,
+    pub(super) by: Source,
     /// Whether its numbers were moved back.
     pub(super) shrunk: bool,
     /// What its changes cost …
@@ -46,7 +46,7 @@ impl Attempt {
 }
 
 /// An answer, and what found it.
-type Judged = (Answer, Status);
+type Judged = (Answer, Source);
 
 /// Cost and score of an entry's changes.
 fn worth(arena: &Arena<'_>, entry: u32, changes: &[Change], answer: Answer) -> (f64, f64) {
@@ -70,7 +70,7 @@ pub(super) struct Single {
     pub(super) change: Change,
     pub(super) answer: Answer,
     /// Where it comes from.
-    pub(super) by: Status,
+    pub(super) by: Source,
 }
 
 impl Pool {
@@ -87,7 +87,7 @@ impl Pool {
         &mut self,
         arena: &mut Arena<'_>,
         trials: Vec<Trial>,
-        by: Status,
+        by: Source,
     ) -> Result<()> {
         let means = vec![by; trials.len()];
         self.judge_each(arena, trials, &means)
@@ -98,7 +98,7 @@ impl Pool {
         &mut self,
         arena: &mut Arena<'_>,
         trials: Vec<Trial>,
-        means: &[Status],
+        means: &[Source],
     ) -> Result<()> {
         let (trials, means) = arena.prepared(trials, means);
         let answers = arena.judge(&trials)?;
@@ -113,7 +113,7 @@ impl Pool {
 
     /// The same for the generator's own answers. Of two the valid one counts, else the first.
     pub(super) fn judge_first(&mut self, arena: &mut Arena<'_>, trials: Vec<Trial>) -> Result<()> {
-        self.judge(arena, trials, Status::SolvedByGenerator)?;
+        self.judge(arena, trials, Source::Generator)?;
         for (first, attempts) in self.first.iter_mut().zip(&self.attempts) {
             let valid = attempts.iter().find(|attempt| arena.is_answer(attempt));
             let inside = || attempts.iter().find(|attempt| arena.is_inside(attempt));
@@ -128,7 +128,7 @@ impl Pool {
         arena: &Arena<'_>,
         trial: Trial,
         answer: Option<Answer>,
-        by: Status,
+        by: Source,
     ) {
         let Some(answer) = answer else { return };
         let entry = trial.entry as usize;

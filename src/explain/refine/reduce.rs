@@ -7,7 +7,7 @@ use super::pool::{Attempt, Pool};
 use super::{COMPETITORS, Change, Changes, SMALL, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
-use crate::metrics::Status;
+use crate::metrics::Source;
 
 /// How many of the strongest changes are tried together.
 const STRONGEST: [usize; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -39,7 +39,7 @@ impl Worker {
             let lists = near[*entry as usize].rows.iter().take(COMPETITORS);
             lists.map(|changes| Trial { entry: *entry, changes: changes.clone() })
         });
-        pool.judge(arena, trials.collect(), Status::SolvedByNeighbour)?;
+        pool.judge(arena, trials.collect(), Source::Neighbour)?;
         let mut items: Vec<Item> = Vec::new();
         for entry in hard {
             let valid = pool.valid(arena, entry as usize);

@@ -10,7 +10,7 @@ use crate::encode::Slots;
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
-use crate::metrics::Status;
+use crate::metrics::Source;
 use crate::predictor::{Reach, Responses, Values};
 use crate::target::{is_valid, margins};
 
@@ -226,7 +226,7 @@ impl Worker {
             trials.extend(best.into_iter().take(ASKED));
         }
         let trials = trials.into_iter().map(|(_, trial)| trial).collect();
-        pool.judge(arena, trials, Status::SolvedByCandidate)
+        pool.judge(arena, trials, Source::Candidate)
     }
 
     fn is_coherent(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> bool {
@@ -259,7 +259,7 @@ impl Worker {
                 look.reached = at.map_or(f64::INFINITY, |at| reached[at].1);
             }
         }
-        pool.judge(arena, trials, Status::SolvedByCandidate)
+        pool.judge(arena, trials, Source::Candidate)
     }
 
     /// The changes beside which something was looked for, with the one that brings the model nearest to the target,
@@ -289,7 +289,7 @@ impl Worker {
             let best = self.best(arena, pool, *entry as usize)?;
             (best.changes.len() > 1).then(|| (*entry, best.changes.clone(), best.by))
         };
-        let start: Vec<(u32, Changes, Status)> = entries.iter().filter_map(several).collect();
+        let start: Vec<(u32, Changes, Source)> = entries.iter().filter_map(several).collect();
         let mut items = start.clone();
         let most = items.iter().map(|(_, changes, _)| changes.len()).max().unwrap_or(0);
         for turn in 0..ROUNDS * most {
@@ -313,7 +313,7 @@ impl Worker {
         }
         let moved = items.into_iter().zip(&start).filter(|(new, old)| new.1 != old.1);
         let moved = moved.map(|((entry, changes, by), _)| (Trial { entry, changes }, by));
-        let (trials, means): (Vec<Trial>, Vec<Status>) = moved.unzip();
+        let (trials, means): (Vec<Trial>, Vec<Source>) = moved.unzip();
         pool.judge_each(arena, trials, &means)
     }
 }

@@ -7,7 +7,7 @@ use super::pool::Pool;
 use super::{Change, Changes, Trial};
 use crate::error::Result;
 use crate::explain::Worker;
-use crate::metrics::Status;
+use crate::metrics::Source;
 
 /// Changes of an answer that are tried one by one, the dearest first.
 const OF_ANSWERS: usize = 6;
@@ -49,7 +49,7 @@ impl Worker {
         pool: &mut Pool,
         near: &[Near],
     ) -> Result<()> {
-        let by = Status::SolvedByNeighbour;
+        let by = Source::Neighbour;
         // Without a generator, nobody else has anything to propose.
         let searches = !self.shared.refiner.asks_generator();
         let (at_once, further) =
@@ -96,9 +96,9 @@ impl Worker {
         &self,
         arena: &mut Arena<'_>,
         pool: &mut Pool,
-        trials: Vec<(Trial, Status)>,
+        trials: Vec<(Trial, Source)>,
     ) -> Result<()> {
-        let (trials, means): (Vec<Trial>, Vec<Status>) = trials.into_iter().unzip();
+        let (trials, means): (Vec<Trial>, Vec<Source>) = trials.into_iter().unzip();
         let (trials, means) = arena.prepared(trials, &means);
         let answers = arena.judge(&trials)?;
         for ((trial, by), answer) in trials.into_iter().zip(means).zip(answers) {

@@ -20,7 +20,7 @@ use super::generator::GeneratorRecord;
 use super::kept::write_kept;
 use super::summary::{RunSummary, examples};
 use super::work::{Done, Schemas, Tallies, UnitRecord};
-use super::written::{column, named, open, read, statuses, whole};
+use super::written::{column, named, open, read, sources, statuses, whole};
 use super::{Part, Stages, facts, unfinished};
 use crate::engine::{ScanPlan, Unit, check_keys};
 use crate::error::{Error, Fault, Kind, Result};
@@ -352,6 +352,7 @@ impl Again<'_> {
         let observed = Observed {
             segments: &places.iter().map(|row| told.segments[*row as usize]).collect::<Vec<_>>(),
             status: &statuses(batch)?,
+            source: &sources(batch)?,
             valid: &column(batch, "valid")?.as_boolean().values().iter().collect::<Vec<_>>(),
             first: &told.first(&hashes, &targets, &samples),
             samples: &samples,

@@ -14,7 +14,7 @@ use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Keep, Kept, StageSeconds, target_names};
 use crate::job::{Coherence, Target};
-use crate::metrics::{Group, Segment, Status, Tally, wilson};
+use crate::metrics::{Group, Segment, Source, Status, Tally, wilson};
 use crate::nn::Artefact;
 use crate::output::{
     COUNTERFACTUALS, MANIFEST_FILE, REJECTS, StagedFile, Staging, TableWriter, part_name,
@@ -262,6 +262,7 @@ impl Stages<'_> {
             rows_rejected: rejected_by_reason(done),
             counterfactuals: files.filter(in_counterfactuals).map(|file| file.rows).sum(),
             statuses: statuses(&total),
+            sources: sources(&total),
             unsolved: unsolved_by_cause(done),
             validity: (total.needed() > 0).then(|| total.solved() as f64 / total.needed() as f64),
             l0: total.valid.l0.mean(),
@@ -383,7 +384,7 @@ fn account_written(files: &[StagedFile], tally: &Tally, rejected: u64) -> Result
     };
     let (answers, rejects) = (written(COUNTERFACTUALS), written(REJECTS));
     let total = tally.total();
-    let counted = total.needed() + total.rows(Status::AlreadyTarget);
+    let counted = total.needed() + total.of_status(Status::AlreadyTarget).rows;
     if answers == counted && rejects == rejected {
         return Ok(());
     }
@@ -403,9 +404,9 @@ fn queries_per_row(total: &Group) -> Option<f64> {
         .statuses
         .iter()
         .filter(|(status, _)| **status != Status::AlreadyTarget)
-        .map(|(_, rows)| rows)
+        .map(|(_, count)| count.rows)
         .sum();
-    let queries: u64 = total.queries.values().sum();
+    let queries: u64 = total.statuses.values().map(|count| count.queries).sum();
     (needed > 0).then(|| queries as f64 / needed as f64)
 }
 
@@ -452,7 +453,11 @@ fn without_score(done: &Done) -> Option<String> {
 }
 
 fn statuses(group: &Group) -> BTreeMap<String, u64> {
-    Status::ALL.map(|status| (status.name().to_string(), group.rows(status))).into()
+    Status::ALL.map(|status| (status.name().to_string(), group.of_status(status).rows)).into()
+}
+
+fn sources(group: &Group) -> BTreeMap<String, u64> {
+    Source::ALL.map(|source| (source.name().to_string(), group.of_source(source).rows)).into()
 }
 
 fn targets(tally: &Tally, names: &Names, found: &[MmdRow]) -> Vec<TargetSummary> {

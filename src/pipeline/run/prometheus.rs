@@ -44,6 +44,10 @@ fn text(summary: &RunSummary) -> String {
     rows.push((label("status", "rejected"), summary.rejected() as f64));
     rows.push((label("status", "out_of_scope"), summary.rows_out_of_scope as f64));
     metric("rows", "Rows, or rows and wanted decisions, by what became of them.", &rows);
+    let sources = summary.sources.iter();
+    let sources: Vec<(String, f64)> =
+        sources.map(|(source, rows)| (label("source", source), *rows as f64)).collect();
+    metric("solved", "Solved rows by what found the counterfactual.", &sources);
     let by_target = |value: fn(&super::TargetSummary) -> Option<f64>| -> Vec<(String, f64)> {
         let targets = summary.targets.iter();
         targets

@@ -14,6 +14,7 @@ use super::work::Done;
 use super::{Stages, written};
 use crate::error::{Error, Result};
 use crate::job::RepeatableSpec;
+use crate::metrics::Status;
 use crate::output::COUNTERFACTUALS;
 use crate::predictor::{Outcome, Predictor, Task};
 
@@ -83,7 +84,7 @@ impl Stages<'_> {
             let status = cast(status, &arrow::datatypes::DataType::Utf8).map_err(lost)?;
             let status = status.as_string::<i32>();
             let good = (0..batch.num_rows()).map(|row| {
-                let solved = status.is_valid(row) && status.value(row).starts_with("solved");
+                let solved = status.is_valid(row) && status.value(row) == Status::Solved.name();
                 Some(solved && answer.is_valid(row))
             });
             let rows = filter_record_batch(&batch, &BooleanArray::from_iter(good)).map_err(lost)?;

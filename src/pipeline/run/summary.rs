@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::super::TrainSummary;
 use crate::explain::StageSeconds;
 use crate::job::ExplainMethod;
-use crate::metrics::Status;
+use crate::metrics::{Source, Status};
 use crate::report::{Gate, Survival};
 
 /// Examples shown.
@@ -40,6 +40,9 @@ pub struct RunSummary {
     pub counterfactuals: u64,
     /// First answers by status.
     pub statuses: BTreeMap<String, u64>,
+    /// The solved ones by what found the counterfactual.
+    #[serde(default)]
+    pub sources: BTreeMap<String, u64>,
     /// Counterfactuals that were not found, further samples too, by what kept them from being found:
     /// `questions_spent`, `time_spent`, `implausible_only` or `nothing_left_to_try`.
     #[serde(default)]
@@ -174,6 +177,11 @@ impl RunSummary {
         self.statuses.get(status.name()).copied().unwrap_or(0)
     }
 
+    /// Solved rows of a source.
+    pub fn found_by(&self, source: Source) -> u64 {
+        self.sources.get(source.name()).copied().unwrap_or(0)
+    }
+
     /// Whether it may be published.
     pub fn passes(&self) -> bool {
         self.gates.iter().all(|gate| gate.passed)
@@ -189,7 +197,7 @@ pub(super) fn examples(batch: &RecordBatch, key: usize, into: &mut Vec<Example>)
     let solved = |row: &usize| {
         let first = batch.column(key).as_primitive::<Int32Type>().value(*row) == 0;
         let status = batch.column_by_name("status").map(AsArray::as_string::<i32>);
-        first && status.is_some_and(|status| status.value(*row).starts_with("solved"))
+        first && status.is_some_and(|status| status.value(*row) == Status::Solved.name())
     };
     let rows = (0..batch.num_rows()).filter(solved).take(EXAMPLES - into.len());
     into.extend(rows.filter_map(|row| example(batch, key, row)));

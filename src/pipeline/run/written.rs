@@ -10,7 +10,7 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::error::{Error, Result};
-use crate::metrics::Status;
+use crate::metrics::{Source, Status};
 use crate::output::folder_values;
 
 /// A file's rows with all columns of the table, those that have become folders too.
@@ -85,11 +85,22 @@ pub(super) fn features(batch: &RecordBatch, schema: &SchemaRef) -> Result<Record
 /// What became of each row.
 pub(super) fn statuses(batch: &RecordBatch) -> Result<Vec<Status>> {
     let status = |text: Option<&str>| {
-        let found = Status::ALL.into_iter().find(|status| Some(status.name()) == text);
-        found.ok_or_else(|| {
+        text.and_then(Status::of_name).ok_or_else(|| {
             let problem = format!("have the status `{}`, which is none", text.unwrap_or("null"));
             Error::input("counterfactuals", problem)
         })
     };
     column(batch, "status")?.as_string::<i32>().iter().map(status).collect()
+}
+
+/// What found the counterfactuals.
+pub(super) fn sources(batch: &RecordBatch) -> Result<Vec<Option<Source>>> {
+    let source = |text: Option<&str>| match text {
+        None => Ok(None),
+        Some(text) => Source::of_name(text).map(Some).ok_or_else(|| {
+            let problem = format!("have the source `{text}`, which is none");
+            Error::input("counterfactuals", problem)
+        }),
+    };
+    column(batch, "source")?.as_string::<i32>().iter().map(source).collect()
 }
