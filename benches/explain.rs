@@ -18,7 +18,8 @@ mod credit;
 use std::path::Path;
 use std::thread;
 
-use overturn::nn::{Autoencoder, CHUNK_ROWS, load};
+use overturn::artefact::load;
+use overturn::nn::{Autoencoder, CHUNK_ROWS};
 use serde_json::json;
 use tch::{Device, Kind, Tensor, no_grad};
 

@@ -29,13 +29,14 @@
 //!
 //! | rank | module | the question it answers |
 //! |---|---|---|
-//! | 9 | [`cli`] | what was typed, and what is printed? |
-//! | 8 | [`pipeline`] | in which order do the stages run? |
-//! | 7 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
-//! | 6 | [`train`] | how is the generator learnt? (engine-free) |
-//! | 6 | [`explain`] | what would have to change in each row of a batch? (engine-free) |
-//! | 6 | [`report`] | which figures are shown, and which must be reached? |
-//! | 5 | [`nn`] | what is made of tensors: networks, losses, replay buffer, the generator's files? |
+//! | 10 | [`cli`] | what was typed, and what is printed? |
+//! | 9 | [`pipeline`] | in which order do the stages run? |
+//! | 8 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
+//! | 7 | [`train`] | how is the generator learnt? (engine-free) |
+//! | 7 | [`explain`] | what would have to change in each row of a batch? (engine-free) |
+//! | 7 | [`report`] | which figures are shown, and which must be reached? |
+//! | 6 | [`artefact`] | what is a fitted generator on disk? |
+//! | 5 | [`nn`] | what is made of tensors: networks, losses, replay buffer? (no column names, no job) |
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
 //! | 4 | [`target`] | what did the model decide, what should it decide, and what is an answer worth? |
 //! | 4 | [`metrics`] | how good are counterfactuals: distances, counts that merge, MMD? |
@@ -65,6 +66,7 @@
 //! - Bad input ends in an error that names file, key or column, what was found and what was expected;
 //!   all faults of a file are listed at once.
 
+pub mod artefact;
 pub mod cli;
 pub mod constrain;
 pub mod document;

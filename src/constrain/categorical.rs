@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::bounds::RowBounds;
-use super::conditions::Block;
-use super::{Answer, Conditions, codes_of};
+use super::conditions::ConditionBlock;
+use super::{Conditions, NetworkOutput, codes_of};
 use crate::encode::CategoricalSlots;
 use crate::feature::{Categorical, Change, NULL_CODE};
 
@@ -88,7 +88,7 @@ impl CategoricalRule {
     }
 
     /// Writes the widest mask of each row of a block.
-    pub(super) fn widest(&self, own: &[u32], bounds: &RowBounds, block: &mut Block<'_>) {
+    pub(super) fn widest(&self, own: &[u32], bounds: &RowBounds, block: &mut ConditionBlock<'_>) {
         let lists = bounds.allowed(self.feature);
         for (row, target) in block.rows() {
             let mask = &mut target[self.place..self.place + self.mask.len()];
@@ -119,7 +119,12 @@ impl CategoricalRule {
     }
 
     /// Appends the codes that a network's output stands for.
-    pub(super) fn settle(&self, answer: &Answer<'_>, block: &Range<usize>, into: &mut Vec<u32>) {
+    pub(super) fn settle(
+        &self,
+        answer: &NetworkOutput<'_>,
+        block: &Range<usize>,
+        into: &mut Vec<u32>,
+    ) {
         let own = &codes_of(answer.rows, self.feature)[block.clone()];
         if !self.allowed.contains(&true) {
             into.extend_from_slice(own);
@@ -139,7 +144,7 @@ impl CategoricalRule {
     #[inline]
     fn settled(
         &self,
-        answer: &Answer<'_>,
+        answer: &NetworkOutput<'_>,
         row: usize,
         own: u32,
         listed: impl Fn(usize) -> bool,

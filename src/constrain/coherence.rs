@@ -8,11 +8,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::observed::Observed;
-use super::{Column, Conditions, Constraints, Room, RowBounds, Violation};
+use super::{ColumnLimits, Conditions, Constraints, Room, RowBounds, Violation};
 use crate::encode::Slots;
 use crate::feature::{
-    Cell, Cells, Change, Derived, Edit, Edits, FeatureSchema, Multiples, Number, Rows, Rule,
-    from_numbers, numbers,
+    Cell, Cells, Change, Derived, Edit, Edits, FeatureSchema, Multiples, NumberExpression, Rows,
+    Rule, from_numbers, numbers,
 };
 
 /// Repairs of one proposal after each other, at most: a chain of rules is as long as that seldom.
@@ -22,7 +22,7 @@ const MOST_VALUES: usize = 64;
 
 /// What holds between features.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Coherence {
+pub(super) struct FeatureRules {
     rules: Vec<Rule>,
     derived: Vec<Derived>,
     /// How many of them the schema says itself.
@@ -44,8 +44,8 @@ enum Movable {
     All,
 }
 
-impl Coherence {
-    pub(super) fn new(schema: &FeatureSchema, observed: &Observed) -> Coherence {
+impl FeatureRules {
+    pub(super) fn new(schema: &FeatureSchema, observed: &Observed) -> FeatureRules {
         let mut rules = schema.rules.clone();
         rules.extend(observed.rules(schema));
         let (mut derived, declared) = (schema.derived.clone(), schema.derived.len());
@@ -60,7 +60,7 @@ impl Coherence {
         for (index, rule) in (0u32..).zip(&rules) {
             inputs(rule, &derived).into_iter().for_each(|feature| readers[feature].push(index));
         }
-        Coherence { rules, derived, declared, readers, followers }
+        FeatureRules { rules, derived, declared, readers, followers }
     }
 
     fn is_empty(&self) -> bool {
@@ -94,7 +94,7 @@ impl Constraints {
     /// The same constraints, and what training rows keep to.
     #[must_use]
     pub fn with_observed(mut self, observed: &Observed) -> Constraints {
-        self.coherence = Coherence::new(&self.schema, observed);
+        self.coherence = FeatureRules::new(&self.schema, observed);
         let following = &self.coherence.derived[self.coherence.declared..];
         if !following.is_empty() {
             let mut schema = FeatureSchema::clone(&self.schema);
@@ -128,7 +128,7 @@ impl Constraints {
         edits: &'e [Edit],
         original: impl Fn(usize) -> Cell,
     ) -> Option<Cow<'e, [Edit]>> {
-        let Coherence { derived, followers, .. } = &self.coherence;
+        let FeatureRules { derived, followers, .. } = &self.coherence;
         if derived.is_empty() || edits.iter().all(|edit| followers[edit.feature].is_empty()) {
             return Some(Cow::Borrowed(edits));
         }
@@ -149,7 +149,7 @@ impl Constraints {
         if !value.is_finite() {
             return None;
         }
-        let Column { data_type, multiples, .. } = &self.columns[feature];
+        let ColumnLimits { data_type, multiples, .. } = &self.columns[feature];
         let numeric = self.schema.features[feature].numeric()?;
         let alike = |of: &Multiples| match own {
             Cell::Number(own) => of.observed && (own.is_nan() || of.is_one(own)),
@@ -178,7 +178,7 @@ impl Constraints {
 
     /// The first rule that changes break; what follows from them is among them.
     fn first_broken(&self, edits: &[Edit], original: impl Fn(usize) -> Cell) -> Option<&Rule> {
-        let Coherence { rules, readers, .. } = &self.coherence;
+        let FeatureRules { rules, readers, .. } = &self.coherence;
         let new = cell_of(edits, &original);
         let touched = edits.iter().flat_map(|edit| &readers[edit.feature]);
         touched.map(|rule| &rules[*rule as usize]).find(|rule| !rule.allows(&new, &original))
@@ -297,7 +297,7 @@ impl Constraints {
     ) -> Vec<f64> {
         let Slots::Numeric(slots) = &self.layout.slots[feature] else { return Vec::new() };
         let mut found = Vec::new();
-        rule.truth.visit_comparisons(&mut |left: &Number, right: &Number| {
+        rule.truth.visit_comparisons(&mut |left: &NumberExpression, right: &NumberExpression| {
             let difference = |value: f64| {
                 let mut edits = edits.clone();
                 put(&mut edits, Edit { feature, cell: Cell::Number(value) }, Cell::Number(own));
@@ -407,7 +407,7 @@ impl Constraints {
 
     /// Every rule that counterfactuals break, and every derived feature that does not follow.
     pub(super) fn incoherences(&self, new: &Rows, originals: &Rows) -> Vec<Violation> {
-        let Coherence { rules, derived, .. } = &self.coherence;
+        let FeatureRules { rules, derived, .. } = &self.coherence;
         let mut found = Vec::new();
         for row in 0..new.len {
             let now = |feature: usize| new.cell(feature, row);

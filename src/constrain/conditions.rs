@@ -17,13 +17,13 @@ pub struct Conditions {
 }
 
 /// The conditions of a stretch of rows.
-pub(super) struct Block<'a> {
+pub(super) struct ConditionBlock<'a> {
     first: usize,
     width: usize,
     values: &'a mut [f32],
 }
 
-impl Block<'_> {
+impl ConditionBlock<'_> {
     /// Each row's position and condition.
     pub(super) fn rows(&mut self) -> impl Iterator<Item = (usize, &mut [f32])> {
         (self.first..).zip(self.values.chunks_exact_mut(self.width))
@@ -44,9 +44,9 @@ impl Conditions {
     }
 
     /// A stretch of rows, to be written.
-    pub(super) fn block(&mut self, rows: Range<usize>) -> Block<'_> {
+    pub(super) fn block(&mut self, rows: Range<usize>) -> ConditionBlock<'_> {
         let values = &mut self.values[rows.start * self.width..rows.end * self.width];
-        Block { first: rows.start, width: self.width, values }
+        ConditionBlock { first: rows.start, width: self.width, values }
     }
 
     /// Multiplies the first numbers of each row by draws from Beta(2, 2) and the others by coin throws.

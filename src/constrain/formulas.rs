@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::feature::{Change, Feature, FeatureSchema, Operator, Rows, sql_name};
+use crate::feature::{ArithmeticOperator, Change, Feature, FeatureSchema, Rows, sql_name};
 
 /// Numerics in which formulas are looked for, at most: the time grows with the third power.
 const MOST_NUMERICS: usize = 150;
@@ -41,7 +41,7 @@ struct Candidate {
 }
 
 /// A numeric feature's numbers.
-struct Column<'a> {
+struct RuleInput<'a> {
     index: usize,
     feature: &'a Feature,
     numbers: &'a [f64],
@@ -56,10 +56,10 @@ struct Column<'a> {
 /// Formulas that hold in the first `count` of these rows.
 pub(super) fn formulas(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec<Formula> {
     let numerics = schema.features.iter().zip(&rows.cells).enumerate();
-    let columns: Vec<Column<'_>> = numerics
+    let columns: Vec<RuleInput<'_>> = numerics
         .filter(|(index, _)| !schema.is_derived(*index))
         .filter_map(|(index, (feature, cells))| {
-            Some(Column::new(index, feature, &cells.numbers()?[..count]))
+            Some(RuleInput::new(index, feature, &cells.numbers()?[..count]))
         })
         .filter(|column| column.varies)
         .collect();
@@ -103,8 +103,8 @@ impl Candidate {
     }
 }
 
-impl<'a> Column<'a> {
-    fn new(index: usize, feature: &'a Feature, numbers: &'a [f64]) -> Column<'a> {
+impl<'a> RuleInput<'a> {
+    fn new(index: usize, feature: &'a Feature, numbers: &'a [f64]) -> RuleInput<'a> {
         let mut sorted: Vec<f64> =
             numbers.iter().copied().filter(|number| number.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -116,7 +116,7 @@ impl<'a> Column<'a> {
         let std = (middle.iter().map(square).sum::<f64>() / middle.len().max(1) as f64).sqrt();
         let varies = sorted.len() >= FEWEST_ROWS && sorted.len() - most >= FEWEST_OTHERS;
         let decimals = (0..=MOST_DECIMALS).find(|decimals| has_decimals(&sorted, *decimals));
-        Column { index, feature, numbers, decimals, std, varies }
+        RuleInput { index, feature, numbers, decimals, std, varies }
     }
 
     /// Whether nothing but its range is said about the feature: then it may follow others.
@@ -152,7 +152,7 @@ impl<'a> Column<'a> {
     }
 
     /// The column as a multiple of another plus a constant.
-    fn scaled(&self, of: &Column<'_>) -> Option<Candidate> {
+    fn scaled(&self, of: &RuleInput<'_>) -> Option<Candidate> {
         let both = || {
             (0..self.numbers.len())
                 .filter(|row| (self.numbers[*row] + of.numbers[*row]).is_finite())
@@ -176,11 +176,17 @@ impl<'a> Column<'a> {
     }
 
     /// The column computed from two others, to the last digit or rounded.
-    fn computed(&self, one: &Column<'_>, two: &Column<'_>) -> Option<Candidate> {
-        let operators = [Operator::Add, Operator::Multiply, Operator::Divide, Operator::Subtract];
+    fn computed(&self, one: &RuleInput<'_>, two: &RuleInput<'_>) -> Option<Candidate> {
+        let operators = [
+            ArithmeticOperator::Add,
+            ArithmeticOperator::Multiply,
+            ArithmeticOperator::Divide,
+            ArithmeticOperator::Subtract,
+        ];
         let rounded = self.decimals.filter(|decimals| self.std >= UNITS * 10f64.powi(-decimals));
         for (order, operator) in (0u8..).zip(operators) {
-            let sided = matches!(operator, Operator::Divide | Operator::Subtract);
+            let sided =
+                matches!(operator, ArithmeticOperator::Divide | ArithmeticOperator::Subtract);
             if !sided && one.index > two.index {
                 continue;
             }

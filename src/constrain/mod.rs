@@ -30,7 +30,7 @@ use crate::feature::{
 
 pub use bounds::RowBounds;
 use categorical::CategoricalRule;
-use coherence::Coherence;
+use coherence::FeatureRules;
 pub use conditions::Conditions;
 pub use formulas::Formula;
 pub use numeric::NumericRange;
@@ -51,23 +51,23 @@ pub struct Constraints {
     numerics: Vec<NumericRule>,
     categoricals: Vec<CategoricalRule>,
     /// Per feature where its rule stands.
-    rules: Vec<Rule>,
+    rules: Vec<RuleIndex>,
     ranges: Vec<NumericRange>,
     /// Per feature the least and greatest number that training saw, and the column's type.
-    columns: Vec<Column>,
+    columns: Vec<ColumnLimits>,
     /// What holds between features.
-    coherence: Coherence,
+    coherence: FeatureRules,
 }
 
 /// Where a feature's rule stands.
 #[derive(Debug, Clone, Copy)]
-enum Rule {
+enum RuleIndex {
     Numeric(usize),
     Categorical(usize),
 }
 
 #[derive(Debug, Clone)]
-struct Column {
+struct ColumnLimits {
     seen: (f64, f64),
     /// The step of training values that changed numbers keep to.
     multiples: Option<Multiples>,
@@ -75,7 +75,7 @@ struct Column {
 }
 
 /// Some rows with what a network made of them.
-struct Answer<'a> {
+struct NetworkOutput<'a> {
     decoded: &'a Dense,
     rows: &'a Rows,
     conditions: &'a Conditions,
@@ -93,14 +93,14 @@ impl Constraints {
     ) -> Constraints {
         let columns = schema.features.iter().zip(&stats.features).zip(table.fields());
         let columns = columns
-            .map(|((feature, seen), field)| Column {
+            .map(|((feature, seen), field)| ColumnLimits {
                 seen: seen_range(seen),
                 multiples: kept_multiples(feature, field.data_type(), seen),
                 data_type: field.data_type().clone(),
             })
             .collect();
         let mut constraints = Constraints {
-            coherence: Coherence::new(&schema, &Observed::default()),
+            coherence: FeatureRules::new(&schema, &Observed::default()),
             schema,
             layout,
             width: 0,
@@ -150,12 +150,14 @@ impl Constraints {
         }
     }
 
-    fn places(&self) -> Vec<Rule> {
+    fn places(&self) -> Vec<RuleIndex> {
         let numerics = self.numerics.iter().enumerate();
         let categoricals = self.categoricals.iter().enumerate();
-        let mut places: Vec<(usize, Rule)> =
-            numerics.map(|(place, rule)| (rule.feature, Rule::Numeric(place))).collect();
-        places.extend(categoricals.map(|(place, rule)| (rule.feature, Rule::Categorical(place))));
+        let mut places: Vec<(usize, RuleIndex)> =
+            numerics.map(|(place, rule)| (rule.feature, RuleIndex::Numeric(place))).collect();
+        places.extend(
+            categoricals.map(|(place, rule)| (rule.feature, RuleIndex::Categorical(place))),
+        );
         places.sort_unstable_by_key(|(feature, _)| *feature);
         places.into_iter().map(|(_, rule)| rule).collect()
     }
@@ -269,14 +271,14 @@ impl Constraints {
             Cells::Codes(_) => Cells::Codes(Vec::with_capacity(rows.len)),
         };
         let mut cells: Vec<Cells> = rows.cells.iter().map(empty).collect();
-        let answer = Answer { decoded, rows, conditions, bounds };
+        let answer = NetworkOutput { decoded, rows, conditions, bounds };
         for block in blocks(rows.len) {
             self.settle(&answer, &block, &mut cells);
         }
         self.coherent_rows(cells, rows, (conditions, bounds))
     }
 
-    fn settle(&self, answer: &Answer<'_>, block: &Range<usize>, cells: &mut [Cells]) {
+    fn settle(&self, answer: &NetworkOutput<'_>, block: &Range<usize>, cells: &mut [Cells]) {
         for rule in &self.numerics {
             if let Cells::Numbers(numbers) = &mut cells[rule.feature] {
                 rule.settle(answer, block, numbers);

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::bounds::RowBounds;
-use super::conditions::Block;
+use super::conditions::ConditionBlock;
 use super::grid::{Grid, Interval, type_range};
-use super::{Answer, Column, numbers_of};
+use super::{ColumnLimits, NetworkOutput, numbers_of};
 use crate::encode::NumericSlots;
 use crate::feature::{Change, Feature, Limit};
 
@@ -76,7 +76,11 @@ impl Moves {
 
 impl NumericRule {
     /// The rule of a feature that is numeric.
-    pub(super) fn new(feature: &Feature, slots: &NumericSlots, column: &Column) -> NumericRule {
+    pub(super) fn new(
+        feature: &Feature,
+        slots: &NumericSlots,
+        column: &ColumnLimits,
+    ) -> NumericRule {
         let numeric = feature.numeric().expect("asked for numeric features only");
         let (low, high) = numeric.range.unwrap_or(column.seen);
         // Where training saw no number there is no range, and nothing to change within.
@@ -192,7 +196,7 @@ impl NumericRule {
     }
 
     /// Writes the widest pair of each row of a block.
-    pub(super) fn widest(&self, own: &[f64], bounds: &RowBounds, block: &mut Block<'_>) {
+    pub(super) fn widest(&self, own: &[f64], bounds: &RowBounds, block: &mut ConditionBlock<'_>) {
         let ends = bounds.ends(self.feature);
         for (row, target) in block.rows() {
             let (min, max) = ends(row);
@@ -208,7 +212,12 @@ impl NumericRule {
     }
 
     /// Appends the numbers that a network's output stands for.
-    pub(super) fn settle(&self, answer: &Answer<'_>, block: &Range<usize>, into: &mut Vec<f64>) {
+    pub(super) fn settle(
+        &self,
+        answer: &NetworkOutput<'_>,
+        block: &Range<usize>,
+        into: &mut Vec<f64>,
+    ) {
         let own = numbers_of(answer.rows, self.feature);
         let ends = answer.bounds.ends(self.feature);
         into.extend(block.clone().map(|row| {

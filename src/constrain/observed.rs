@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::formulas::{Formula, formulas};
 use crate::feature::{
-    BrokenPolicy, Cells, Change, Comparison, Derived, Feature, FeatureSchema, Number, Rows, Rule,
-    Truth, sql_name,
+    BrokenPolicy, Cells, Change, ComparisonOperator, Derived, Feature, FeatureSchema,
+    NumberExpression, Rows, Rule, Truth, sql_name,
 };
 
 /// Times that independent columns would break what is observed, at least: by chance it is never broken with a
@@ -115,8 +115,8 @@ impl Observed {
         let order = |order: &Order| {
             let (low, high) = (index(&order.low)?, index(&order.high)?);
             let numeric = |index: usize| schema.features[index].numeric().is_some();
-            let (left, right) = (Number::Feature(low), Number::Feature(high));
-            let truth = Truth::Compare(Comparison::LessOrEqual, left, right);
+            let (left, right) = (NumberExpression::Feature(low), NumberExpression::Feature(high));
+            let truth = Truth::Compare(ComparisonOperator::LessOrEqual, left, right);
             let text = format!("{} <= {}", order.low, order.high);
             (numeric(low) && numeric(high))
                 .then(|| Rule::new(text, BrokenPolicy::KeepNoWorse, truth))
@@ -144,7 +144,7 @@ impl Observed {
 }
 
 /// A numeric feature's numbers.
-struct Column<'a> {
+struct SortedNumbers<'a> {
     feature: &'a Feature,
     numbers: &'a [f64],
     /// Without nulls, ascending.
@@ -152,7 +152,7 @@ struct Column<'a> {
 }
 
 fn orders(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec<Order> {
-    let columns: Vec<Column<'_>> = schema
+    let columns: Vec<SortedNumbers<'_>> = schema
         .features
         .iter()
         .zip(&rows.cells)
@@ -163,7 +163,7 @@ fn orders(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec<Order> {
             let mut sorted: Vec<f64> =
                 numbers.iter().copied().filter(|number| !number.is_nan()).collect();
             sorted.sort_unstable_by(f64::total_cmp);
-            Some(Column { feature, numbers, sorted })
+            Some(SortedNumbers { feature, numbers, sorted })
         })
         .collect();
     let pairs = (0..columns.len()).flat_map(|low| (0..columns.len()).map(move |high| (low, high)));
@@ -188,7 +188,7 @@ fn orders(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec<Order> {
 }
 
 /// Whether independent columns would break an order often.
-fn is_binding(low: &Column<'_>, high: &Column<'_>) -> bool {
+fn is_binding(low: &SortedNumbers<'_>, high: &SortedNumbers<'_>) -> bool {
     let rows = low.numbers.iter().zip(high.numbers);
     let (known, equal) = rows.fold((0u64, 0u64), |(known, equal), (low, high)| {
         let both = !low.is_nan() && !high.is_nan();

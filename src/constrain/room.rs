@@ -1,7 +1,7 @@
 //! What one row may become, feature by feature: for those who look for counterfactuals by trying, rather
 //! than by taking what a network says.
 
-use super::{Conditions, Constraints, RowBounds, Rule};
+use super::{Conditions, Constraints, RowBounds, RuleIndex};
 use crate::feature::{Cell, NULL_CODE};
 
 /// What one row may become.
@@ -29,40 +29,40 @@ impl Room<'_> {
     /// The allowed number that is nearest to the wanted one: the own, which always is, or another.
     pub fn number(&self, feature: usize, wanted: f64, own: f64) -> f64 {
         match &self.constraints.rules[feature] {
-            Rule::Numeric(place) => {
+            RuleIndex::Numeric(place) => {
                 let rule = &self.constraints.numerics[*place];
                 rule.nearest(wanted, own, self.condition, self.bounds.ends(feature)(self.row))
             }
-            Rule::Categorical(_) => own,
+            RuleIndex::Categorical(_) => own,
         }
     }
 
     /// The next allowed number above (1) or below (-1) another; the same if there is none.
     pub fn beside(&self, feature: usize, number: f64, own: f64, side: f64) -> f64 {
         match &self.constraints.rules[feature] {
-            Rule::Numeric(place) => {
+            RuleIndex::Numeric(place) => {
                 let next = self.constraints.numerics[*place].beside(number, side);
                 self.number(feature, next, own)
             }
-            Rule::Categorical(_) => own,
+            RuleIndex::Categorical(_) => own,
         }
     }
 
     /// From the least to the greatest number that it may change to; none if it cannot change.
     pub fn interval(&self, feature: usize, own: f64) -> Option<(f64, f64)> {
         match &self.constraints.rules[feature] {
-            Rule::Numeric(place) => {
+            RuleIndex::Numeric(place) => {
                 let rule = &self.constraints.numerics[*place];
                 rule.reach(own, self.condition, self.bounds.ends(feature)(self.row))
             }
-            Rule::Categorical(_) => None,
+            RuleIndex::Categorical(_) => None,
         }
     }
 
     /// Whether a category may become another.
     pub fn allows(&self, feature: usize, code: u32, own: u32) -> bool {
         match &self.constraints.rules[feature] {
-            Rule::Categorical(place) => {
+            RuleIndex::Categorical(place) => {
                 let rule = &self.constraints.categoricals[*place];
                 let listed = |code| {
                     let lists = self.bounds.allowed(feature);
@@ -70,7 +70,7 @@ impl Room<'_> {
                 };
                 own != NULL_CODE && rule.allows(code, own, self.condition) && listed(code as usize)
             }
-            Rule::Numeric(_) => false,
+            RuleIndex::Numeric(_) => false,
         }
     }
 
@@ -90,13 +90,13 @@ impl Room<'_> {
     /// All that a value may become beside what it is; none if that is more than `most`.
     pub fn options(&self, feature: usize, own: Cell, most: usize) -> Option<Vec<Cell>> {
         let found: Vec<Cell> = match (&self.constraints.rules[feature], own) {
-            (Rule::Numeric(place), Cell::Number(own)) => {
+            (RuleIndex::Numeric(place), Cell::Number(own)) => {
                 let rule = &self.constraints.numerics[*place];
                 let ends = self.bounds.ends(feature)(self.row);
                 let numbers = rule.all(own, self.condition, ends, most)?;
                 numbers.into_iter().map(Cell::Number).collect()
             }
-            (Rule::Categorical(place), Cell::Code(own)) => {
+            (RuleIndex::Categorical(place), Cell::Code(own)) => {
                 let values = self.constraints.categoricals[*place].values() as u32;
                 let other = |code: &u32| *code != own && self.allows(feature, *code, own);
                 (0..values).filter(other).map(Cell::Code).collect()

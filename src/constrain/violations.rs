@@ -7,7 +7,7 @@ use arrow::array::Float64Array;
 use arrow::datatypes::DataType;
 
 use super::bounds::AllowedLists;
-use super::{Column, Constraints, RowBounds, codes_of, numbers_of};
+use super::{ColumnLimits, Constraints, RowBounds, codes_of, numbers_of};
 use crate::feature::{
     Categorical, Change, Feature, FeatureKind, NULL_CODE, Numeric, Rows, from_numbers, numbers,
     whole_range,
@@ -31,15 +31,15 @@ impl fmt::Display for Violation {
 }
 
 /// What a numeric feature is judged by.
-struct Judge<'a> {
+struct NumericCheck<'a> {
     feature: &'a Feature,
     numeric: &'a Numeric,
-    column: &'a Column,
+    column: &'a ColumnLimits,
 }
 
 /// A changed number.
 struct Moved<'a> {
-    judge: &'a Judge<'a>,
+    judge: &'a NumericCheck<'a>,
     own: f64,
     new: f64,
     /// The row's own bounds; NaN where it has none.
@@ -65,7 +65,7 @@ impl Constraints {
                     let new = numbers_of(counterfactuals, index);
                     let own = numbers_of(originals, index);
                     let column = &self.columns[index];
-                    let judge = Judge { feature, numeric, column };
+                    let judge = NumericCheck { feature, numeric, column };
                     judge.faults(new, own, bounds.ends(index))
                 }
                 FeatureKind::Categorical(categorical) => {
@@ -84,7 +84,7 @@ impl Constraints {
     }
 }
 
-impl Judge<'_> {
+impl NumericCheck<'_> {
     fn faults(
         &self,
         new: &[f64],

@@ -5,7 +5,7 @@ use serde_json::{Number, Value, json};
 
 /// From where to where a number may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limit {
+pub struct NumberLimit {
     /// The key, dotted; of a list, each of its entries.
     pub key: &'static str,
     /// Lowest value.
@@ -29,7 +29,7 @@ pub enum Low {
 const MOST_LAYERS: usize = 16;
 
 /// Writes the limits of a section into its schema: those whose keys are the section's, dotted.
-pub fn write_limits(section: &str, limits: &[Limit], schema: &mut Schema) {
+pub fn write_limits(section: &str, limits: &[NumberLimit], schema: &mut Schema) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
     };
@@ -41,7 +41,7 @@ pub fn write_limits(section: &str, limits: &[Limit], schema: &mut Schema) {
     }
 }
 
-impl Limit {
+impl NumberLimit {
     /// Writes the limit into the schema of a number, or of a list of numbers.
     fn write(&self, property: &mut Value) {
         let Value::Object(map) = property else { return };

@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::error::{Error, Fault, Kind, Result};
 
 pub use check::{did_you_mean, nearest};
-pub use limits::{Limit, Low, write_limits};
+pub use limits::{Low, NumberLimit, write_limits};
 pub use literal::Literal;
 pub use overrides::Overrides;
 pub use reference::{column_reference, reference};

@@ -99,11 +99,11 @@ impl CategoricalSlots {
 }
 
 /// Hands out places from left to right.
-struct Places {
+struct SlotAllocator {
     next: usize,
 }
 
-impl Places {
+impl SlotAllocator {
     fn take(&mut self, count: usize) -> usize {
         let first = self.next;
         self.next += count;
@@ -115,7 +115,7 @@ impl Layout {
     /// The layout of a schema's features, standardised by what was seen.
     pub fn new(schema: &FeatureSchema, stats: &Stats) -> Layout {
         let numerics = schema.features.iter().filter(|feature| feature.numeric().is_some()).count();
-        let (mut values, mut rest) = (Places { next: 0 }, Places { next: numerics });
+        let (mut values, mut rest) = (SlotAllocator { next: 0 }, SlotAllocator { next: numerics });
         let features = || schema.features.iter().zip(&stats.features);
         let mut slots: Vec<Option<Slots>> = features()
             .map(|(feature, seen)| numeric_slots(feature, seen, &mut values, &mut rest))
@@ -135,8 +135,8 @@ const SMALLEST_STD: f64 = 1e-150;
 fn numeric_slots(
     feature: &Feature,
     seen: &FeatureStats,
-    values: &mut Places,
-    rest: &mut Places,
+    values: &mut SlotAllocator,
+    rest: &mut SlotAllocator,
 ) -> Option<Slots> {
     let FeatureStats::Numeric(seen) = seen else { return None };
     let known = |number: f64, otherwise| if number.is_finite() { number } else { otherwise };
@@ -150,7 +150,11 @@ fn numeric_slots(
     }))
 }
 
-fn categorical_slots(feature: &Feature, categorical: &Categorical, rest: &mut Places) -> Slots {
+fn categorical_slots(
+    feature: &Feature,
+    categorical: &Categorical,
+    rest: &mut SlotAllocator,
+) -> Slots {
     Slots::Categorical(CategoricalSlots {
         first: rest.take(categorical.values.len()),
         values: categorical.values.len(),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::artefact::Description;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{Feature, FeatureKind, FeatureSchema};
 use crate::job::Target;
-use crate::nn::Description;
 use crate::predictor::Task;
 use crate::target::TargetCodec;
 

@@ -24,13 +24,14 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 
+use crate::artefact::Description;
 use crate::constrain::{Constraints, Observed};
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
 use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
 use crate::nearest::{Plausibility, Points};
-use crate::nn::{Description, Generator};
+use crate::nn::Generator;
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
 use crate::predictor::{Predictor, Task};
 use crate::runtime::Streams;

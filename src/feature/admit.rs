@@ -75,22 +75,22 @@ pub struct Admitted {
 /// The policies of a schema, ready to be applied to batches.
 #[derive(Debug)]
 pub struct Admission {
-    rules: Vec<Rule>,
-    between: Option<Between>,
+    rules: Vec<ColumnPolicy>,
+    between: Option<RowRules>,
 }
 
 /// Rules between features that rows must keep.
 #[derive(Debug)]
-struct Between {
+struct RowRules {
     rules: Vec<super::rule::Rule>,
     reader: RowReader,
 }
 
-impl Between {
-    fn new(schema: &FeatureSchema) -> Option<Between> {
+impl RowRules {
+    fn new(schema: &FeatureSchema) -> Option<RowRules> {
         let reject = schema.rules.iter().filter(|rule| rule.broken == BrokenPolicy::Reject);
         let rules: Vec<super::rule::Rule> = reject.cloned().collect();
-        (!rules.is_empty()).then(|| Between { rules, reader: RowReader::new(schema) })
+        (!rules.is_empty()).then(|| RowRules { rules, reader: RowReader::new(schema) })
     }
 
     /// The rows of a batch that break a rule.
@@ -107,13 +107,13 @@ impl Between {
 }
 
 #[derive(Debug)]
-struct Rule {
+struct ColumnPolicy {
     feature: Feature,
     index: Option<CategoryIndex>,
 }
 
 /// What one column does to the rows.
-struct Verdict {
+struct ColumnOutcome {
     rejects: Vec<Reject>,
     filled: Option<ArrayRef>,
 }
@@ -121,12 +121,12 @@ struct Verdict {
 impl Admission {
     /// The policies of a schema.
     pub fn new(schema: &FeatureSchema) -> Admission {
-        let rule = |feature: &Feature| Rule {
+        let rule = |feature: &Feature| ColumnPolicy {
             index: feature.categorical().map(|categorical| CategoryIndex::new(&categorical.values)),
             feature: feature.clone(),
         };
         let rules = schema.features.iter().map(rule).collect();
-        Admission { rules, between: Between::new(schema) }
+        Admission { rules, between: RowRules::new(schema) }
     }
 
     /// Applies them to a batch whose columns are the schema's features, in order. A row with several
@@ -169,20 +169,20 @@ fn keep(features: RecordBatch, rejects: Vec<Reject>) -> Result<Admitted> {
     Ok(Admitted { features, rows: Some(rows), rejects })
 }
 
-impl Rule {
-    fn judge(&self, column: &ArrayRef) -> Result<Verdict> {
+impl ColumnPolicy {
+    fn judge(&self, column: &ArrayRef) -> Result<ColumnOutcome> {
         match &self.feature.kind {
             FeatureKind::Numeric(numeric) => self.judge_numbers(column, numeric),
             FeatureKind::Categorical(categorical) => self.judge_categories(column, categorical),
         }
     }
 
-    fn judge_numbers(&self, column: &ArrayRef, numeric: &Numeric) -> Result<Verdict> {
+    fn judge_numbers(&self, column: &ArrayRef, numeric: &Numeric) -> Result<ColumnOutcome> {
         let bounds = numeric.range.filter(|_| numeric.outside == OutsidePolicy::Reject);
         let float =
             matches!(column.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64);
         if !float && bounds.is_none() && column.null_count() == 0 {
-            return Ok(Verdict { rejects: Vec::new(), filled: None });
+            return Ok(ColumnOutcome { rejects: Vec::new(), filled: None });
         }
         let values = numbers(column)?;
         let mut rejects = Vec::new();
@@ -196,7 +196,7 @@ impl Rule {
         }
         let fill = numeric.fill.filter(|_| missing && self.feature.nulls == NullPolicy::Fill);
         let filled = fill.map(|fill| fill_numbers(column, &values, fill)).transpose()?;
-        Ok(Verdict { rejects, filled })
+        Ok(ColumnOutcome { rejects, filled })
     }
 
     fn number_fault(&self, value: f64, bounds: Option<(f64, f64)>) -> Option<(Reason, String)> {
@@ -213,7 +213,11 @@ impl Rule {
         outside.then(|| (Reason::Outside, format!("`{name}` is {value}, outside {low} to {high}")))
     }
 
-    fn judge_categories(&self, column: &ArrayRef, categorical: &Categorical) -> Result<Verdict> {
+    fn judge_categories(
+        &self,
+        column: &ArrayRef,
+        categorical: &Categorical,
+    ) -> Result<ColumnOutcome> {
         let index = self
             .index
             .as_ref()
@@ -236,7 +240,7 @@ impl Rule {
                 format!("`{}` is \"{text}\", which is not one of its values", self.feature.name);
             rejects.push(Reject { row: *row, reason: Reason::Unseen, detail });
         }
-        Ok(Verdict { rejects, filled: self.fill_categories(column, categorical, &codes)? })
+        Ok(ColumnOutcome { rejects, filled: self.fill_categories(column, categorical, &codes)? })
     }
 
     fn fill_categories(

@@ -23,7 +23,8 @@ impl Findings {
     pub fn new(schema: &FeatureSchema, stats: &Stats, subject: &str) -> Findings {
         let mut findings = Findings::default();
         for (feature, seen) in schema.features.iter().zip(&stats.features) {
-            let mut judge = Judge { feature, subject, rows: stats.rows, findings: &mut findings };
+            let mut judge =
+                ColumnCheck { feature, subject, rows: stats.rows, findings: &mut findings };
             match (&feature.kind, seen) {
                 (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
                     judge.numeric(numeric, seen);
@@ -43,14 +44,14 @@ impl Findings {
     }
 }
 
-struct Judge<'a> {
+struct ColumnCheck<'a> {
     feature: &'a Feature,
     subject: &'a str,
     rows: u64,
     findings: &'a mut Findings,
 }
 
-impl Judge<'_> {
+impl ColumnCheck<'_> {
     fn numeric(&mut self, numeric: &Numeric, seen: &NumericStats) {
         self.nulls(seen.nulls);
         if seen.infinite > 0 {

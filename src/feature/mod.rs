@@ -31,7 +31,8 @@ pub use key::key_hashes;
 pub use multiples::Multiples;
 pub use rows::{Cell, Cells, Edit, Edits, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use rule::{
-    BrokenPolicy, Comparison, Derived, Number, Operator, Problem, Rule, Truth, sql_name,
+    ArithmeticOperator, BrokenPolicy, ComparisonOperator, Derived, NumberExpression, Problem, Rule,
+    Truth, sql_name,
 };
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
 pub use spec::{

@@ -87,7 +87,7 @@ impl Multiples {
         whole(self.stride) && whole(self.per_one)
     }
 
-    fn of(unit: Unit, observed: bool) -> Multiples {
+    fn of(unit: DecimalUnit, observed: bool) -> Multiples {
         let power = |exponent: i32| 10f64.powi(exponent);
         let (stride, per_one) = match unit.exponent {
             exponent if exponent < 0 => (unit.multiple, power(-exponent)),
@@ -99,7 +99,7 @@ impl Multiples {
 
 /// `multiple · 10^exponent`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Unit {
+struct DecimalUnit {
     multiple: f64,
     exponent: i32,
 }
@@ -110,7 +110,7 @@ const MULTIPLES: [u64; 4] = [1, 2, 5, 25];
 /// Counts of the numbers of a column by the steps that they have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StepCounts {
-    column: Option<Kind>,
+    column: Option<NumberKind>,
     zeros: u64,
     others: u64,
     counts: Vec<u64>,
@@ -118,7 +118,7 @@ pub(super) struct StepCounts {
 
 /// What numbers of a column are looked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum NumberKind {
     Double,
     Single,
     /// Whole numbers and decimals: their type has a step of its own.
@@ -129,17 +129,19 @@ enum Kind {
     None,
 }
 
-impl Kind {
-    fn of(data_type: &DataType) -> Kind {
+impl NumberKind {
+    fn of(data_type: &DataType) -> NumberKind {
         match data_type {
-            DataType::Float64 => Kind::Double,
-            DataType::Float32 => Kind::Single,
-            DataType::Float16 | DataType::Date32 => Kind::None,
-            DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => Kind::Time(1_000),
-            DataType::Timestamp(TimeUnit::Second, _) => Kind::Time(1),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => Kind::Time(1_000_000),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => Kind::Time(1_000_000_000),
-            _ => Kind::Exact,
+            DataType::Float64 => NumberKind::Double,
+            DataType::Float32 => NumberKind::Single,
+            DataType::Float16 | DataType::Date32 => NumberKind::None,
+            DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => {
+                NumberKind::Time(1_000)
+            }
+            DataType::Timestamp(TimeUnit::Second, _) => NumberKind::Time(1),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => NumberKind::Time(1_000_000),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => NumberKind::Time(1_000_000_000),
+            _ => NumberKind::Exact,
         }
     }
 }
@@ -151,7 +153,7 @@ impl StepCounts {
     /// Says what the column's type is; before any number of it.
     pub(super) fn begin(&mut self, data_type: &DataType) {
         if self.column.is_none() {
-            self.column = Some(Kind::of(data_type));
+            self.column = Some(NumberKind::of(data_type));
             self.counts = vec![0; EXPONENTS.count() * MULTIPLES.len()];
         }
     }
@@ -164,12 +166,14 @@ impl StepCounts {
             return;
         }
         let place = match self.column {
-            Some(Kind::Double | Kind::Exact) => decimal(number, MOST_UNITS, 4.0 * f64::EPSILON),
-            Some(Kind::Single) => {
+            Some(NumberKind::Double | NumberKind::Exact) => {
+                decimal(number, MOST_UNITS, 4.0 * f64::EPSILON)
+            }
+            Some(NumberKind::Single) => {
                 decimal(number, MOST_SINGLE_UNITS, 0.505 * f64::from(f32::EPSILON))
             }
-            Some(Kind::Time(per_second)) => time(number, per_second),
-            Some(Kind::None) | None => None,
+            Some(NumberKind::Time(per_second)) => time(number, per_second),
+            Some(NumberKind::None) | None => None,
         };
         match place {
             Some(place) => self.counts[place] += 1,
@@ -191,11 +195,13 @@ impl StepCounts {
     /// The step of the numbers, of which about `distinct` are different.
     pub(super) fn finish(&self, distinct: usize, std: f64) -> Option<Multiples> {
         let found = match self.column? {
-            Kind::None => return None,
-            Kind::Time(per_second) => return self.time_step(per_second),
-            Kind::Double | Kind::Single | Kind::Exact => self.decimal_step(distinct),
+            NumberKind::None => return None,
+            NumberKind::Time(per_second) => return self.time_step(per_second),
+            NumberKind::Double | NumberKind::Single | NumberKind::Exact => {
+                self.decimal_step(distinct)
+            }
         };
-        let floats = matches!(self.column, Some(Kind::Double | Kind::Single));
+        let floats = matches!(self.column, Some(NumberKind::Double | NumberKind::Single));
         let fine = || fine_step(std).filter(|_| floats);
         found.map(|unit| Multiples::of(unit, true)).or_else(fine)
     }
@@ -206,19 +212,19 @@ impl StepCounts {
     }
 
     /// The coarsest step that nearly all numbers have, if that can hardly be chance.
-    fn decimal_step(&self, distinct: usize) -> Option<Unit> {
+    fn decimal_step(&self, distinct: usize) -> Option<DecimalUnit> {
         let digit = EXPONENTS.rev().filter(|exponent| *exponent <= 0);
-        let mut digit = digit.map(|exponent| Unit { multiple: 1.0, exponent });
+        let mut digit = digit.map(|exponent| DecimalUnit { multiple: 1.0, exponent });
         let digit = digit.find(|unit| self.enough(self.covered(*unit)))?;
         // Zero is no number that could have been another.
         let distinct = distinct.saturating_sub(usize::from(self.zeros > 0));
-        let by_design = |unit: &Unit| {
+        let by_design = |unit: &DecimalUnit| {
             let coarser = unit.multiple * 10f64.powi(unit.exponent - digit.exponent);
             let chance = coarser.powf(-(distinct.min(64) as f64));
             *unit == digit || (distinct >= DISTINCT && chance <= CHANCE)
         };
         let coarsest_first = EXPONENTS.rev().flat_map(|exponent| {
-            let of = |multiple, exponent| Unit { multiple, exponent };
+            let of = |multiple, exponent| DecimalUnit { multiple, exponent };
             [of(5.0, exponent), of(25.0, exponent - 1), of(2.0, exponent), of(1.0, exponent)]
         });
         let mut steps = coarsest_first.filter(|unit| EXPONENTS.contains(&unit.exponent));
@@ -226,7 +232,7 @@ impl StepCounts {
     }
 
     /// Numbers that are multiples of a step, without zeros.
-    fn covered(&self, unit: Unit) -> u64 {
+    fn covered(&self, unit: DecimalUnit) -> u64 {
         let mut sum = 0;
         for (place, count) in self.counts.iter().enumerate() {
             let exponent = EXPONENTS.start() + (place / MULTIPLES.len()) as i32;
@@ -295,7 +301,7 @@ fn time(number: f64, per_second: i64) -> Option<usize> {
 fn fine_step(std: f64) -> Option<Multiples> {
     let exponent = (std / FINE).log10().floor();
     let exact = exponent.abs() <= f64::from(EXACT_POWER);
-    exact.then(|| Multiples::of(Unit { multiple: 1.0, exponent: exponent as i32 }, false))
+    exact.then(|| Multiples::of(DecimalUnit { multiple: 1.0, exponent: exponent as i32 }, false))
 }
 
 #[cfg(test)]
@@ -388,7 +394,7 @@ mod tests {
     proptest! {
         #[test]
         fn multiples_are_what_their_decimal_says(count in -1_000_000i64..1_000_000, exponent in -9i32..=6, multiple in select(vec![1.0, 2.0, 5.0, 25.0])) {
-            let multiples = Multiples::of(Unit { multiple, exponent }, true);
+            let multiples = Multiples::of(DecimalUnit { multiple, exponent }, true);
             let number = multiples.at(count as f64);
             let decimal: f64 = format!("{}e{exponent}", count * multiple as i64).parse().expect("a number");
             prop_assert_eq!(number, decimal);

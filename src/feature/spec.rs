@@ -55,7 +55,7 @@ pub struct FeatureSpec {
     /// The column's name.
     pub name: String,
     /// `numeric` (also dates and times) or `categorical`.
-    pub kind: KindSpec,
+    pub kind: FeatureKindSpec,
     /// Whether, and in which direction, a counterfactual may change the feature.
     #[serde(default)]
     pub change: Change,
@@ -105,7 +105,7 @@ pub struct FeatureSpec {
 /// What kind of values a feature has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum KindSpec {
+pub enum FeatureKindSpec {
     /// Numbers, dates and times.
     Numeric,
     /// One of a list of values.
@@ -236,25 +236,28 @@ fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
     let mut features = Vec::with_capacity(document.value.feature.len());
     for spec in &document.value.feature {
         let spec = spec.clone();
-        let mut resolver =
-            Resolver { place: &document.place, name: spec.name.clone(), faults: &mut faults };
+        let mut resolver = FeatureResolver {
+            place: &document.place,
+            name: spec.name.clone(),
+            faults: &mut faults,
+        };
         resolver.require(names.insert(spec.name.clone()), "name", "stands for two features");
         features.push(resolver.feature(spec));
     }
     let SchemaSpec { rule, derived, .. } = &document.value;
-    let between = Between { place: &document.place, faults: &mut faults };
+    let between = RuleResolver { place: &document.place, faults: &mut faults };
     let (rules, derived) = between.resolve(rule, derived, &mut features);
     Error::from_faults(Kind::Spec, faults)?;
     Ok(FeatureSchema { features, rules, derived })
 }
 
 /// Resolves what holds between features, noting faults as it goes.
-struct Between<'a> {
+struct RuleResolver<'a> {
     place: &'a Place,
     faults: &'a mut Vec<Fault>,
 }
 
-impl Between<'_> {
+impl RuleResolver<'_> {
     fn resolve(
         mut self,
         rules: &[RuleSpec],
@@ -334,7 +337,7 @@ impl Between<'_> {
 mod limits {
     use schemars::Schema;
 
-    use crate::document::{Limit, Low, write_limits};
+    use crate::document::{Low, NumberLimit, write_limits};
 
     /// The difference of two numbers is a number.
     const FARTHEST: f64 = 1e300;
@@ -343,13 +346,13 @@ mod limits {
     const DEAR: &str = "what is a million times as dear is as good as fixed";
     const STEPS: &str = "a number is counted in steps";
 
-    const LIMITS: &[Limit] = &[
-        Limit { key: "feature.cost", low: Low::From(0.0), high: 1e6, why: DEAR },
-        Limit { key: "feature.range", low: Low::From(-FARTHEST), high: FARTHEST, why: FAR },
-        Limit { key: "feature.step", low: Low::Above(0.0), high: FARTHEST, why: STEPS },
-        Limit { key: "feature.tolerance", low: Low::From(0.0), high: FARTHEST, why: FAR },
-        Limit { key: "feature.limit.down", low: Low::From(0.0), high: FARTHEST, why: FAR },
-        Limit { key: "feature.limit.up", low: Low::From(0.0), high: FARTHEST, why: FAR },
+    const LIMITS: &[NumberLimit] = &[
+        NumberLimit { key: "feature.cost", low: Low::From(0.0), high: 1e6, why: DEAR },
+        NumberLimit { key: "feature.range", low: Low::From(-FARTHEST), high: FARTHEST, why: FAR },
+        NumberLimit { key: "feature.step", low: Low::Above(0.0), high: FARTHEST, why: STEPS },
+        NumberLimit { key: "feature.tolerance", low: Low::From(0.0), high: FARTHEST, why: FAR },
+        NumberLimit { key: "feature.limit.down", low: Low::From(0.0), high: FARTHEST, why: FAR },
+        NumberLimit { key: "feature.limit.up", low: Low::From(0.0), high: FARTHEST, why: FAR },
     ];
 
     pub(super) fn feature(schema: &mut Schema) {
@@ -362,15 +365,15 @@ mod limits {
 }
 
 /// Resolves one feature, noting faults as it goes.
-struct Resolver<'a> {
+struct FeatureResolver<'a> {
     place: &'a Place,
     name: String,
     faults: &'a mut Vec<Fault>,
 }
 
-impl Resolver<'_> {
+impl FeatureResolver<'_> {
     fn feature(&mut self, spec: FeatureSpec) -> Feature {
-        let categorical = spec.kind == KindSpec::Categorical;
+        let categorical = spec.kind == FeatureKindSpec::Categorical;
         self.irrelevant(&spec);
         let needs_fill =
             spec.nulls == NullPolicy::Fill || (categorical && spec.unseen == UnseenPolicy::Fill);
@@ -393,7 +396,7 @@ impl Resolver<'_> {
 
     /// Keys that belong to the other kind are a misunderstanding worth pointing out.
     fn irrelevant(&mut self, spec: &FeatureSpec) {
-        let numeric = spec.kind == KindSpec::Numeric;
+        let numeric = spec.kind == FeatureKindSpec::Numeric;
         let one_way = matches!(spec.change, Change::Increase | Change::Decrease);
         let foreign = [
             ("values", numeric && !spec.values.is_empty()),

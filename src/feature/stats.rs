@@ -114,11 +114,11 @@ pub struct CategoricalStats {
 #[derive(Debug, Clone)]
 pub struct StatsAccumulator {
     rows: u64,
-    columns: Vec<Column>,
+    columns: Vec<ColumnAccumulator>,
 }
 
 #[derive(Debug, Clone)]
-enum Column {
+enum ColumnAccumulator {
     Numeric(Box<NumericColumn>),
     Categorical(CategoricalColumn),
 }
@@ -142,7 +142,10 @@ struct CategoricalColumn {
 impl StatsAccumulator {
     /// An empty one for the features of a schema.
     pub fn new(schema: &FeatureSchema) -> StatsAccumulator {
-        StatsAccumulator { rows: 0, columns: schema.features.iter().map(Column::new).collect() }
+        StatsAccumulator {
+            rows: 0,
+            columns: schema.features.iter().map(ColumnAccumulator::new).collect(),
+        }
     }
 
     /// Adds a batch whose columns are the schema's features, in order.
@@ -150,11 +153,11 @@ impl StatsAccumulator {
         self.rows += batch.num_rows() as u64;
         for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
             match column {
-                Column::Numeric(column) => {
+                ColumnAccumulator::Numeric(column) => {
                     column.steps.begin(array.data_type());
                     column.update(&numbers(array)?);
                 }
-                Column::Categorical(column) => column.update(array)?,
+                ColumnAccumulator::Categorical(column) => column.update(array)?,
             }
         }
         Ok(())
@@ -165,8 +168,10 @@ impl StatsAccumulator {
         self.rows += other.rows;
         for (column, other) in self.columns.iter_mut().zip(&other.columns) {
             match (column, other) {
-                (Column::Numeric(column), Column::Numeric(other)) => column.merge(other),
-                (Column::Categorical(column), Column::Categorical(other)) => {
+                (ColumnAccumulator::Numeric(column), ColumnAccumulator::Numeric(other)) => {
+                    column.merge(other);
+                }
+                (ColumnAccumulator::Categorical(column), ColumnAccumulator::Categorical(other)) => {
                     column.merge(&other.stats);
                 }
                 _ => unreachable!("accumulators of one schema have the same columns"),
@@ -176,25 +181,27 @@ impl StatsAccumulator {
 
     /// The statistics of all that was added.
     pub fn finish(self) -> Stats {
-        let features = self.columns.into_iter().map(Column::finish).collect();
+        let features = self.columns.into_iter().map(ColumnAccumulator::finish).collect();
         Stats { rows: self.rows, features }
     }
 }
 
-impl Column {
-    fn new(feature: &Feature) -> Column {
+impl ColumnAccumulator {
+    fn new(feature: &Feature) -> ColumnAccumulator {
         match &feature.kind {
-            FeatureKind::Numeric(numeric) => Column::Numeric(Box::new(NumericColumn::new(numeric))),
+            FeatureKind::Numeric(numeric) => {
+                ColumnAccumulator::Numeric(Box::new(NumericColumn::new(numeric)))
+            }
             FeatureKind::Categorical(categorical) => {
-                Column::Categorical(CategoricalColumn::new(categorical))
+                ColumnAccumulator::Categorical(CategoricalColumn::new(categorical))
             }
         }
     }
 
     fn finish(self) -> FeatureStats {
         match self {
-            Column::Numeric(column) => FeatureStats::Numeric(column.finish()),
-            Column::Categorical(column) => FeatureStats::Categorical(column.stats),
+            ColumnAccumulator::Numeric(column) => FeatureStats::Numeric(column.finish()),
+            ColumnAccumulator::Categorical(column) => FeatureStats::Categorical(column.stats),
         }
     }
 }

@@ -6,7 +6,7 @@ use schemars::Schema;
 
 use super::report::MOST_ENCODERS;
 use super::runtime::MOST_THREADS;
-use crate::document::{Limit, Low, write_limits};
+use crate::document::{Low, NumberLimit, write_limits};
 
 /// The farthest from zero that a number of a job or schema may be: the difference of two is still a number.
 pub const FARTHEST: f64 = 1e300;
@@ -24,16 +24,16 @@ const WEIGHT: &str = "networks count in 32 bits";
 const WIDTH: &str = "wider layers learn no better and do not fit into memory";
 const BATCH: &str = "a batch is held in memory many times over";
 
-const fn limit(key: &'static str, low: f64, high: f64, why: &'static str) -> Limit {
-    Limit { key, low: Low::From(low), high, why }
+const fn limit(key: &'static str, low: f64, high: f64, why: &'static str) -> NumberLimit {
+    NumberLimit { key, low: Low::From(low), high, why }
 }
 
-const fn above(key: &'static str, low: f64, high: f64, why: &'static str) -> Limit {
-    Limit { key, low: Low::Above(low), high, why }
+const fn above(key: &'static str, low: f64, high: f64, why: &'static str) -> NumberLimit {
+    NumberLimit { key, low: Low::Above(low), high, why }
 }
 
 /// Every number of a job.
-pub const LIMITS: &[Limit] = &[
+pub const LIMITS: &[NumberLimit] = &[
     limit("input.batch_rows", 1.0, 1_048_576.0, BATCH),
     limit("input.max_reject_share", 0.0, 1.0, SHARE),
     limit("input.scores.parity_rows", 0.0, BILLION, COUNTED),

@@ -32,9 +32,9 @@ pub use memory::{MemoryEstimate, Sizes, available_memory};
 pub use output::{OutputJob, OutputSpec};
 pub use placeholders::Placeholders;
 pub use predictor::{
-    EngineSpec, InputsSpec, KindSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs,
-    OnnxJob, PredictorJob, PredictorKind, PredictorSpec, ProbabilitiesSpec, RepeatableSpec,
-    SandboxSpec, Standardise, SubprocessJob, TaskSpec,
+    EngineSpec, InputsSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob,
+    PredictorJob, PredictorKind, PredictorKindSpec, PredictorSpec, ProbabilitiesSpec,
+    RepeatableSpec, SandboxSpec, Standardise, SubprocessJob, TaskSpec,
 };
 pub use report::{
     GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec, RetrainedSpec,
@@ -113,7 +113,7 @@ impl PredictorJob {
         let spec: PredictorSpec = serde_json::from_value(settings)
             .map_err(|error| Error::spec(argument, "cannot be used").source(error))?;
         let place = document::Place::argument(argument);
-        let mut resolver = resolve::Resolver::new(&place);
+        let mut resolver = resolve::JobResolver::new(&place);
         let job = resolver.predictor(spec);
         Error::from_faults(Kind::Spec, resolver.faults)?;
         job.ok_or_else(|| Error::internal("model", "an unresolved model has no fault"))
@@ -142,7 +142,7 @@ impl Job {
     ) -> Result<Job> {
         let fill = |text: String, _: &str| placeholders.fill(&text);
         let document = document::parse_with::<JobSpec>(text, file, &fill, overrides)?;
-        let mut resolver = resolve::Resolver::new(&document.place);
+        let mut resolver = resolve::JobResolver::new(&document.place);
         resolver.faults.extend(document.out_of_range);
         resolver.faults.extend(placeholders.unused());
         let job = resolver.job(document.value);

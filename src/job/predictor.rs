@@ -15,7 +15,7 @@ use crate::document::Literal;
 #[schemars(transform = super::limits::predictor)]
 pub struct PredictorSpec {
     /// How the model is run: inside the program by ONNX Runtime, or as a program of its own.
-    pub kind: KindSpec,
+    pub kind: PredictorKindSpec,
     /// What the model's answers are.
     #[serde(default)]
     pub task: TaskSpec,
@@ -156,7 +156,7 @@ pub(super) fn max_failed_share() -> f64 {
 /// How the model is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum KindSpec {
+pub enum PredictorKindSpec {
     /// An ONNX file, run by ONNX Runtime.
     Onnx,
     /// Any program that reads Arrow on its standard input and writes Arrow to its standard output.

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::{
     AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob, ExplainMethod,
-    ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, KindSpec, Limits, LimitsSpec,
-    MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec,
-    PredictorJob, PredictorKind, PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec,
-    RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, SubprocessJob,
-    Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method,
-    predictor,
+    ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec, MOST_CLASSES,
+    MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
+    PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob, ReportJob,
+    ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob,
+    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
+    TrainSpec, method, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
@@ -22,18 +22,18 @@ use crate::error::Fault;
 const MOST_RETRAINED: usize = 1_000;
 
 /// Collects faults while it resolves.
-pub(super) struct Resolver<'a> {
+pub(super) struct JobResolver<'a> {
     place: &'a Place,
     /// Where relative paths start. Absolute, since a scorer is started in another folder than ours.
     folder: PathBuf,
     pub(super) faults: Vec<Fault>,
 }
 
-impl<'a> Resolver<'a> {
+impl<'a> JobResolver<'a> {
     pub(super) fn new(place: &'a Place) -> Self {
         let folder = std::path::absolute(place.folder());
         let folder = folder.unwrap_or_else(|_| place.folder().to_path_buf());
-        Resolver { place, folder, faults: Vec::new() }
+        JobResolver { place, folder, faults: Vec::new() }
     }
 
     /// The job as meant; `None` only where a fault was noted.
@@ -103,8 +103,8 @@ impl<'a> Resolver<'a> {
         let problem = format!("names {} classes, expected at most {MOST_CLASSES}", classes.len());
         self.require(classes.len() <= MOST_CLASSES, "predictor.classes", &problem);
         let kind = match spec.kind {
-            KindSpec::Onnx => PredictorKind::Onnx(self.onnx(&spec)?),
-            KindSpec::Subprocess => PredictorKind::Subprocess(self.subprocess(&spec)?),
+            PredictorKindSpec::Onnx => PredictorKind::Onnx(self.onnx(&spec)?),
+            PredictorKindSpec::Subprocess => PredictorKind::Subprocess(self.subprocess(&spec)?),
         };
         let (probabilities, repeatable) = (spec.probabilities, spec.repeatable);
         Some(PredictorJob { task: spec.task, classes, probabilities, repeatable, kind })
@@ -112,7 +112,7 @@ impl<'a> Resolver<'a> {
 
     /// Keys that belong to the other kind are a misunderstanding worth pointing out.
     fn irrelevant(&mut self, spec: &PredictorSpec) {
-        let onnx = spec.kind == KindSpec::Onnx;
+        let onnx = spec.kind == PredictorKindSpec::Onnx;
         let foreign = [
             ("command", onnx && !spec.command.is_empty()),
             ("model", !onnx && spec.model.is_some()),
@@ -394,16 +394,16 @@ impl<'a> Resolver<'a> {
             let kind = match entry {
                 RetrainedSpec::Model(model) => {
                     spec.model = Some(self.existing_file(model, KEY));
-                    KindSpec::Onnx
+                    PredictorKindSpec::Onnx
                 }
                 RetrainedSpec::Command(command) => {
                     spec.command.clone_from(command);
-                    KindSpec::Subprocess
+                    PredictorKindSpec::Subprocess
                 }
             };
             let expected = match of.kind {
-                KindSpec::Onnx => "a path for each model, as `predictor.kind` is `onnx`",
-                KindSpec::Subprocess => {
+                PredictorKindSpec::Onnx => "a path for each model, as `predictor.kind` is `onnx`",
+                PredictorKindSpec::Subprocess => {
                     "a list `[program, argument, …]` for each, as `predictor.kind` is `subprocess`"
                 }
             };

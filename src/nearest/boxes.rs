@@ -24,7 +24,7 @@ pub(super) fn bit(state: usize, words: usize) -> usize {
 
 /// Where a feature stands in a box.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Slot {
+pub(super) enum BoxSide {
     /// Which of the sides.
     Number(usize),
     /// The first of its words and how many they are, and how many states the column has.
@@ -66,7 +66,7 @@ impl Side {
 /// The boxes of all nodes. All that belongs to one node stands together.
 #[derive(Debug, Clone)]
 pub(super) struct Boxes {
-    slots: Vec<Slot>,
+    slots: Vec<BoxSide>,
     /// Numeric features, and words of categorical ones.
     numbers: usize,
     words: usize,
@@ -84,13 +84,13 @@ impl Boxes {
         for column in &points.columns {
             match column {
                 PointColumn::Numbers(_) => {
-                    slots.push(Slot::Number(numbers));
+                    slots.push(BoxSide::Number(numbers));
                     numbers += 1;
                 }
                 PointColumn::Codes(codes) => {
                     let states = codes.iter().map(|code| state(*code) + 1).max().unwrap_or(1);
                     let own = states.div_ceil(BITS).min(MOST_WORDS);
-                    slots.push(Slot::Codes { first: words, words: own, states });
+                    slots.push(BoxSide::Codes { first: words, words: own, states });
                     words += own;
                 }
             }
@@ -106,7 +106,7 @@ impl Boxes {
     }
 
     /// Where the features stand, in the schema's order.
-    pub(super) fn slots(&self) -> &[Slot] {
+    pub(super) fn slots(&self) -> &[BoxSide] {
         &self.slots
     }
 
@@ -129,11 +129,11 @@ impl Boxes {
     pub(super) fn enclose_rows(&mut self, node: usize, points: &Points, places: Range<usize>) {
         for (slot, column) in self.slots.iter().zip(&points.columns) {
             match (slot, column) {
-                (Slot::Number(number), PointColumn::Numbers(values)) => {
+                (BoxSide::Number(number), PointColumn::Numbers(values)) => {
                     let sides = values[places.clone()].iter().copied().map(Side::of);
                     self.sides[node * self.numbers + number] = sides.fold(NO_SIDE, Side::around);
                 }
-                (Slot::Codes { first, words, .. }, PointColumn::Codes(codes)) => {
+                (BoxSide::Codes { first, words, .. }, PointColumn::Codes(codes)) => {
                     for code in &codes[places.clone()] {
                         let bit = bit(state(*code), *words);
                         self.sets[node * self.words + first + bit / BITS] |= 1 << (bit % BITS);
@@ -164,7 +164,7 @@ impl Boxes {
 
     /// Bytes held.
     pub(super) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        self.slots.capacity() * size_of::<BoxSide>()
             + self.sides.capacity() * size_of::<Side>()
             + self.sets.capacity() * size_of::<u64>()
             + self.decisions.capacity() * size_of::<(f64, f64)>()

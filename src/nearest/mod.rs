@@ -20,7 +20,7 @@ mod tests;
 pub use plausibility::{LEAST_POINTS, Plausibility};
 use search::Search;
 use terms::Terms;
-use tree::Tree;
+use tree::BoxTree;
 
 use crate::feature::NULL_CODE;
 
@@ -116,7 +116,7 @@ pub struct Index {
     rows: Vec<u32>,
     /// Per row its place in that order.
     places: Vec<u32>,
-    tree: Tree,
+    tree: BoxTree,
 }
 
 impl Index {
@@ -145,7 +145,7 @@ impl Index {
             points.exact.into_iter().map(|numbers| in_order(&numbers, rows_of(&numbers, &rows)));
         let exact = exact.collect();
         let points = Points { len: points.len, columns, decisions, exact };
-        let tree = Tree::new(nodes, &points);
+        let tree = BoxTree::new(nodes, &points);
         Index { points, rows, places, tree }
     }
 

@@ -47,21 +47,21 @@ const BLOCK: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Plausibility {
     layout: Arc<Layout>,
-    reference: Reference,
+    reference: ReferenceStates,
     /// How far held-out rows are from the reference rows, ascending.
     held_out: Vec<u64>,
 }
 
 /// The rows that others are compared with.
 #[derive(Debug, Clone)]
-struct Reference {
+struct ReferenceStates {
     len: usize,
-    columns: Vec<Column>,
+    columns: Vec<StateColumn>,
 }
 
 /// A feature of the reference rows, in states: see [`state_of_number`] and [`point`].
 #[derive(Debug, Clone)]
-enum Column {
+enum StateColumn {
     /// No null among them.
     Numbers(Vec<u16>),
     NumbersAndNulls(Vec<u16>),
@@ -76,8 +76,9 @@ impl Plausibility {
         }
         let held_out = (points.len / HELD_OUT_PART).min(HELD_OUT_ROWS);
         let len = (points.len - held_out).min(REFERENCE_ROWS);
-        let column = |column: &PointColumn| Column::new(column, len);
-        let reference = Reference { len, columns: points.columns.iter().map(column).collect() };
+        let column = |column: &PointColumn| StateColumn::new(column, len);
+        let reference =
+            ReferenceStates { len, columns: points.columns.iter().map(column).collect() };
         let far = |row: usize| {
             let states: Vec<u16> = points.columns.iter().map(|column| column.state(row)).collect();
             reference.distance(&states)
@@ -123,15 +124,15 @@ impl PointColumn {
     }
 }
 
-impl Column {
-    fn new(column: &PointColumn, len: usize) -> Column {
+impl StateColumn {
+    fn new(column: &PointColumn, len: usize) -> StateColumn {
         let states: Vec<u16> = (0..len).map(|row| column.state(row)).collect();
         match column {
-            PointColumn::Codes(_) => Column::Codes(states),
+            PointColumn::Codes(_) => StateColumn::Codes(states),
             PointColumn::Numbers(_) if states.contains(&NULL_POINT) => {
-                Column::NumbersAndNulls(states)
+                StateColumn::NumbersAndNulls(states)
             }
-            PointColumn::Numbers(_) => Column::Numbers(states),
+            PointColumn::Numbers(_) => StateColumn::Numbers(states),
         }
     }
 
@@ -139,13 +140,15 @@ impl Column {
     /// it would keep the rows from being added up many at a time.
     #[inline]
     fn add(&self, first: usize, state: u16, sums: &mut [u16]) {
-        let (Column::Numbers(all) | Column::NumbersAndNulls(all) | Column::Codes(all)) = self;
+        let (StateColumn::Numbers(all)
+        | StateColumn::NumbersAndNulls(all)
+        | StateColumn::Codes(all)) = self;
         let pairs = sums.iter_mut().zip(&all[first..]);
         match self {
-            Column::Numbers(_) if state != NULL_POINT => {
+            StateColumn::Numbers(_) if state != NULL_POINT => {
                 pairs.for_each(|(sum, other)| *sum = sum.wrapping_add(other.abs_diff(state)));
             }
-            Column::NumbersAndNulls(_) if state != NULL_POINT => {
+            StateColumn::NumbersAndNulls(_) if state != NULL_POINT => {
                 pairs.for_each(|(sum, other)| {
                     let apart = other.abs_diff(state);
                     *sum = sum.wrapping_add(if *other == NULL_POINT { UNIT } else { apart });
@@ -158,7 +161,7 @@ impl Column {
     }
 }
 
-impl Reference {
+impl ReferenceStates {
     /// The sum of the differences between a row of such states and its nearest reference rows.
     fn distance(&self, states: &[u16]) -> u64 {
         let mut nearest = [u32::MAX; NEAREST];
@@ -266,9 +269,9 @@ mod tests {
             rows in 5..700usize, numbers in 0..40usize, codes in 0..20usize, seed: u64,
         ) {
             let points = points(rows, numbers, codes, seed);
-            let column = |column: &PointColumn| Column::new(column, rows);
+            let column = |column: &PointColumn| StateColumn::new(column, rows);
             let columns = points.columns.iter().map(column).collect();
-            let reference = Reference { len: rows, columns };
+            let reference = ReferenceStates { len: rows, columns };
             let others = self::points(3, numbers, codes, seed ^ 7);
             for row in 0..3 {
                 let states: Vec<u16> = others.columns.iter().map(|c| c.state(row)).collect();
@@ -285,8 +288,8 @@ mod tests {
                     PointColumn::Numbers(all) => PointColumn::Numbers(vec![all[to]; NEAREST]),
                     PointColumn::Codes(all) => PointColumn::Codes(vec![all[to]; NEAREST]),
                 });
-                let columns = columns.map(|column| Column::new(&column, NEAREST)).collect();
-                Reference { len: NEAREST, columns }.distance(&one(from))
+                let columns = columns.map(|column| StateColumn::new(&column, NEAREST)).collect();
+                ReferenceStates { len: NEAREST, columns }.distance(&one(from))
             };
             prop_assert_eq!(apart(0, 1), apart(1, 0));
             prop_assert_eq!(apart(0, 0), 0);

@@ -18,7 +18,7 @@ fn unpacked(packed: u64) -> (f32, u32) {
 }
 
 /// The rows found so far.
-struct Found {
+struct NearestRows {
     /// How many are kept.
     k: usize,
     /// The farthest on top.
@@ -27,7 +27,7 @@ struct Found {
     limit: f32,
 }
 
-impl Found {
+impl NearestRows {
     fn offer(&mut self, row: u64) {
         self.rows.push(row);
         if self.rows.len() > self.k {
@@ -43,7 +43,7 @@ impl Found {
 pub(super) struct Search<'a> {
     index: &'a Index,
     terms: &'a Terms,
-    found: Found,
+    found: NearestRows,
     /// Nodes not yet looked into, the nearest on top.
     nodes: BinaryHeap<Reverse<u64>>,
 }
@@ -52,7 +52,7 @@ impl<'a> Search<'a> {
     /// A search for `k` rows, at least one, in an index that is not empty.
     pub(super) fn new(index: &'a Index, terms: &'a Terms, k: usize) -> Search<'a> {
         let k = k.min(index.len());
-        let found = Found { k, rows: BinaryHeap::with_capacity(k + 1), limit: f32::MAX };
+        let found = NearestRows { k, rows: BinaryHeap::with_capacity(k + 1), limit: f32::MAX };
         Search { index, terms, found, nodes: BinaryHeap::new() }
     }
 

@@ -1,7 +1,7 @@
 //! The order of the rows: cut in two, and again, until leaves are left. Where the cuts are decides how
 //! much a search is spared, never what it finds.
 
-use super::tree::{LEAF_ROWS, Node};
+use super::tree::{BoxNode, LEAF_ROWS};
 use super::{PointColumn, Points};
 
 /// Up to so many different decisions are taken for classes.
@@ -10,7 +10,7 @@ const CLASSES: usize = 64;
 const PAIRS: usize = 128;
 
 /// Puts rows into the order of a tree. The first node is the root; there is none without rows.
-pub(super) fn split(points: &Points, rows: &mut [u32]) -> Vec<Node> {
+pub(super) fn split(points: &Points, rows: &mut [u32]) -> Vec<BoxNode> {
     let mut splitter = Splitter::new(points);
     if !rows.is_empty() {
         splitter.split(rows, 0);
@@ -67,7 +67,7 @@ struct Splitter<'a> {
     keys: Vec<(Key<'a>, f32)>,
     /// What is cut by for as long as rows differ in it.
     classes: Option<Key<'a>>,
-    nodes: Vec<Node>,
+    nodes: Vec<BoxNode>,
 }
 
 impl<'a> Splitter<'a> {
@@ -98,7 +98,7 @@ impl<'a> Splitter<'a> {
     /// Cuts `rows`, the first of which stands at `start`, until leaves are left.
     fn split(&mut self, rows: &mut [u32], start: u32) {
         let node = self.nodes.len();
-        self.nodes.push(Node { start, end: start + rows.len() as u32, second: None });
+        self.nodes.push(BoxNode { start, end: start + rows.len() as u32, second: None });
         let Some(middle) = self.cut(rows) else { return };
         let (first, second) = rows.split_at_mut(middle);
         self.split(first, start);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::boxes::{BITS, Boxes, MOST_WORDS, Side, Slot, bit, state};
+use super::boxes::{BITS, BoxSide, Boxes, MOST_WORDS, Side, bit, state};
 use super::{Measure, PointColumn, Points, Query};
 
 /// A query's terms, in the schema's order.
@@ -16,7 +16,7 @@ pub(super) struct Terms {
 enum Term {
     Number {
         slot: usize,
-        number: Number,
+        number: NumberTerm,
     },
     /// The own value is a null.
     Null {
@@ -26,7 +26,7 @@ enum Term {
     Codes {
         first: usize,
         words: usize,
-        codes: Codes,
+        codes: CategoryTerm,
     },
 }
 
@@ -104,26 +104,26 @@ pub(super) struct Leaf<'a> {
 }
 
 impl Term {
-    fn new(measure: &Measure, slot: Slot) -> Term {
+    fn new(measure: &Measure, slot: BoxSide) -> Term {
         match (measure, slot) {
-            (Measure::Number { own, outside, .. }, Slot::Number(slot)) if own.is_nan() => {
+            (Measure::Number { own, outside, .. }, BoxSide::Number(slot)) if own.is_nan() => {
                 Term::Null { slot, outside: *outside }
             }
-            (Measure::Number { own, scale, low, high, outside }, Slot::Number(slot)) => {
+            (Measure::Number { own, scale, low, high, outside }, BoxSide::Number(slot)) => {
                 let (own, scale, outside) = (*own, *scale, *outside);
                 Term::Number {
                     slot,
-                    number: Number { own, scale, low: *low, high: *high, outside },
+                    number: NumberTerm { own, scale, low: *low, high: *high, outside },
                 }
             }
             (
                 Measure::Codes { costs, other_null, other_unseen },
-                Slot::Codes { first, words, states },
+                BoxSide::Codes { first, words, states },
             ) => {
                 let cost = |code: usize| costs.get(code).copied().unwrap_or(*other_unseen);
                 let listed = (2..states.max(2)).map(|state| cost(state - 2));
                 let table = [*other_unseen, *other_null].into_iter().chain(listed).collect();
-                Term::Codes { first, words, codes: Codes::new(table, words) }
+                Term::Codes { first, words, codes: CategoryTerm::new(table, words) }
             }
             _ => panic!("a feature is measured as what it is"),
         }
@@ -148,7 +148,7 @@ impl Term {
 
 /// The term of a number whose own value is not a null.
 #[derive(Debug)]
-struct Number {
+struct NumberTerm {
     own: f32,
     scale: f32,
     low: f32,
@@ -156,7 +156,7 @@ struct Number {
     outside: f32,
 }
 
-impl Number {
+impl NumberTerm {
     fn gap(&self, value: f32) -> f32 {
         self.scale * (value - self.own).abs()
     }
@@ -201,30 +201,30 @@ fn add_from_null(outside: f32, values: &[f32], sums: &mut [f32]) {
 
 /// The term of a category.
 #[derive(Debug)]
-struct Codes {
+struct CategoryTerm {
     /// Per state.
     costs: Vec<f32>,
     /// The states of each cost, the least cost first.
-    levels: Vec<Level>,
+    levels: Vec<CostLevel>,
 }
 
 #[derive(Debug)]
-struct Level {
+struct CostLevel {
     cost: f32,
     set: [u64; MOST_WORDS],
 }
 
-impl Level {
+impl CostLevel {
     /// Of bits that have one cost.
-    fn new(bits: &[(f32, usize)]) -> Level {
+    fn new(bits: &[(f32, usize)]) -> CostLevel {
         let mut set = [0; MOST_WORDS];
         bits.iter().for_each(|(_, bit)| set[bit / BITS] |= 1 << (bit % BITS));
-        Level { cost: bits[0].0, set }
+        CostLevel { cost: bits[0].0, set }
     }
 }
 
-impl Codes {
-    fn new(costs: Vec<f32>, words: usize) -> Codes {
+impl CategoryTerm {
+    fn new(costs: Vec<f32>, words: usize) -> CategoryTerm {
         // Bits are ordered, not states, of which there may be tens of thousands.
         let used = costs.len().min(words * BITS);
         let mut bits: Vec<(f32, usize)> = (0..used).map(|bit| (f32::INFINITY, bit)).collect();
@@ -233,12 +233,13 @@ impl Codes {
             *least = least.min(*cost);
         }
         bits.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
-        let levels = bits.chunk_by(|one, other| one.0 == other.0).map(Level::new).collect();
-        Codes { costs, levels }
+        let levels = bits.chunk_by(|one, other| one.0 == other.0).map(CostLevel::new).collect();
+        CategoryTerm { costs, levels }
     }
 
     fn least(&self, set: &[u64]) -> f32 {
-        let meets = |level: &&Level| level.set.iter().zip(set).any(|(one, other)| one & other != 0);
+        let meets =
+            |level: &&CostLevel| level.set.iter().zip(set).any(|(one, other)| one & other != 0);
         self.levels.iter().find(meets).map_or(f32::INFINITY, |level| level.cost)
     }
 

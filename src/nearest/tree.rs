@@ -12,14 +12,14 @@ pub(super) const LEAF_ROWS: usize = 128;
 /// A piece of the order of rows. Nodes stand in the order in which they are cut: a node, all that is in
 /// its first half, all that is in its second half.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(super) struct BoxNode {
     pub(super) start: u32,
     pub(super) end: u32,
     /// The node of the second half; none for a leaf.
     pub(super) second: Option<u32>,
 }
 
-impl Node {
+impl BoxNode {
     /// Where its rows stand.
     pub(super) fn places(&self) -> Range<usize> {
         self.start as usize..self.end as usize
@@ -28,14 +28,14 @@ impl Node {
 
 /// Nodes, and the box around the rows of each.
 #[derive(Debug, Clone)]
-pub(super) struct Tree {
-    nodes: Vec<Node>,
+pub(super) struct BoxTree {
+    nodes: Vec<BoxNode>,
     boxes: Boxes,
 }
 
-impl Tree {
+impl BoxTree {
     /// The tree over rows that are in the order of its nodes.
-    pub(super) fn new(nodes: Vec<Node>, points: &Points) -> Tree {
+    pub(super) fn new(nodes: Vec<BoxNode>, points: &Points) -> BoxTree {
         let mut boxes = Boxes::new(points, nodes.len());
         // From the last to the first, so that both halves are there before their node.
         for (index, node) in nodes.iter().enumerate().rev() {
@@ -44,10 +44,10 @@ impl Tree {
                 Some(second) => boxes.enclose_boxes(index, [index + 1, second as usize]),
             }
         }
-        Tree { nodes, boxes }
+        BoxTree { nodes, boxes }
     }
 
-    pub(super) fn node(&self, index: u32) -> &Node {
+    pub(super) fn node(&self, index: u32) -> &BoxNode {
         &self.nodes[index as usize]
     }
 
@@ -62,6 +62,6 @@ impl Tree {
 
     /// Bytes held.
     pub(super) fn memory(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>() + self.boxes.memory()
+        self.nodes.capacity() * size_of::<BoxNode>() + self.boxes.memory()
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>> {
 }
 
 /// The same, of a file whose SHA-256 is known; none if it has another.
-pub(super) fn read_known(path: &Path, sha256: &str) -> Result<Option<Vec<(String, Tensor)>>> {
+pub(crate) fn read_known(path: &Path, sha256: &str) -> Result<Option<Vec<(String, Tensor)>>> {
     let bytes = read_bytes(path)?;
     (hex(&Sha256::digest(&bytes)) == sha256).then(|| tensors_of(path, &bytes)).transpose()
 }
@@ -132,7 +132,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The content of a file of a generator.
-pub(super) fn read_in_folder(path: &Path, most: u64) -> Result<Vec<u8>> {
+pub(crate) fn read_in_folder(path: &Path, most: u64) -> Result<Vec<u8>> {
     let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name());
     let true_path = inside(folder, Path::new(name.unwrap_or_default()));
     let content = true_path.and_then(|path| read_regular(&path, most));
@@ -158,7 +158,7 @@ pub(crate) fn tensor<'a>(
 }
 
 /// SHA-256 of a file that was just written.
-pub(super) fn file_hash(path: &Path) -> Result<String> {
+pub(crate) fn file_hash(path: &Path) -> Result<String> {
     Ok(hex(&Sha256::digest(read_bytes(path)?)))
 }
 

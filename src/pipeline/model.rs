@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::feature::{Admission, key_hashes};
 use crate::job::{Job, PredictorJob, PredictorKind, RepeatableSpec};
 use crate::output::{RunFacts, hex};
-use crate::predictor::{self, Difference, Predictor, Repeated, ask_again};
+use crate::predictor::{self, Disagreement, Predictor, Repeated, ask_again};
 
 /// Rows that a model is asked about again …
 const ASKED_ROWS: usize = 64;
@@ -133,8 +133,8 @@ pub(super) fn assumed(job: &Job, predictor: &dyn Predictor) -> Option<String> {
     Some(text.to_string())
 }
 
-fn told(difference: &Difference, repeated: &Repeated, key: &str) -> String {
-    let Difference { first, second, how, .. } = difference;
+fn told(difference: &Disagreement, repeated: &Repeated, key: &str) -> String {
+    let Disagreement { first, second, how, .. } = difference;
     format!(
         "decides otherwise when it is asked again: the row {key} was {first} in a batch of {} rows and \
          {second} {how} ({} of {} rows differ)",
@@ -142,7 +142,7 @@ fn told(difference: &Difference, repeated: &Repeated, key: &str) -> String {
     )
 }
 
-fn hint(difference: &Difference) -> String {
+fn hint(difference: &Disagreement) -> String {
     let cause = if difference.by_chance {
         "its answers depend on chance or on what it was asked before: fix its seed, or take it out of \
          training mode"

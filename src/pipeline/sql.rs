@@ -9,11 +9,11 @@ use futures::TryStreamExt;
 use serde_json::{Value, json};
 
 use super::model::shown;
+use crate::artefact::{Artefact, Description, load, load_neighbours};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 use crate::explain::{Columns, Explainer, Keep, Setup, check_fit};
 use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
-use crate::nn::{Artefact, Description, load, load_neighbours};
 use crate::predictor::{self, Columns as PredictorColumns, Task};
 use crate::runtime::Runtime;
 

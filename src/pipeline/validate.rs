@@ -14,12 +14,12 @@ use super::partitions::{check_class_folders, check_key_folders};
 use super::places::check_places;
 use super::run::check_output_names;
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
+use crate::artefact::{Artefact, load, load_neighbours};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
 use crate::explain::{Decisions, check_fit, check_plausibility};
 use crate::feature::{Admission, numbers, type_name};
 use crate::job::{Job, MemoryEstimate, ScoresJob, Target, available_memory};
-use crate::nn::{Artefact, load, load_neighbours};
 use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
 

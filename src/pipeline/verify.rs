@@ -16,9 +16,9 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::artefact::WEIGHTS_FILE;
 use crate::document::open_unlinked;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::nn::WEIGHTS_FILE;
 use crate::output::{
     COUNTERFACTUALS, FoundFile, GENERATOR, InputFile, Manifest, REJECTS, SCORES, SUCCESS_FILE,
     TableEntry, folder_values, list, sha256_read,

@@ -46,7 +46,7 @@ pub fn model_files(job: &PredictorJob) -> Vec<PathBuf> {
             [onnx.model.clone()].into_iter().chain(external).collect()
         }
         PredictorKind::Subprocess(program) => {
-            let parts = program.command.iter().map(|word| Part::of(word, program));
+            let parts = program.command.iter().map(|word| CommandWord::of(word, program));
             parts.filter_map(|part| part.path).collect()
         }
     }
@@ -72,7 +72,7 @@ fn onnx(model: &Path) -> Result<String> {
 fn command(program: &SubprocessJob) -> Result<String> {
     let mut hash = Sha256::new_with_prefix(b"command\0");
     for word in &program.command {
-        let Part { flag, name, path } = Part::of(word, program);
+        let CommandWord { flag, name, path } = CommandWord::of(word, program);
         let Some(path) = path else {
             add(&mut hash, "word", word.as_bytes());
             continue;
@@ -90,15 +90,15 @@ fn command(program: &SubprocessJob) -> Result<String> {
 }
 
 /// A word of a command, and what it names.
-struct Part<'a> {
+struct CommandWord<'a> {
     flag: &'a str,
     name: &'a [u8],
     /// The file or folder, if it names one.
     path: Option<PathBuf>,
 }
 
-impl<'a> Part<'a> {
-    fn of(word: &'a str, program: &SubprocessJob) -> Part<'a> {
+impl<'a> CommandWord<'a> {
+    fn of(word: &'a str, program: &SubprocessJob) -> CommandWord<'a> {
         // `--model=weights.bin` names a file too.
         let (flag, value) = match word.split_once('=') {
             Some((flag, value)) if flag.starts_with('-') => (flag, value),
@@ -108,7 +108,7 @@ impl<'a> Part<'a> {
         let path = program.folder.join(value);
         let named = fs::metadata(&path)
             .is_ok_and(|found| found.is_file() || (found.is_dir() && may_be_model(&path, program)));
-        Part { flag, name, path: Some(path).filter(|_| named && !value.is_empty()) }
+        CommandWord { flag, name, path: Some(path).filter(|_| named && !value.is_empty()) }
     }
 }
 

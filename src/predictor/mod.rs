@@ -26,7 +26,7 @@ pub use onnx::read_graph;
 pub use onnx::{
     OnnxFile, inspect_onnx, runtime_version as onnxruntime_version, summarise_warnings,
 };
-pub use repeat::{Difference, Repeated, ask_again};
+pub use repeat::{Disagreement, Repeated, ask_again};
 #[doc(hidden)]
 pub use subprocess::read_answers;
 

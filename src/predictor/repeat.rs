@@ -21,7 +21,7 @@ pub struct Repeated {
     /// Rows asked about.
     pub rows: usize,
     /// The first row whose decision differs.
-    pub decision: Option<Difference>,
+    pub decision: Option<Disagreement>,
     /// Rows whose decision differs.
     pub differing: usize,
     /// Greatest difference of a score, where decisions are the same or a matter of roundings.
@@ -32,7 +32,7 @@ pub struct Repeated {
 
 /// A row that was decided in two ways.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub struct Disagreement {
     /// Position among the rows.
     pub row: usize,
     /// The decision in one batch of all rows.
@@ -53,7 +53,7 @@ impl Repeated {
 }
 
 /// One way to ask again: positions, in batches.
-struct Way {
+struct Regrouping {
     batches: Vec<Vec<u32>>,
     how: String,
     by_chance: bool,
@@ -90,11 +90,11 @@ pub fn ask_again(predictor: &dyn Predictor, rows: &RecordBatch) -> Result<Repeat
     Ok(found)
 }
 
-fn ways(count: usize) -> Vec<Way> {
+fn ways(count: usize) -> Vec<Regrouping> {
     let all: Vec<u32> = (0..count as u32).collect();
     let reversed: Vec<u32> = all.iter().rev().copied().collect();
     let small = |size: usize| all.chunks(size).map(<[u32]>::to_vec);
-    let mut ways = vec![Way {
+    let mut ways = vec![Regrouping {
         // Twice at once: copies of a program may differ.
         batches: vec![all.clone(), all.clone()],
         how: "in the same batch again".to_string(),
@@ -103,17 +103,17 @@ fn ways(count: usize) -> Vec<Way> {
     if count > 1 {
         let batches = small(1).take(ALONE).collect();
         ways.extend([
-            Way {
+            Regrouping {
                 batches: vec![reversed],
                 how: "in the opposite order".to_string(),
                 by_chance: false,
             },
-            Way { batches, how: "alone".to_string(), by_chance: false },
+            Regrouping { batches, how: "alone".to_string(), by_chance: false },
         ]);
     }
     if count > SMALL_BATCH {
         let how = format!("in a batch of {SMALL_BATCH} rows");
-        ways.push(Way { batches: small(SMALL_BATCH).collect(), how, by_chance: false });
+        ways.push(Regrouping { batches: small(SMALL_BATCH).collect(), how, by_chance: false });
     }
     ways
 }
@@ -122,7 +122,7 @@ fn ways(count: usize) -> Vec<Way> {
 fn ask(
     predictor: &dyn Predictor,
     rows: &RecordBatch,
-    way: &Way,
+    way: &Regrouping,
 ) -> Result<Vec<(Vec<u32>, Scores)>> {
     let score = |places: &Vec<u32>| {
         let batch = take_record_batch(rows, &UInt32Array::from(places.clone()))
@@ -175,13 +175,13 @@ impl Pair<'_> {
         }
     }
 
-    fn describe(&self, (row, second): (usize, usize), way: &Way) -> Difference {
+    fn describe(&self, (row, second): (usize, usize), way: &Regrouping) -> Disagreement {
         let (first, mut second) =
             (self.decision(self.first, row), self.decision(self.second, second));
         if first == second {
             second.push_str(" (other digits)");
         }
-        Difference { row, first, second, how: way.how.clone(), by_chance: way.by_chance }
+        Disagreement { row, first, second, how: way.how.clone(), by_chance: way.by_chance }
     }
 
     fn decision(&self, scores: &Scores, row: usize) -> String {

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::columns::Columns;
 use super::{Level, Names};
+use crate::artefact::ReferenceRows;
 use crate::error::{Error, Result};
 use crate::job::{MmdSpace, MmdSpec};
 use crate::metrics::{
     Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Segment, Space,
 };
-use crate::nn::ReferenceRows;
 use crate::output::mmd_schema;
 
 /// Rows of a class needed on both sides; fewer say nothing.

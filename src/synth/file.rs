@@ -64,7 +64,7 @@ fn properties() -> WriterProperties {
 }
 
 /// A row group in memory, encoded and compressed.
-pub(super) struct Encoded {
+pub(super) struct EncodedRowGroup {
     file: usize,
     chunks: Vec<ArrowColumnChunk>,
     /// Its rows.
@@ -75,7 +75,7 @@ pub(super) struct Encoded {
 
 impl Format {
     /// Makes and encodes the rows of a row group.
-    pub(super) fn encode(&self, synth: &Synth, group: &Group) -> Result<Encoded> {
+    pub(super) fn encode(&self, synth: &Synth, group: &Group) -> Result<EncodedRowGroup> {
         let wrong = |error| internal("rows cannot be encoded", error);
         let mut columns = self.columns.create_column_writers(0).map_err(wrong)?;
         let mut approved = 0;
@@ -90,7 +90,7 @@ impl Format {
             }
         }
         let chunks = columns.into_iter().map(ArrowColumnWriter::close);
-        Ok(Encoded {
+        Ok(EncodedRowGroup {
             file: group.file,
             chunks: chunks.collect::<Result<_, _>>().map_err(wrong)?,
             rows: group.rows.end - group.rows.start,
@@ -112,13 +112,13 @@ fn within_blocks(rows: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 pub(super) struct Files<'a> {
     format: &'a Format,
     dir: &'a Path,
-    open: Option<Part>,
+    open: Option<UnfinishedFile>,
     /// Bytes of the finished files.
     pub(super) bytes: u64,
 }
 
 /// The file that is being written, under a name that readers skip.
-struct Part {
+struct UnfinishedFile {
     number: usize,
     temporary: PathBuf,
     writer: SerializedFileWriter<File>,
@@ -131,7 +131,7 @@ impl<'a> Files<'a> {
     }
 
     /// Appends row groups; those of a file follow each other.
-    pub(super) fn append(&mut self, groups: Vec<Encoded>) -> Result<()> {
+    pub(super) fn append(&mut self, groups: Vec<EncodedRowGroup>) -> Result<()> {
         for group in groups {
             if self.open.as_ref().is_some_and(|part| part.number != group.file) {
                 self.finish()?;
@@ -147,13 +147,13 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    fn start(&self, number: usize) -> Result<Part> {
+    fn start(&self, number: usize) -> Result<UnfinishedFile> {
         let temporary = self.dir.join(format!(".part-{number:05}.parquet.partial"));
         let file = File::create(&temporary).map_err(|error| cannot_write(&temporary, error))?;
         let (root, properties) = (&self.format.root, &self.format.properties);
         SerializedFileWriter::new(file, Arc::clone(root), Arc::clone(properties))
             .map_err(|error| cannot_write(&temporary, error))
-            .map(|writer| Part { number, temporary, writer })
+            .map(|writer| UnfinishedFile { number, temporary, writer })
     }
 
     /// Completes the open file and gives it its name.

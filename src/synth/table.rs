@@ -45,15 +45,15 @@ impl Application {
 }
 
 /// One column: what it is called and where its values come from.
-struct Column {
+struct SynthColumn {
     name: &'static str,
     /// Whether a null may stand for a value, when nulls are asked for.
     nullable: bool,
-    values: Values,
+    values: SynthValues,
 }
 
 /// A column's type, and how a row's value is taken from the application.
-enum Values {
+enum SynthValues {
     /// The row's number, from 1.
     Key,
     Date(fn(&Application) -> i32),
@@ -63,9 +63,9 @@ enum Values {
     Category(&'static [&'static str], fn(&Application) -> usize),
 }
 
-use Values::{Amount, Category, Date, Integer, Key};
+use SynthValues::{Amount, Category, Date, Integer, Key};
 
-static COLUMNS: [Column; 19] = [
+static COLUMNS: [SynthColumn; 19] = [
     column("application_id", Key),
     column("applied_on", Date(|row| row.applied_on)),
     column("age", Integer(|row| row.applicant.person.age)),
@@ -96,12 +96,12 @@ static COLUMNS: [Column; 19] = [
     column("approved", Category(Decision::TEXTS, |row| row.decision as usize)),
 ];
 
-const fn column(name: &'static str, values: Values) -> Column {
-    Column { name, nullable: false, values }
+const fn column(name: &'static str, values: SynthValues) -> SynthColumn {
+    SynthColumn { name, nullable: false, values }
 }
 
-const fn nullable(name: &'static str, values: Values) -> Column {
-    Column { name, nullable: true, values }
+const fn nullable(name: &'static str, values: SynthValues) -> SynthColumn {
+    SynthColumn { name, nullable: true, values }
 }
 
 /// The key column, for the writer: it is the one that no dictionary helps.
@@ -111,18 +111,18 @@ pub(super) fn key() -> &'static str {
 
 /// The columns of text.
 pub(super) fn categories() -> impl Iterator<Item = &'static str> {
-    let text = |column: &&Column| matches!(column.values, Category(..));
+    let text = |column: &&SynthColumn| matches!(column.values, Category(..));
     COLUMNS.iter().filter(text).map(|column| column.name)
 }
 
 /// The Arrow schema of every batch. Text is dictionary-encoded in memory, which is quick to write;
 /// Parquet readers see plain text.
 pub(super) fn schema() -> SchemaRef {
-    let field = |column: &Column| Field::new(column.name, column.data_type(), column.nullable);
+    let field = |column: &SynthColumn| Field::new(column.name, column.data_type(), column.nullable);
     Arc::new(Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>()))
 }
 
-impl Column {
+impl SynthColumn {
     fn data_type(&self) -> DataType {
         match self.values {
             Key => DataType::Int64,
@@ -154,7 +154,7 @@ impl Column {
 }
 
 /// Some rows of one block.
-pub(super) struct Rows {
+pub(super) struct BlockRows {
     pub(super) batch: RecordBatch,
     /// How many of them are approved.
     pub(super) approved: u64,
@@ -162,7 +162,7 @@ pub(super) struct Rows {
 
 /// Makes the given rows, which must lie within one block. A block is drawn from its start, so that a
 /// row is the same whatever part of the block it is asked for with.
-pub(super) fn rows(synth: &Synth, schema: &SchemaRef, range: Range<u64>) -> Result<Rows> {
+pub(super) fn rows(synth: &Synth, schema: &SchemaRef, range: Range<u64>) -> Result<BlockRows> {
     let block = range.start / BLOCK_ROWS;
     let first_row = block * BLOCK_ROWS;
     let skipped = (range.start - first_row) as usize;
@@ -178,7 +178,7 @@ pub(super) fn rows(synth: &Synth, schema: &SchemaRef, range: Range<u64>) -> Resu
         .map_err(|error| Error::internal("synth", "columns and schema differ").source(error))?;
     let asked = &applications[skipped..];
     let approved = asked.iter().filter(|row| row.decision == Decision::Approved).count();
-    Ok(Rows { batch: batch.slice(skipped, asked.len()), approved: approved as u64 })
+    Ok(BlockRows { batch: batch.slice(skipped, asked.len()), approved: approved as u64 })
 }
 
 /// Which of a block's values are null. The draws of a whole block are used up, so that the next

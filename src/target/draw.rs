@@ -13,12 +13,12 @@ use crate::predictor::{NO_CLASS, Outcome, Scores};
 #[derive(Debug, Clone)]
 pub struct RowOrder {
     /// Rows in groups that take turns: one group, or one per predicted class.
-    groups: Vec<Group>,
+    groups: Vec<RowGroup>,
     turn: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Group {
+struct RowGroup {
     rows: Vec<u32>,
     next: usize,
     random: ChaCha8Rng,
@@ -38,7 +38,7 @@ impl RowOrder {
         }
         let group = |rows: Vec<u32>| {
             let next = rows.len();
-            Group { rows, next, random: ChaCha8Rng::seed_from_u64(random.next_u64()) }
+            RowGroup { rows, next, random: ChaCha8Rng::seed_from_u64(random.next_u64()) }
         };
         RowOrder {
             groups: groups.into_iter().filter(|rows| !rows.is_empty()).map(group).collect(),

@@ -21,12 +21,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
+use crate::artefact::Artefact;
 use crate::constrain::Constraints;
 use crate::encode::{Dense, Encoder};
 use crate::error::{Error, Kind, Result};
 use crate::feature::FeatureSchema;
 use crate::job::{AutoencoderJob, RewardKind, Target, TrainJob};
-use crate::nn::{ActorShape, Artefact, Autoencoder, Generator, Network, Places, to_tensor};
+use crate::nn::{ActorShape, Autoencoder, Generator, Network, Places, to_tensor};
 use crate::predictor::Predictor;
 use crate::runtime::Streams;
 use crate::target::{Rewarder, TargetCodec, TargetSampler};

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{Asked, Change, Changes, Costs, Outcomes, difference};
+use crate::artefact::{Description, ModelForm, Origin};
 use crate::constrain::Observed;
 use crate::constrain::tests::Case;
 use crate::constrain::tests::random::{Dice, case, coupled_table, table};
@@ -21,7 +22,7 @@ use crate::job::{
 };
 use crate::metrics::Status;
 use crate::nearest::{LEAST_POINTS, NULL_POINT, PointColumn, Points};
-use crate::nn::{ActorShape, Description, Form, Generator, ModelForm, Origin};
+use crate::nn::{ActorShape, Form, Generator};
 use crate::predictor::{
     NO_CLASS, Outcome, Predictor, Reach, Responses, RowFailure, Scores, Task, Values, Variant,
     Variants,

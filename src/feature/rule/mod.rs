@@ -8,7 +8,7 @@ mod truth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use truth::{Comparison, Number, Operator, Truth};
+pub use truth::{ArithmeticOperator, ComparisonOperator, NumberExpression, Truth};
 
 use super::rows::Cell;
 use super::schema::Feature;
@@ -47,7 +47,7 @@ pub struct Derived {
     /// How it is computed, as it was written.
     pub text: String,
     /// The same, parsed.
-    pub number: Number,
+    pub number: NumberExpression,
     /// The features that it is computed from, each once, ascending.
     pub inputs: Vec<usize>,
 }

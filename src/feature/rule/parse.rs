@@ -9,7 +9,7 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::{Comparison, Number, Operator, Problem, Truth};
+use super::{ArithmeticOperator, ComparisonOperator, NumberExpression, Problem, Truth};
 use crate::document::did_you_mean;
 use crate::feature::schema::{Categorical, Feature, FeatureKind};
 
@@ -24,19 +24,19 @@ const MOST_DECIMALS: f64 = 12.0;
 const ALLOWED: &str = "use features, numbers, 'texts', + - * /, ROUND, comparisons, IN, BETWEEN, IS NULL, AND, OR and NOT";
 
 /// A literal of a text.
-enum Literal {
+enum RuleLiteral {
     Number(f64),
     Text(String),
 }
 
 /// Parses a predicate.
 pub(super) fn truth(text: &str, features: &[Feature]) -> Result<Truth, Problem> {
-    Names(features).truth(&expression(text)?)
+    FeatureNames(features).truth(&expression(text)?)
 }
 
 /// Parses a number.
-pub(super) fn number(text: &str, features: &[Feature]) -> Result<Number, Problem> {
-    Names(features).number(&expression(text)?)
+pub(super) fn number(text: &str, features: &[Feature]) -> Result<NumberExpression, Problem> {
+    FeatureNames(features).number(&expression(text)?)
 }
 
 fn expression(text: &str) -> Result<Expr, Problem> {
@@ -75,9 +75,9 @@ fn depth(text: &str) -> usize {
 }
 
 /// The features that a text may name.
-struct Names<'a>(&'a [Feature]);
+struct FeatureNames<'a>(&'a [Feature]);
 
-impl Names<'_> {
+impl FeatureNames<'_> {
     fn truth(&self, expr: &Expr) -> Result<Truth, Problem> {
         match expr {
             Expr::Nested(inner) => self.truth(inner),
@@ -94,13 +94,13 @@ impl Names<'_> {
             },
             Expr::Between { expr, negated, low, high } => {
                 let within = Truth::All(vec![
-                    self.compare(Comparison::GreaterOrEqual, expr, low)?,
-                    self.compare(Comparison::LessOrEqual, expr, high)?,
+                    self.compare(ComparisonOperator::GreaterOrEqual, expr, low)?,
+                    self.compare(ComparisonOperator::LessOrEqual, expr, high)?,
                 ]);
                 Ok(if *negated { within.negated() } else { within })
             }
             Expr::InList { expr, list, negated } => {
-                let one = |item: &Expr| self.compare(Comparison::Equal, expr, item);
+                let one = |item: &Expr| self.compare(ComparisonOperator::Equal, expr, item);
                 let any = Truth::Any(list.iter().map(one).collect::<Result<_, _>>()?);
                 Ok(if *negated { any.negated() } else { any })
             }
@@ -110,12 +110,12 @@ impl Names<'_> {
         }
     }
 
-    fn number(&self, expr: &Expr) -> Result<Number, Problem> {
+    fn number(&self, expr: &Expr) -> Result<NumberExpression, Problem> {
         match expr {
             Expr::Nested(inner) => self.number(inner),
-            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => Ok(Number::Computed(
-                Operator::Subtract,
-                Box::new(Number::Literal(0.0)),
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => Ok(NumberExpression::Computed(
+                ArithmeticOperator::Subtract,
+                Box::new(NumberExpression::Literal(0.0)),
                 Box::new(self.number(expr)?),
             )),
             Expr::UnaryOp { op: UnaryOperator::Plus, expr } => self.number(expr),
@@ -123,12 +123,12 @@ impl Names<'_> {
             Expr::BinaryOp { left, op, right } => {
                 let operator = operator(op).ok_or_else(|| unusable(expr, "a number"))?;
                 let (left, right) = (self.number(left)?, self.number(right)?);
-                Ok(Number::Computed(operator, Box::new(left), Box::new(right)))
+                Ok(NumberExpression::Computed(operator, Box::new(left), Box::new(right)))
             }
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
                 let feature = self.feature(expr)?;
                 match self.0[feature].kind {
-                    FeatureKind::Numeric(_) => Ok(Number::Feature(feature)),
+                    FeatureKind::Numeric(_) => Ok(NumberExpression::Feature(feature)),
                     FeatureKind::Categorical(_) => Err(Problem::new(format!(
                         "takes `{}` for a number, but the feature is categorical",
                         self.0[feature].name
@@ -137,8 +137,8 @@ impl Names<'_> {
                 }
             }
             _ => match literal(expr)? {
-                Literal::Number(number) => Ok(Number::Literal(number)),
-                Literal::Text(text) => {
+                RuleLiteral::Number(number) => Ok(NumberExpression::Literal(number)),
+                RuleLiteral::Text(text) => {
                     Err(Problem::new(format!("has the text '{text}' where a number is expected")))
                 }
             },
@@ -146,7 +146,7 @@ impl Names<'_> {
     }
 
     /// `ROUND(number)` or `ROUND(number, decimals)`.
-    fn rounded(&self, function: &Function, expr: &Expr) -> Result<Number, Problem> {
+    fn rounded(&self, function: &Function, expr: &Expr) -> Result<NumberExpression, Problem> {
         let FunctionArguments::List(given) = &function.args else {
             return Err(unusable(expr, "a number"));
         };
@@ -159,8 +159,8 @@ impl Names<'_> {
         let (number, decimals) = match args.as_deref() {
             Some([number]) if is_round => (number, 0.0),
             Some([number, decimals]) if is_round => match literal(decimals)? {
-                Literal::Number(decimals) => (number, decimals),
-                Literal::Text(_) => return Err(unusable(expr, "a number")),
+                RuleLiteral::Number(decimals) => (number, decimals),
+                RuleLiteral::Text(_) => return Err(unusable(expr, "a number")),
             },
             _ => return Err(unusable(expr, "a number")),
         };
@@ -168,10 +168,15 @@ impl Names<'_> {
             let what = format!("rounds to {decimals} decimals, expected 0 to {MOST_DECIMALS}");
             return Err(Problem::new(what));
         }
-        Ok(Number::Rounded(Box::new(self.number(number)?), decimals as u8))
+        Ok(NumberExpression::Rounded(Box::new(self.number(number)?), decimals as u8))
     }
 
-    fn compare(&self, comparison: Comparison, left: &Expr, right: &Expr) -> Result<Truth, Problem> {
+    fn compare(
+        &self,
+        comparison: ComparisonOperator,
+        left: &Expr,
+        right: &Expr,
+    ) -> Result<Truth, Problem> {
         match (self.category(left)?, self.category(right)?) {
             (None, None) => Ok(Truth::Compare(comparison, self.number(left)?, self.number(right)?)),
             (Some(one), Some(two)) => self.same_text(comparison, one, two),
@@ -181,12 +186,17 @@ impl Names<'_> {
     }
 
     /// A categorical feature compared with a literal.
-    fn one_of(&self, comparison: Comparison, index: usize, expr: &Expr) -> Result<Truth, Problem> {
+    fn one_of(
+        &self,
+        comparison: ComparisonOperator,
+        index: usize,
+        expr: &Expr,
+    ) -> Result<Truth, Problem> {
         let (name, categorical) = self.categorical(index);
         let is_equal = equality(comparison, name)?;
         let value = match literal(expr)? {
-            Literal::Number(number) => number.to_string(),
-            Literal::Text(text) => text,
+            RuleLiteral::Number(number) => number.to_string(),
+            RuleLiteral::Text(text) => text,
         };
         if !categorical.values.contains(&value) {
             let what = format!("compares `{name}` with '{value}', which is not one of its values");
@@ -202,7 +212,12 @@ impl Names<'_> {
         Ok(if is_equal { equal } else { equal.negated() })
     }
 
-    fn same_text(&self, comparison: Comparison, one: usize, two: usize) -> Result<Truth, Problem> {
+    fn same_text(
+        &self,
+        comparison: ComparisonOperator,
+        one: usize,
+        two: usize,
+    ) -> Result<Truth, Problem> {
         let (name, left) = self.categorical(one);
         let same = equality(comparison, name)?;
         let (_, right) = self.categorical(two);
@@ -252,51 +267,51 @@ impl Names<'_> {
 }
 
 /// Whether a comparison of categories is for equality.
-fn equality(comparison: Comparison, name: &str) -> Result<bool, Problem> {
+fn equality(comparison: ComparisonOperator, name: &str) -> Result<bool, Problem> {
     match comparison {
-        Comparison::Equal => Ok(true),
-        Comparison::NotEqual => Ok(false),
+        ComparisonOperator::Equal => Ok(true),
+        ComparisonOperator::NotEqual => Ok(false),
         _ => Err(Problem::new(format!("compares the categorical feature `{name}` by size"))
             .hint("list the values: `feature IN (…)`")),
     }
 }
 
-fn comparison(op: &BinaryOperator) -> Option<Comparison> {
+fn comparison(op: &BinaryOperator) -> Option<ComparisonOperator> {
     Some(match op {
-        BinaryOperator::Lt => Comparison::Less,
-        BinaryOperator::LtEq => Comparison::LessOrEqual,
-        BinaryOperator::Gt => Comparison::Greater,
-        BinaryOperator::GtEq => Comparison::GreaterOrEqual,
-        BinaryOperator::Eq => Comparison::Equal,
-        BinaryOperator::NotEq => Comparison::NotEqual,
+        BinaryOperator::Lt => ComparisonOperator::Less,
+        BinaryOperator::LtEq => ComparisonOperator::LessOrEqual,
+        BinaryOperator::Gt => ComparisonOperator::Greater,
+        BinaryOperator::GtEq => ComparisonOperator::GreaterOrEqual,
+        BinaryOperator::Eq => ComparisonOperator::Equal,
+        BinaryOperator::NotEq => ComparisonOperator::NotEqual,
         _ => return None,
     })
 }
 
-fn operator(op: &BinaryOperator) -> Option<Operator> {
+fn operator(op: &BinaryOperator) -> Option<ArithmeticOperator> {
     Some(match op {
-        BinaryOperator::Plus => Operator::Add,
-        BinaryOperator::Minus => Operator::Subtract,
-        BinaryOperator::Multiply => Operator::Multiply,
-        BinaryOperator::Divide => Operator::Divide,
+        BinaryOperator::Plus => ArithmeticOperator::Add,
+        BinaryOperator::Minus => ArithmeticOperator::Subtract,
+        BinaryOperator::Multiply => ArithmeticOperator::Multiply,
+        BinaryOperator::Divide => ArithmeticOperator::Divide,
         _ => return None,
     })
 }
 
-fn literal(expr: &Expr) -> Result<Literal, Problem> {
+fn literal(expr: &Expr) -> Result<RuleLiteral, Problem> {
     match expr {
         Expr::Nested(inner) => literal(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match literal(expr)? {
-            Literal::Number(number) => Ok(Literal::Number(-number)),
-            Literal::Text(_) => Err(unusable(expr, "a number")),
+            RuleLiteral::Number(number) => Ok(RuleLiteral::Number(-number)),
+            RuleLiteral::Text(_) => Err(unusable(expr, "a number")),
         },
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => match digits.parse::<f64>() {
-                Ok(number) if number.is_finite() => Ok(Literal::Number(number)),
+                Ok(number) if number.is_finite() => Ok(RuleLiteral::Number(number)),
                 _ => Err(Problem::new(format!("has the number {digits}, which is not finite"))),
             },
-            Value::SingleQuotedString(text) => Ok(Literal::Text(text.clone())),
-            Value::Boolean(value) => Ok(Literal::Text(value.to_string())),
+            Value::SingleQuotedString(text) => Ok(RuleLiteral::Text(text.clone())),
+            Value::Boolean(value) => Ok(RuleLiteral::Text(value.to_string())),
             _ => Err(unusable(expr, "a literal")),
         },
         _ => Err(unusable(expr, "a literal")),

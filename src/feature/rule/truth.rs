@@ -4,7 +4,7 @@ use crate::feature::{Cell, NULL_CODE, UNSEEN_CODE};
 
 /// A sign of arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum ArithmeticOperator {
     /// `+`
     Add,
     /// `-`
@@ -17,42 +17,42 @@ pub enum Operator {
 
 /// A number that is computed from a row.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Number {
+pub enum NumberExpression {
     /// A numeric feature's value.
     Feature(usize),
     /// A constant.
     Literal(f64),
     /// Two numbers, computed.
-    Computed(Operator, Box<Number>, Box<Number>),
+    Computed(ArithmeticOperator, Box<NumberExpression>, Box<NumberExpression>),
     /// A number rounded to so many decimals.
-    Rounded(Box<Number>, u8),
+    Rounded(Box<NumberExpression>, u8),
 }
 
-impl Operator {
+impl ArithmeticOperator {
     /// What it makes of two numbers.
     pub fn apply(self, left: f64, right: f64) -> f64 {
         match self {
-            Operator::Add => left + right,
-            Operator::Subtract => left - right,
-            Operator::Multiply => left * right,
-            Operator::Divide => left / right,
+            ArithmeticOperator::Add => left + right,
+            ArithmeticOperator::Subtract => left - right,
+            ArithmeticOperator::Multiply => left * right,
+            ArithmeticOperator::Divide => left / right,
         }
     }
 
     /// As it is written.
     pub fn sign(self) -> char {
         match self {
-            Operator::Add => '+',
-            Operator::Subtract => '-',
-            Operator::Multiply => '*',
-            Operator::Divide => '/',
+            ArithmeticOperator::Add => '+',
+            ArithmeticOperator::Subtract => '-',
+            ArithmeticOperator::Multiply => '*',
+            ArithmeticOperator::Divide => '/',
         }
     }
 }
 
 /// How two numbers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ComparisonOperator {
     /// `<`
     Less,
     /// `<=`
@@ -71,7 +71,7 @@ pub enum Comparison {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Truth {
     /// Two numbers compared.
-    Compare(Comparison, Number, Number),
+    Compare(ComparisonOperator, NumberExpression, NumberExpression),
     /// A categorical feature has one of some values.
     OneOf {
         /// The feature.
@@ -114,20 +114,20 @@ pub enum Truth {
     Any(Vec<Truth>),
 }
 
-impl Number {
+impl NumberExpression {
     /// Its value in a row; NaN where it has none.
     pub fn value<F: Fn(usize) -> Cell>(&self, cell: &F) -> f64 {
         match self {
-            Number::Feature(feature) => match cell(*feature) {
+            NumberExpression::Feature(feature) => match cell(*feature) {
                 Cell::Number(number) => number,
                 Cell::Code(_) => f64::NAN,
             },
-            Number::Literal(number) => *number,
-            Number::Computed(operator, left, right) => {
+            NumberExpression::Literal(number) => *number,
+            NumberExpression::Computed(operator, left, right) => {
                 let value = operator.apply(left.value(cell), right.value(cell));
                 if value.is_finite() { value } else { f64::NAN }
             }
-            Number::Rounded(number, decimals) => {
+            NumberExpression::Rounded(number, decimals) => {
                 let (value, power) = (number.value(cell), 10f64.powi(i32::from(*decimals)));
                 let rounded = (value * power).round() / power;
                 // What is too large for that has no decimals.
@@ -139,46 +139,46 @@ impl Number {
     /// Tells every feature that it reads.
     pub fn visit_features(&self, visit: &mut impl FnMut(usize)) {
         match self {
-            Number::Feature(feature) => visit(*feature),
-            Number::Literal(_) => {}
-            Number::Computed(_, left, right) => {
+            NumberExpression::Feature(feature) => visit(*feature),
+            NumberExpression::Literal(_) => {}
+            NumberExpression::Computed(_, left, right) => {
                 left.visit_features(visit);
                 right.visit_features(visit);
             }
-            Number::Rounded(number, _) => number.visit_features(visit),
+            NumberExpression::Rounded(number, _) => number.visit_features(visit),
         }
     }
 
     /// The same before it is rounded.
-    pub fn before_rounding(&self) -> &Number {
+    pub fn before_rounding(&self) -> &NumberExpression {
         match self {
-            Number::Rounded(number, _) => number,
+            NumberExpression::Rounded(number, _) => number,
             other => other,
         }
     }
 }
 
-impl Comparison {
+impl ComparisonOperator {
     fn holds(self, left: f64, right: f64) -> bool {
         match self {
-            Comparison::Less => left < right,
-            Comparison::LessOrEqual => left <= right,
-            Comparison::Greater => left > right,
-            Comparison::GreaterOrEqual => left >= right,
-            Comparison::Equal => left == right,
-            Comparison::NotEqual => left != right,
+            ComparisonOperator::Less => left < right,
+            ComparisonOperator::LessOrEqual => left <= right,
+            ComparisonOperator::Greater => left > right,
+            ComparisonOperator::GreaterOrEqual => left >= right,
+            ComparisonOperator::Equal => left == right,
+            ComparisonOperator::NotEqual => left != right,
         }
     }
 
     /// What holds where this does not.
-    pub fn negated(self) -> Comparison {
+    pub fn negated(self) -> ComparisonOperator {
         match self {
-            Comparison::Less => Comparison::GreaterOrEqual,
-            Comparison::LessOrEqual => Comparison::Greater,
-            Comparison::Greater => Comparison::LessOrEqual,
-            Comparison::GreaterOrEqual => Comparison::Less,
-            Comparison::Equal => Comparison::NotEqual,
-            Comparison::NotEqual => Comparison::Equal,
+            ComparisonOperator::Less => ComparisonOperator::GreaterOrEqual,
+            ComparisonOperator::LessOrEqual => ComparisonOperator::Greater,
+            ComparisonOperator::Greater => ComparisonOperator::LessOrEqual,
+            ComparisonOperator::GreaterOrEqual => ComparisonOperator::Less,
+            ComparisonOperator::Equal => ComparisonOperator::NotEqual,
+            ComparisonOperator::NotEqual => ComparisonOperator::Equal,
         }
     }
 }
@@ -232,7 +232,7 @@ impl Truth {
             return 0.0;
         }
         match self {
-            Truth::Compare(Comparison::NotEqual, ..) => 1.0,
+            Truth::Compare(ComparisonOperator::NotEqual, ..) => 1.0,
             Truth::Compare(_, left, right) => (left.value(cell) - right.value(cell)).abs(),
             Truth::All(parts) => parts.iter().map(|part| part.excess(cell)).sum(),
             Truth::Any(parts) => {
@@ -261,7 +261,10 @@ impl Truth {
     }
 
     /// Tells the two sides of every comparison of numbers.
-    pub fn visit_comparisons<'a>(&'a self, visit: &mut impl FnMut(&'a Number, &'a Number)) {
+    pub fn visit_comparisons<'a>(
+        &'a self,
+        visit: &mut impl FnMut(&'a NumberExpression, &'a NumberExpression),
+    ) {
         match self {
             Truth::Compare(_, left, right) => visit(left, right),
             Truth::All(parts) | Truth::Any(parts) => {

@@ -22,7 +22,7 @@ pub(super) struct Kernel {
 
 /// Points made ready for a kernel: scaled so that it is 2^-d².
 #[derive(Debug, Clone)]
-pub(super) struct Prepared {
+pub(super) struct ScaledPoints {
     dimension: usize,
     points: Vec<f32>,
     pub(super) packed: Packed,
@@ -35,16 +35,16 @@ impl Kernel {
     }
 
     /// Makes points ready.
-    pub(super) fn prepare(self, points: &[f32]) -> Prepared {
+    pub(super) fn prepare(self, points: &[f32]) -> ScaledPoints {
         let scale = (std::f64::consts::LOG2_E / self.median).sqrt() as f32;
         let points: Vec<f32> = points.iter().map(|number| number * scale).collect();
         // What is infinitely far away adds nothing.
         let packed = Packed::new(&points, self.dimension, f32::INFINITY);
-        Prepared { dimension: self.dimension, points, packed }
+        ScaledPoints { dimension: self.dimension, points, packed }
     }
 }
 
-impl Prepared {
+impl ScaledPoints {
     /// How many points there are.
     pub(super) fn count(&self) -> usize {
         self.points.len() / self.dimension
@@ -62,7 +62,7 @@ impl Prepared {
     }
 
     /// The kernel's mean over pairs of a point here and a point there.
-    pub(super) fn mean_between(&self, other: &Prepared) -> f64 {
+    pub(super) fn mean_between(&self, other: &ScaledPoints) -> f64 {
         self.sum(Pairs::Between(other)) / (self.count() as f64 * other.count() as f64)
     }
 
@@ -121,11 +121,15 @@ impl Prepared {
 #[derive(Debug, Clone, Copy)]
 enum Pairs<'a> {
     Within,
-    Between(&'a Prepared),
+    Between(&'a ScaledPoints),
 }
 
 /// The unbiased estimate of MMD² from the means of a sample, of the reference and between them.
-pub(super) fn discrepancy(sample: &Prepared, reference: &Prepared, reference_mean: f64) -> f64 {
+pub(super) fn discrepancy(
+    sample: &ScaledPoints,
+    reference: &ScaledPoints,
+    reference_mean: f64,
+) -> f64 {
     sample.mean_within() + reference_mean - 2.0 * sample.mean_between(reference)
 }
 

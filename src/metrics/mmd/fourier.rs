@@ -20,7 +20,7 @@ pub(super) struct Frequencies {
 
 /// Sums of cosines and sines of some points, per frequency.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Sums {
+pub(super) struct CosineSums {
     pub(super) rows: u64,
     cosines: Vec<f64>,
     sines: Vec<f64>,
@@ -28,7 +28,7 @@ pub(super) struct Sums {
 
 /// What the frequencies of one view say.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct SpectralEstimate {
     pub(super) mmd2: f64,
     /// Square of its standard error.
     pub(super) variance: f64,
@@ -44,13 +44,13 @@ impl Frequencies {
     }
 
     /// The sums of no points.
-    pub(super) fn nothing(&self) -> Sums {
+    pub(super) fn nothing(&self) -> CosineSums {
         let count = self.turns.len() / self.dimension;
-        Sums { rows: 0, cosines: vec![0.0; count], sines: vec![0.0; count] }
+        CosineSums { rows: 0, cosines: vec![0.0; count], sines: vec![0.0; count] }
     }
 
     /// The sums of some points: few thousand at most, since part of the adding is done in `f32`.
-    pub(super) fn sums(&self, points: &[f32]) -> Sums {
+    pub(super) fn sums(&self, points: &[f32]) -> CosineSums {
         // Points at the origin have cosines of exactly one, which are taken off again.
         let packed = Packed::new(points, self.dimension, 0.0);
         let mut sums = self.nothing();
@@ -67,9 +67,9 @@ impl Frequencies {
     }
 }
 
-impl Sums {
+impl CosineSums {
     /// Adds the sums of other points.
-    pub(super) fn merge(&mut self, other: &Sums) {
+    pub(super) fn merge(&mut self, other: &CosineSums) {
         self.rows += other.rows;
         let add = |own: &mut Vec<f64>, more: &[f64]| {
             own.iter_mut().zip(more).for_each(|(own, more)| *own += more);
@@ -79,16 +79,16 @@ impl Sums {
     }
 
     /// MMD² between two sets of points.
-    pub(super) fn compare(&self, other: &Sums) -> Found {
+    pub(super) fn compare(&self, other: &CosineSums) -> SpectralEstimate {
         let count = self.cosines.len();
         let at: Vec<f64> = (0..count).map(|frequency| self.compare_at(other, frequency)).collect();
         let mmd2 = at.iter().sum::<f64>() / count as f64;
         let squares: f64 = at.iter().map(|value| (value - mmd2).powi(2)).sum();
-        Found { mmd2, variance: squares / ((count - 1) as f64 * count as f64) }
+        SpectralEstimate { mmd2, variance: squares / ((count - 1) as f64 * count as f64) }
     }
 
     /// The unbiased estimate from one frequency alone.
-    fn compare_at(&self, other: &Sums, frequency: usize) -> f64 {
+    fn compare_at(&self, other: &CosineSums, frequency: usize) -> f64 {
         let (cosine, sine) = (self.cosines[frequency], self.sines[frequency]);
         let (others_cosine, others_sine) = (other.cosines[frequency], other.sines[frequency]);
         let within = |cosine: f64, sine: f64, count: f64| {
@@ -101,7 +101,7 @@ impl Sums {
 }
 
 /// The error to be stated for the mean of views, whose frequencies are independent.
-pub(super) fn stated_error(found: &[Found]) -> f64 {
+pub(super) fn stated_error(found: &[SpectralEstimate]) -> f64 {
     let variance: f64 = found.iter().map(|found| found.variance).sum();
     STATED_ERRORS * variance.sqrt() / found.len() as f64
 }

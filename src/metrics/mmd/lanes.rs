@@ -13,7 +13,7 @@ const AT_ONCE: usize = 5;
 const PARTS: usize = 8;
 
 /// One number for each of the points side by side.
-pub(super) type Lanes = [f32; LANES];
+pub(super) type PointLanes = [f32; LANES];
 
 /// Adding and subtracting it rounds a number below 2²² to a whole one, which is then in its low bits.
 const ROUNDER: f32 = 12_582_912.0;
@@ -39,7 +39,7 @@ pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
 /// Points in groups that lie side by side: per group and dimension one number of each point.
 #[derive(Debug, Clone)]
 pub(super) struct Packed {
-    numbers: Vec<Lanes>,
+    numbers: Vec<PointLanes>,
     dimension: usize,
     /// Points at the end of the last group that are none.
     pub(super) padding: usize,
@@ -65,7 +65,7 @@ impl Packed {
 
     /// All groups.
     #[inline(always)]
-    pub(super) fn all(&self) -> std::slice::ChunksExact<'_, Lanes> {
+    pub(super) fn all(&self) -> std::slice::ChunksExact<'_, PointLanes> {
         self.slice(0..self.groups())
     }
 
@@ -74,7 +74,7 @@ impl Packed {
     pub(super) fn slice(
         &self,
         groups: std::ops::Range<usize>,
-    ) -> std::slice::ChunksExact<'_, Lanes> {
+    ) -> std::slice::ChunksExact<'_, PointLanes> {
         let (start, end) = (groups.start * self.dimension, groups.end * self.dimension);
         self.numbers[start..end].chunks_exact(self.dimension)
     }
@@ -82,7 +82,7 @@ impl Packed {
 
 /// Adds the kernel 2^-d² between a point and those of a group.
 #[inline(always)]
-pub(super) fn add_kernel(sums: &mut Lanes, point: &[f32], group: &[Lanes]) {
+pub(super) fn add_kernel(sums: &mut PointLanes, point: &[f32], group: &[PointLanes]) {
     let distances = squared_distances(point, group);
     for (sum, distance) in sums.iter_mut().zip(&distances) {
         *sum += exp2_of_negative(*distance);
@@ -91,7 +91,11 @@ pub(super) fn add_kernel(sums: &mut Lanes, point: &[f32], group: &[Lanes]) {
 
 /// Adds sines and cosines of the angles, in turns, that the points of a group have at a frequency.
 #[inline(always)]
-pub(super) fn add_waves(sums: (&mut Lanes, &mut Lanes), frequency: &[f32], group: &[Lanes]) {
+pub(super) fn add_waves(
+    sums: (&mut PointLanes, &mut PointLanes),
+    frequency: &[f32],
+    group: &[PointLanes],
+) {
     let turns = products(frequency, group);
     let (sines, cosines) = sums;
     for ((sine, cosine), turn) in sines.iter_mut().zip(cosines).zip(&turns) {
@@ -103,7 +107,7 @@ pub(super) fn add_waves(sums: (&mut Lanes, &mut Lanes), frequency: &[f32], group
 
 /// The sum of all lanes.
 #[inline(always)]
-pub(super) fn total(lanes: &Lanes) -> f64 {
+pub(super) fn total(lanes: &PointLanes) -> f64 {
     let mut parts = [0.0; PARTS];
     for numbers in lanes.as_chunks::<PARTS>().0 {
         for (part, number) in parts.iter_mut().zip(numbers) {
@@ -114,7 +118,7 @@ pub(super) fn total(lanes: &Lanes) -> f64 {
 }
 
 #[inline(always)]
-fn squared_distances(point: &[f32], group: &[Lanes]) -> Lanes {
+fn squared_distances(point: &[f32], group: &[PointLanes]) -> PointLanes {
     fold(point, group, |sum, own, other| {
         let gap = own - other;
         sum + gap * gap
@@ -122,13 +126,13 @@ fn squared_distances(point: &[f32], group: &[Lanes]) -> Lanes {
 }
 
 #[inline(always)]
-fn products(vector: &[f32], group: &[Lanes]) -> Lanes {
+fn products(vector: &[f32], group: &[PointLanes]) -> PointLanes {
     fold(vector, group, |sum, factor, number| sum + factor * number)
 }
 
 /// Folds, for each point of a group, a vector's numbers and the point's own.
 #[inline(always)]
-fn fold(vector: &[f32], group: &[Lanes], step: impl Fn(f32, f32, f32) -> f32) -> Lanes {
+fn fold(vector: &[f32], group: &[PointLanes], step: impl Fn(f32, f32, f32) -> f32) -> PointLanes {
     let mut sums = [0.0; LANES];
     let (several, single) = vector.as_chunks::<AT_ONCE>();
     let (several_lanes, single_lanes) = group.as_chunks::<AT_ONCE>();

@@ -14,7 +14,7 @@ use super::sample::Sample;
 pub(super) const PERMUTED_ROWS: usize = 1_000;
 
 /// The kernel of all pairs of rows of both sides, summed over views; nothing on the diagonal.
-struct Matrix {
+struct KernelMatrix {
     values: Vec<f32>,
     /// Numbers from one row to the next.
     stride: usize,
@@ -27,7 +27,7 @@ struct Matrix {
 
 /// The share of exchanges, the one that was observed among them, that differ at least as much.
 pub(super) fn p_value(sample: &Sample, reference: &Sample, draws: Draws) -> f64 {
-    let matrix = Matrix::new(sample, reference);
+    let matrix = KernelMatrix::new(sample, reference);
     let observed: Vec<usize> = (0..matrix.own).collect();
     let observed = matrix.discrepancy(&observed);
     let as_much = (0..draws.count)
@@ -47,7 +47,7 @@ pub(super) struct Draws {
 impl Draws {
     /// The rows that make up the sample in one draw. Every draw has a random stream of its own, so that
     /// it does not matter which thread takes it.
-    fn rows(self, draw: usize, matrix: &Matrix) -> Vec<usize> {
+    fn rows(self, draw: usize, matrix: &KernelMatrix) -> Vec<usize> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(draw as u64 + 1);
         let mut rows: Vec<usize> = (0..matrix.own + matrix.others).collect();
@@ -56,8 +56,8 @@ impl Draws {
     }
 }
 
-impl Matrix {
-    fn new(sample: &Sample, reference: &Sample) -> Matrix {
+impl KernelMatrix {
+    fn new(sample: &Sample, reference: &Sample) -> KernelMatrix {
         let (own, others) = (sample.held(PERMUTED_ROWS), reference.held(PERMUTED_ROWS));
         let stride = (own + others).next_multiple_of(LANES);
         let mut values = vec![0.0; (own + others) * stride];
@@ -77,7 +77,7 @@ impl Matrix {
         (0..own + others).for_each(|row| values[row * stride + row] = 0.0);
         let all = vec![1.0; stride];
         let row_sums = values.par_chunks_exact(stride).map(|row| masked_sum(row, &all)).collect();
-        Matrix { values, stride, own, others, row_sums }
+        KernelMatrix { values, stride, own, others, row_sums }
     }
 
     /// The sum over views of MMD², if these rows were the sample.

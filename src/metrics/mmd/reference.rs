@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::bandwidth::{BANDWIDTH_ROWS, median_distance};
 use super::exact::{Kernel, discrepancy};
-use super::fourier::{Found, Frequencies, Sums, stated_error};
+use super::fourier::{CosineSums, Frequencies, SpectralEstimate, stated_error};
 use super::permute::{Draws, p_value};
 use super::sample::{Sample, View, Views};
 use super::summary::mean_and_std;
@@ -27,7 +27,7 @@ pub struct Reference {
     options: MmdOptions,
     rows: Sample,
     bandwidths: Vec<f64>,
-    sums: Vec<Sums>,
+    sums: Vec<CosineSums>,
     /// Per view the kernel's mean over pairs of rows, if all pairs can be afforded.
     means: Option<Vec<f64>>,
 }
@@ -183,7 +183,8 @@ impl Reference {
 
     fn compare_sums(&self, sample: &Sample) -> Opinion {
         let pairs = sample.sums().into_iter().zip(&self.sums);
-        let found: Vec<Found> = pairs.map(|(own, reference)| own.compare(reference)).collect();
+        let found: Vec<SpectralEstimate> =
+            pairs.map(|(own, reference)| own.compare(reference)).collect();
         let values = found.iter().map(|found| found.mmd2).collect();
         Opinion { estimator: Estimator::Fourier, values, error: stated_error(&found) }
     }

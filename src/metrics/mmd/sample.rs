@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::Space;
 use super::blocks::BLOCK_ROWS;
 use super::exact::Kernel;
-use super::fourier::{Frequencies, Sums};
+use super::fourier::{CosineSums, Frequencies};
 use super::permute::PERMUTED_ROWS;
 
 /// Rows that are embedded at a time: bounds what a long call needs beside its rows.
@@ -43,13 +43,13 @@ pub struct Sample {
     /// Per view the points of the first rows, one after the other.
     points: Vec<Vec<f32>>,
     /// Per view the sums over all rows, once there are more than the limit.
-    sums: Option<Vec<Sums>>,
+    sums: Option<Vec<CosineSums>>,
 }
 
 /// What becomes of some rows in one view.
-struct Part {
+struct ViewPart {
     points: Vec<f32>,
-    sums: Option<Sums>,
+    sums: Option<CosineSums>,
 }
 
 impl Sample {
@@ -66,7 +66,7 @@ impl Sample {
             self.count((step.len() / width) as u64);
             let tiles: Vec<&[f32]> = step.chunks(ROWS_PER_TASK * width).collect();
             let views = self.points.len();
-            let parts: Vec<Part> = (0..tiles.len() * views)
+            let parts: Vec<ViewPart> = (0..tiles.len() * views)
                 .into_par_iter()
                 .map(|task| self.look(task % views, tiles[task / views]))
                 .collect();
@@ -83,7 +83,7 @@ impl Sample {
         let sums = self.sums.is_some().then(|| other.sums());
         for (view, points) in other.points.iter().enumerate() {
             let sums = sums.as_ref().map(|sums| sums[view].clone());
-            self.take(view, &Part { points: points.clone(), sums });
+            self.take(view, &ViewPart { points: points.clone(), sums });
         }
     }
 
@@ -109,7 +109,7 @@ impl Sample {
     }
 
     /// The sums over all rows, per view.
-    pub(super) fn sums(&self) -> Vec<Sums> {
+    pub(super) fn sums(&self) -> Vec<CosineSums> {
         self.sums.clone().unwrap_or_else(|| self.sum_up())
     }
 
@@ -125,10 +125,10 @@ impl Sample {
         }
     }
 
-    fn sum_up(&self) -> Vec<Sums> {
+    fn sum_up(&self) -> Vec<CosineSums> {
         let sum = |(points, view): (&Vec<f32>, &View)| {
             let tiles = points.par_chunks(ROWS_PER_TASK * view.kernel.dimension);
-            let parts: Vec<Sums> = tiles.map(|tile| view.frequencies.sums(tile)).collect();
+            let parts: Vec<CosineSums> = tiles.map(|tile| view.frequencies.sums(tile)).collect();
             let mut total = view.frequencies.nothing();
             parts.iter().for_each(|part| total.merge(part));
             total
@@ -137,13 +137,13 @@ impl Sample {
     }
 
     /// Looks at some rows in one view.
-    fn look(&self, view: usize, rows: &[f32]) -> Part {
+    fn look(&self, view: usize, rows: &[f32]) -> ViewPart {
         let points = self.views.space.embed_here(view, rows);
         let sums = self.sums.as_ref().map(|_| self.views.list[view].frequencies.sums(&points));
-        Part { points, sums }
+        ViewPart { points, sums }
     }
 
-    fn take(&mut self, view: usize, part: &Part) {
+    fn take(&mut self, view: usize, part: &ViewPart) {
         let own = &mut self.points[view];
         let mut room = usize::MAX;
         if let Some((sums, more)) = self.sums.as_mut().zip(part.sums.as_ref()) {

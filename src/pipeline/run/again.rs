@@ -22,13 +22,13 @@ use super::summary::{RunSummary, examples};
 use super::work::{Done, Schemas, Tallies, UnitRecord};
 use super::written::{column, named, open, read, sources, statuses, whole};
 use super::{Part, Stages, facts, unfinished};
+use crate::artefact::{Artefact, load};
 use crate::engine::{ScanPlan, Unit, check_keys};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Kept, Recorder, StageSeconds, check_fit, target_names};
 use crate::feature::{Admission, RowReader, Rows, key_hashes};
 use crate::job::{Job, Target};
 use crate::metrics::{Observed, Tally, distances};
-use crate::nn::{Artefact, load};
 use crate::output::{
     COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
     SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, counterfactual_schema, is_part, kept_name,

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::super::{Inputs, ModelFacts, seconds_since, versions};
+use crate::artefact::WEIGHTS_FILE;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::nn::WEIGHTS_FILE;
 use crate::output::{InputFile, RunFacts, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;

@@ -10,12 +10,12 @@ use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
 use super::work::Done;
 use super::{Part, Stages, facts, prometheus};
+use crate::artefact::Artefact;
 use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Keep, Kept, StageSeconds, target_names};
 use crate::job::{Coherence, Target};
 use crate::metrics::{Group, Segment, Source, Status, Tally, wilson};
-use crate::nn::Artefact;
 use crate::output::{
     COUNTERFACTUALS, MANIFEST_FILE, REJECTS, StagedFile, Staging, TableWriter, part_name,
     report_name, verify,

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::super::TrainSummary;
 use super::super::train::{fit_generator, save_generator};
 use super::{Entry, Progressed, Stages, refuse_changed};
+use crate::artefact::{
+    Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load,
+};
 use crate::document::{inside, read_regular};
 use crate::error::{Error, Result};
-use crate::nn::{Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load};
 use crate::output::{GENERATOR, StagedFile, Staging, is_inside, write_synced};
 
 /// A finished generator.

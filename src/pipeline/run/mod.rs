@@ -27,11 +27,11 @@ use super::partitions::{check_class_folders, check_key_folders};
 use super::places::check_places;
 use super::validate::{check_generator, check_target, hold_against};
 use super::{Inputs, Observer, Scope, assumed, check_repeatable, replace, seconds_since, versions};
+use crate::artefact::{Artefact, Description, load_neighbours};
 use crate::engine::{check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
 use crate::job::{ExplainMethod, Job, MmdSpace, Target, TaskSpec};
-use crate::nn::{Artefact, Description, load_neighbours};
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, REPORTS, RunFacts,
     SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of, parse_journal,

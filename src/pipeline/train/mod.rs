@@ -21,13 +21,14 @@ use super::{
     CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory, replace,
     seconds_since,
 };
+use crate::artefact::{Artefact, Description, ModelForm};
 use crate::constrain::{Constraints, Observed};
 use crate::encode::Encoder;
 use crate::error::{Error, Kind, Result};
 use crate::feature::Stats;
 use crate::job::{AutoencoderKind, Coherence, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
-use crate::nn::{Artefact, Description, ModelForm, out_of_memory};
+use crate::nn::out_of_memory;
 use crate::output::{Manifest, RunFacts, SUCCESS_FILE, Staging, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
@@ -424,7 +425,7 @@ fn describe(
     stats: &Stats,
     (actor, targets): (crate::nn::ActorShape, crate::target::TargetCodec),
     summary: &TrainSummary,
-    origin: crate::nn::Origin,
+    origin: crate::artefact::Origin,
 ) -> Result<Description> {
     let mut figures = serde_json::to_value(summary)
         .map_err(|error| Error::internal("generator", "has no JSON").source(error))?;

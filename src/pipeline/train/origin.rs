@@ -9,9 +9,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::super::versions;
 use super::Fixed;
+use crate::artefact::{Origin, WEIGHTS_FILE};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::nn::{Origin, WEIGHTS_FILE};
 use crate::output::{hex, sha256_of};
 use crate::predictor::Outcome;
 use crate::runtime::Runtime;

@@ -6,9 +6,9 @@ use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch
 
 use super::super::{manifest, versions};
 use super::Trained;
+use crate::artefact::{WEIGHTS_FILE, save};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::nn::{WEIGHTS_FILE, save};
 use crate::output::{
     GENERATOR, MANIFEST_FILE, REPORTS, RunFacts, StagedFile, Staging, TRAINING_REPORT, TableWriter,
     WriterOptions, sha256_of, training_schema,

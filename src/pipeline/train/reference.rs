@@ -2,9 +2,9 @@
 
 use super::Fixed;
 use super::load::Loaded;
+use crate::artefact::{DecidedRows, ReferenceRows};
 use crate::job::MOST_ENCODERS;
 use crate::metrics::RandomEncoder;
-use crate::nn::{DecidedRows, ReferenceRows};
 use crate::predictor::{NO_CLASS, Outcome, Scores};
 use crate::runtime::Runtime;
 

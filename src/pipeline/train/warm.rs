@@ -2,10 +2,10 @@
 
 use super::super::Inputs;
 use super::Loaded;
+use crate::artefact::{Artefact, Description, load};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{FeatureStats, Stats};
 use crate::job::{AutoencoderJob, AutoencoderKind, Job};
-use crate::nn::{Artefact, Description, load};
 use crate::runtime::Runtime;
 use crate::target::TargetCodec;
 

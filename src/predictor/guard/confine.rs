@@ -18,10 +18,10 @@ use seccompiler::{
     SeccompRule,
 };
 
-use super::{Network, Order, Report, Sandbox, Settings};
+use super::{GuardOrder, GuardReport, NetworkAccess, Sandbox, Settings};
 
 /// Becomes the scorer; returns only if that fails.
-pub(super) fn confine(order: &Order) -> ExitCode {
+pub(super) fn confine(order: &GuardOrder) -> ExitCode {
     let report = match become_scorer(order) {
         Ok(gone) => match gone {},
         Err(report) => report,
@@ -33,12 +33,12 @@ pub(super) fn confine(order: &Order) -> ExitCode {
 /// What there is no value of.
 enum Never {}
 
-fn become_scorer(order: &Order) -> Result<Never, Report> {
+fn become_scorer(order: &GuardOrder) -> Result<Never, GuardReport> {
     let failed = |what: &'static str| {
-        move |error: nix::Error| Report::Failed(format!("{what}: {}", error.desc()))
+        move |error: nix::Error| GuardReport::Failed(format!("{what}: {}", error.desc()))
     };
     let settings = Settings::parse(&order.settings).ok_or_else(|| {
-        Report::Failed("its guard is of another version than overturn".to_string())
+        GuardReport::Failed("its guard is of another version than overturn".to_string())
     })?;
     close_inherited();
     set_limits(&settings).map_err(failed("its limits cannot be set"))?;
@@ -48,10 +48,10 @@ fn become_scorer(order: &Order) -> Result<Never, Report> {
     // Last of all, since new credentials undo it: the scorer goes with its supervisor.
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed("it cannot be tied to its guard"))?;
     if order.is_orphaned() {
-        return Err(Report::Failed("its guard is gone".to_string()));
+        return Err(GuardReport::Failed("its guard is gone".to_string()));
     }
-    let (program, arguments) = order.command.split_first().ok_or(Report::NotFound)?;
-    Report::Starting(network).send();
+    let (program, arguments) = order.command.split_first().ok_or(GuardReport::NotFound)?;
+    GuardReport::Starting(network).send();
     Err(Command::new(program).args(arguments).exec().into())
 }
 
@@ -88,17 +88,17 @@ fn set_limits(settings: &Settings) -> nix::Result<()> {
 /// Keeps the scorer from the network, in the way that changes least about it. A filter of system calls
 /// leaves user, files and capabilities as they are and is allowed nearly everywhere, in containers too;
 /// a namespace is there for kernels without filters.
-fn cut_off(sandbox: Sandbox) -> Result<Network, Report> {
+fn cut_off(sandbox: Sandbox) -> Result<NetworkAccess, GuardReport> {
     if sandbox == Sandbox::Off {
-        return Ok(Network::Open);
+        return Ok(NetworkAccess::Open);
     }
-    let Err(unfiltered) = filter_calls() else { return Ok(Network::Filtered) };
-    let Err(unshared) = isolate() else { return Ok(Network::Isolated) };
+    let Err(unfiltered) = filter_calls() else { return Ok(NetworkAccess::Filtered) };
+    let Err(unshared) = isolate() else { return Ok(NetworkAccess::Isolated) };
     let why = format!("{unfiltered}; {unshared}");
     if sandbox == Sandbox::Require {
-        return Err(Report::Unconfined(why));
+        return Err(GuardReport::Unconfined(why));
     }
-    Ok(Network::Unprotected(why))
+    Ok(NetworkAccess::Unprotected(why))
 }
 
 /// Calls by which a process gets at the network through something else than a socket of its own: rings

@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::os::unix::process::parent_id;
 use std::process::ExitCode;
 
-pub(crate) use report::{Network, Report};
+pub(crate) use report::{GuardReport, NetworkAccess};
 
 /// The name of the guard's own binary, beside overturn's.
 pub(crate) const BINARY: &str = "overturn-guard";
@@ -90,7 +90,7 @@ impl Settings {
 }
 
 /// What one step is asked to do.
-struct Order {
+struct GuardOrder {
     /// The process that asked; if it is not the parent any more, it is gone.
     parent: u32,
     /// As text, to be handed on.
@@ -99,7 +99,7 @@ struct Order {
     command: Vec<OsString>,
 }
 
-impl Order {
+impl GuardOrder {
     fn is_orphaned(&self) -> bool {
         parent_id() != self.parent
     }
@@ -118,7 +118,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     let (parent, settings) = (text().and_then(|pid| pid.parse().ok()), text());
     Some(match (parent, settings) {
         (Some(parent), Some(settings)) => {
-            step(&Order { parent, settings, command: arguments.collect() })
+            step(&GuardOrder { parent, settings, command: arguments.collect() })
         }
         _ => ExitCode::from(1),
     })

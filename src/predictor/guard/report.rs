@@ -12,9 +12,9 @@ pub(crate) const LONGEST: usize = 1000;
 
 /// What becomes of the scorer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum GuardReport {
     /// It is about to start, and may use the network as said.
-    Starting(Network),
+    Starting(NetworkAccess),
     /// There is no such program.
     NotFound,
     /// The file is no program.
@@ -27,7 +27,7 @@ pub(crate) enum Report {
 
 /// Whether the scorer reaches the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Network {
+pub(crate) enum NetworkAccess {
     /// Sockets other than local ones are refused by a filter of system calls.
     Filtered,
     /// It has a network namespace of its own, without interfaces.
@@ -38,7 +38,7 @@ pub(crate) enum Network {
     Unprotected(String),
 }
 
-impl Report {
+impl GuardReport {
     /// Writes the line.
     pub(crate) fn send(&self) {
         // Fails if overturn is gone, and then nobody is left to be told.
@@ -47,45 +47,47 @@ impl Report {
     }
 
     /// Reads a line; `None` if it is not one of ours.
-    pub(crate) fn parse(line: &[u8]) -> Option<Report> {
+    pub(crate) fn parse(line: &[u8]) -> Option<GuardReport> {
         let line = String::from_utf8_lossy(line);
         let text = line.strip_prefix(PREFIX)?.trim_end();
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         Some(match word {
-            "filtered" => Report::Starting(Network::Filtered),
-            "isolated" => Report::Starting(Network::Isolated),
-            "open" => Report::Starting(Network::Open),
-            "unprotected" => Report::Starting(Network::Unprotected(rest.to_string())),
-            "not-found" => Report::NotFound,
-            "not-executable" => Report::NotExecutable,
-            "unconfined" => Report::Unconfined(rest.to_string()),
-            "failed" => Report::Failed(rest.to_string()),
+            "filtered" => GuardReport::Starting(NetworkAccess::Filtered),
+            "isolated" => GuardReport::Starting(NetworkAccess::Isolated),
+            "open" => GuardReport::Starting(NetworkAccess::Open),
+            "unprotected" => GuardReport::Starting(NetworkAccess::Unprotected(rest.to_string())),
+            "not-found" => GuardReport::NotFound,
+            "not-executable" => GuardReport::NotExecutable,
+            "unconfined" => GuardReport::Unconfined(rest.to_string()),
+            "failed" => GuardReport::Failed(rest.to_string()),
             _ => return None,
         })
     }
 }
 
-impl From<io::Error> for Report {
-    fn from(error: io::Error) -> Report {
+impl From<io::Error> for GuardReport {
+    fn from(error: io::Error) -> GuardReport {
         match error.kind() {
-            io::ErrorKind::NotFound => Report::NotFound,
-            io::ErrorKind::PermissionDenied => Report::NotExecutable,
-            _ => Report::Failed(error.to_string()),
+            io::ErrorKind::NotFound => GuardReport::NotFound,
+            io::ErrorKind::PermissionDenied => GuardReport::NotExecutable,
+            _ => GuardReport::Failed(error.to_string()),
         }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for GuardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Report::Starting(Network::Filtered) => f.write_str("filtered"),
-            Report::Starting(Network::Isolated) => f.write_str("isolated"),
-            Report::Starting(Network::Open) => f.write_str("open"),
-            Report::Starting(Network::Unprotected(why)) => write!(f, "unprotected {why}"),
-            Report::NotFound => f.write_str("not-found"),
-            Report::NotExecutable => f.write_str("not-executable"),
-            Report::Unconfined(why) => write!(f, "unconfined {why}"),
-            Report::Failed(why) => write!(f, "failed {why}"),
+            GuardReport::Starting(NetworkAccess::Filtered) => f.write_str("filtered"),
+            GuardReport::Starting(NetworkAccess::Isolated) => f.write_str("isolated"),
+            GuardReport::Starting(NetworkAccess::Open) => f.write_str("open"),
+            GuardReport::Starting(NetworkAccess::Unprotected(why)) => {
+                write!(f, "unprotected {why}")
+            }
+            GuardReport::NotFound => f.write_str("not-found"),
+            GuardReport::NotExecutable => f.write_str("not-executable"),
+            GuardReport::Unconfined(why) => write!(f, "unconfined {why}"),
+            GuardReport::Failed(why) => write!(f, "failed {why}"),
         }
     }
 }
@@ -97,13 +99,13 @@ mod tests {
     #[test]
     fn lines_are_read_as_they_were_written() {
         for report in [
-            Report::Starting(Network::Filtered),
-            Report::Starting(Network::Unprotected("no filters here".to_string())),
-            Report::NotFound,
-            Report::Failed("Exec format error (os error 8)".to_string()),
+            GuardReport::Starting(NetworkAccess::Filtered),
+            GuardReport::Starting(NetworkAccess::Unprotected("no filters here".to_string())),
+            GuardReport::NotFound,
+            GuardReport::Failed("Exec format error (os error 8)".to_string()),
         ] {
-            assert_eq!(Report::parse(format!("{PREFIX}{report}\n").as_bytes()), Some(report));
+            assert_eq!(GuardReport::parse(format!("{PREFIX}{report}\n").as_bytes()), Some(report));
         }
-        assert_eq!(Report::parse(b"Loading the model ..."), None);
+        assert_eq!(GuardReport::parse(b"Loading the model ..."), None);
     }
 }

@@ -12,7 +12,7 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 
-use super::{CONFINE, Order, Report};
+use super::{CONFINE, GuardOrder, GuardReport};
 
 /// Signals that mean: end. The first is also what comes when overturn is gone.
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_millis(2);
 
 /// Starts the scorer and waits for its end, or for a signal. Ends as the scorer ended.
-pub(super) fn supervise(order: &Order) -> ExitCode {
+pub(super) fn supervise(order: &GuardOrder) -> ExitCode {
     let mut signals = SigSet::empty();
     ENDING.into_iter().chain([Signal::SIGCHLD]).for_each(|signal| signals.add(signal));
     // In this order: a parent that is gone before it is asked for leaves another one.
@@ -38,7 +38,7 @@ pub(super) fn supervise(order: &Order) -> ExitCode {
     let scorer = match prepared.map_err(std::io::Error::from).and_then(|()| start(order)) {
         Ok(scorer) => scorer,
         Err(error) => {
-            Report::Failed(format!("its guard cannot work: {error}")).send();
+            GuardReport::Failed(format!("its guard cannot work: {error}")).send();
             return ExitCode::from(1);
         }
     };
@@ -54,7 +54,7 @@ pub(super) fn supervise(order: &Order) -> ExitCode {
 }
 
 /// Starts the next step. It stays in the process group, so that whoever kills the group kills it.
-fn start(order: &Order) -> std::io::Result<Pid> {
+fn start(order: &GuardOrder) -> std::io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
     command.args([CONFINE, &std::process::id().to_string(), &order.settings]);
     let child = command.args(&order.command).spawn()?;

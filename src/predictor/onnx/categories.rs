@@ -28,14 +28,14 @@ const LISTED: usize = 6;
 
 /// Categories in the order of their codes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownCategories {
     /// The feature they belong to, where the file says so.
     feature: Option<String>,
     values: Vec<String>,
 }
 
 /// Every list of categories in a model file.
-pub(super) fn known(model: &[u8]) -> Result<Vec<Known>, Malformed> {
+pub(super) fn known(model: &[u8]) -> Result<Vec<KnownCategories>, Malformed> {
     let mut lists = Vec::new();
     for field in fields(model) {
         let Field { number, value, .. } = field?;
@@ -48,7 +48,7 @@ pub(super) fn known(model: &[u8]) -> Result<Vec<Known>, Malformed> {
     Ok(lists)
 }
 
-fn of_graph(graph: &[u8]) -> Result<Vec<Known>, Malformed> {
+fn of_graph(graph: &[u8]) -> Result<Vec<KnownCategories>, Malformed> {
     let mut lists = Vec::new();
     for field in fields(graph) {
         let Field { number, value, .. } = field?;
@@ -60,7 +60,7 @@ fn of_graph(graph: &[u8]) -> Result<Vec<Known>, Malformed> {
 }
 
 /// The categories of an encoder, by their codes where it has any of its own.
-fn of_node(node: &[u8]) -> Result<Option<Known>, Malformed> {
+fn of_node(node: &[u8]) -> Result<Option<KnownCategories>, Malformed> {
     let (mut categories, mut codes, mut other) = (None, None, false);
     for field in fields(node) {
         let Field { number, value, .. } = field?;
@@ -86,18 +86,21 @@ fn of_node(node: &[u8]) -> Result<Option<Known>, Malformed> {
     }
     let Some(values) = categories else { return Ok(None) };
     Ok(match codes {
-        None => (!other).then_some(Known { feature: None, values }),
+        None => (!other).then_some(KnownCategories { feature: None, values }),
         Some(codes) if codes.len() == values.len() => {
             let mut pairs: Vec<(i64, String)> = codes.into_iter().zip(values).collect();
             pairs.sort();
-            Some(Known { feature: None, values: pairs.into_iter().map(|(_, text)| text).collect() })
+            Some(KnownCategories {
+                feature: None,
+                values: pairs.into_iter().map(|(_, text)| text).collect(),
+            })
         }
         Some(_) => None,
     })
 }
 
 /// The categories of an entry of the metadata.
-fn of_entry(entry: &[u8]) -> Result<Vec<Known>, Malformed> {
+fn of_entry(entry: &[u8]) -> Result<Vec<KnownCategories>, Malformed> {
     let (mut key, mut text) = ("", "");
     for field in fields(entry) {
         let Field { number, value, .. } = field?;
@@ -111,7 +114,10 @@ fn of_entry(entry: &[u8]) -> Result<Vec<Known>, Malformed> {
     let about = key.to_ascii_lowercase().contains("categor");
     let list = |feature: Option<&str>, value: &serde_json::Value| {
         let texts = value.as_array()?.iter().map(|one| one.as_str().map(str::to_string));
-        Some(Known { feature: feature.map(str::to_string), values: texts.collect::<Option<_>>()? })
+        Some(KnownCategories {
+            feature: feature.map(str::to_string),
+            values: texts.collect::<Option<_>>()?,
+        })
     };
     Ok(match &found {
         serde_json::Value::Object(lists) if about => {
@@ -131,7 +137,7 @@ fn of_entry(entry: &[u8]) -> Result<Vec<Known>, Malformed> {
 /// Every feature whose values are those of the model in another order.
 pub(super) fn check<'f>(
     model: &str,
-    known: &[Known],
+    known: &[KnownCategories],
     features: &'f [Feature],
 ) -> Result<Vec<&'f Feature>> {
     let (mut unknown, mut faults) = (Vec::new(), Vec::new());
@@ -140,7 +146,7 @@ pub(super) fn check<'f>(
             continue;
         };
         let values = &categorical.values;
-        let of = |list: &&Known| {
+        let of = |list: &&KnownCategories| {
             list.feature.as_ref().is_none_or(|name| *name == feature.name)
                 && same_set(&list.values, values)
         };

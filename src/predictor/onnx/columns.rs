@@ -13,7 +13,7 @@ use ort::value::{Outlet, Tensor, TensorElementType, TensorRef};
 
 use super::inputs::{Failed, Named, shape_of};
 use super::names::{self, Pairing};
-use super::spread::Spread;
+use super::spread::TextTensors;
 use super::{convert, said};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::predictor::{Columns, RowFailure};
@@ -123,7 +123,7 @@ impl ColumnInputs {
     }
 
     /// The columns in the types of the tensors, without nulls unless they are texts.
-    pub(super) fn prepare(&self, batch: &RecordBatch) -> Result<Prepared, ArrowError> {
+    pub(super) fn prepare(&self, batch: &RecordBatch) -> Result<PreparedBatch, ArrowError> {
         let mut failures = Vec::new();
         let arrays = self.inputs.iter().map(|input| {
             let (array, without_value) = input.prepare(batch.column(input.column))?;
@@ -131,17 +131,17 @@ impl ColumnInputs {
             Ok(array)
         });
         let arrays = arrays.collect::<Result<_, ArrowError>>()?;
-        Ok(Prepared { arrays, failures })
+        Ok(PreparedBatch { arrays, failures })
     }
 
     /// The tensors of a prepared batch, by name. Rows that cannot be told to the model are added to the
     /// failures.
     pub(super) fn tensors<'a>(
         &'a self,
-        prepared: &'a mut Prepared,
-        spread: &mut Spread,
+        prepared: &'a mut PreparedBatch,
+        spread: &mut TextTensors,
     ) -> Result<Vec<(Cow<'a, str>, SessionInputValue<'a>)>, Failed> {
-        let Prepared { arrays, failures } = prepared;
+        let PreparedBatch { arrays, failures } = prepared;
         let pairs = self.inputs.iter().zip(&*arrays);
         pairs
             .map(|(input, array)| {
@@ -159,7 +159,7 @@ impl ColumnInputs {
 }
 
 /// A batch in the types of the model's inputs.
-pub(super) struct Prepared {
+pub(super) struct PreparedBatch {
     pub(super) arrays: Vec<ArrayRef>,
     /// Rows with a value that the model's input has no place for.
     pub(super) failures: Vec<RowFailure>,
@@ -287,7 +287,7 @@ impl ColumnInput {
     fn text_tensor<'a>(
         &self,
         mut texts: Vec<&str>,
-        spread: &mut Spread,
+        spread: &mut TextTensors,
         failures: &mut Vec<RowFailure>,
     ) -> Result<SessionInputValue<'a>, ort::Error> {
         let mut tensor = |texts: &[&str]| spread.tensor(texts, self.shape(texts.len()));

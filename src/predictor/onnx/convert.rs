@@ -15,7 +15,7 @@ use ort::value::Utf8Data;
 use crate::feature::Categorical;
 
 /// The real numbers that tensors hold.
-pub(super) trait Real: ArrowNativeType {
+pub(super) trait TensorReal: ArrowNativeType {
     /// The same as an Arrow type.
     type Arrow: ArrowPrimitiveType<Native = Self>;
     /// What a null becomes.
@@ -24,7 +24,7 @@ pub(super) trait Real: ArrowNativeType {
     fn nearest(number: f64) -> Self;
 }
 
-impl Real for f32 {
+impl TensorReal for f32 {
     type Arrow = Float32Type;
     const NULL: f32 = f32::NAN;
     fn nearest(number: f64) -> f32 {
@@ -32,7 +32,7 @@ impl Real for f32 {
     }
 }
 
-impl Real for f64 {
+impl TensorReal for f64 {
     type Arrow = Float64Type;
     const NULL: f64 = f64::NAN;
     fn nearest(number: f64) -> f64 {
@@ -93,7 +93,9 @@ pub(super) fn numbers(column: &ArrayRef, target: &DataType) -> Result<ArrayRef, 
 }
 
 /// A column's numbers as reals, nulls as NaN.
-pub(super) fn reals<T: Real>(column: &ArrayRef) -> Result<PrimitiveArray<T::Arrow>, ArrowError> {
+pub(super) fn reals<T: TensorReal>(
+    column: &ArrayRef,
+) -> Result<PrimitiveArray<T::Arrow>, ArrowError> {
     let numbers = numbers(column, &T::Arrow::DATA_TYPE)?;
     let numbers = numbers.as_primitive::<T::Arrow>();
     if numbers.null_count() == 0 {
@@ -178,19 +180,19 @@ pub(super) enum Code {
 
 /// Category codes by text.
 #[derive(Debug)]
-pub(super) struct Codes {
+pub(super) struct CodesByText {
     by_text: HashMap<String, u32>,
     null: Code,
 }
 
-impl Codes {
+impl CodesByText {
     /// The codes of a feature. A null is what `null_text` is, should that be one of its values.
-    pub(super) fn new(feature: &Categorical, null_text: &str) -> Codes {
+    pub(super) fn new(feature: &Categorical, null_text: &str) -> CodesByText {
         let codes = feature.values.iter().zip(0..);
         let by_text: HashMap<String, u32> =
             codes.map(|(text, code)| (text.clone(), code)).collect();
         let null = by_text.get(null_text).map_or(Code::Null, |code| Code::Known(*code));
-        Codes { by_text, null }
+        CodesByText { by_text, null }
     }
 
     /// How many values the feature has.
@@ -299,13 +301,13 @@ mod tests {
             ranks: None,
         };
         use Code::{Known, Null, Unseen};
-        let codes = Codes::new(&feature, "");
+        let codes = CodesByText::new(&feature, "");
         let column: ArrayRef = Arc::new(dictionary());
         let expected = [Known(1), Null, Known(0), Unseen, Known(1)];
         assert_eq!(codes.of(&column).expect("texts"), expected);
         let plain = cast(&column, &DataType::Utf8).expect("texts");
         assert_eq!(codes.of(&plain).expect("texts"), expected);
-        assert_eq!(Codes::new(&feature, "a").of(&column).expect("texts")[1], Known(0));
+        assert_eq!(CodesByText::new(&feature, "a").of(&column).expect("texts")[1], Known(0));
     }
 
     #[test]

@@ -50,7 +50,7 @@ const LABEL_ATTRIBUTES: [&str; 3] =
 
 /// The top graph of a model.
 pub(super) struct Graph<'a> {
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<GraphNode<'a>>,
     /// Constant tensors by name.
     pub(super) constants: HashMap<&'a str, &'a [u8]>,
     /// Which node makes a value.
@@ -59,7 +59,7 @@ pub(super) struct Graph<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct Node<'a> {
+pub(super) struct GraphNode<'a> {
     pub(super) operator: &'a str,
     pub(super) inputs: Vec<&'a str>,
     pub(super) outputs: Vec<&'a str>,
@@ -93,7 +93,7 @@ impl<'a> Graph<'a> {
         for field in fields(graph) {
             let Field { number, value, .. } = field?;
             match number {
-                GRAPH_NODE => self.add_node(Node::read(value.bytes())?),
+                GRAPH_NODE => self.add_node(GraphNode::read(value.bytes())?),
                 GRAPH_INITIALIZER => {
                     let tensor = value.bytes();
                     self.constants.insert(text_field(tensor, TENSOR_NAME)?, tensor);
@@ -105,7 +105,7 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    fn add_node(&mut self, node: Node<'a>) {
+    fn add_node(&mut self, node: GraphNode<'a>) {
         for output in &node.outputs {
             self.producers.insert(output, self.nodes.len());
             if let ("Constant", Some(tensor)) = (node.operator, node.tensor("value")) {
@@ -157,7 +157,7 @@ impl<'a> Graph<'a> {
 
     /// The class labels of all classifiers in the graph, if they agree.
     pub(super) fn labels_anywhere(&self) -> Option<Vec<String>> {
-        let mut all = self.nodes.iter().filter_map(Node::labels);
+        let mut all = self.nodes.iter().filter_map(GraphNode::labels);
         let first = all.next()?;
         all.all(|labels| labels == first).then_some(first)
     }
@@ -178,10 +178,10 @@ impl<'a> Graph<'a> {
                 };
                 let node = &self.nodes[*index];
                 match node.scores(classes) {
-                    Origin::Known(probable) if probable => return true,
-                    Origin::Known(_) => {}
-                    Origin::First => further.extend(node.inputs.first().copied()),
-                    Origin::Any => further.extend(node.inputs.iter().copied()),
+                    ScoreOrigin::Known(probable) if probable => return true,
+                    ScoreOrigin::Known(_) => {}
+                    ScoreOrigin::First => further.extend(node.inputs.first().copied()),
+                    ScoreOrigin::Any => further.extend(node.inputs.iter().copied()),
                 }
             }
             names = further;
@@ -200,7 +200,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The node that makes a value.
-    pub(super) fn producer(&self, name: &str) -> Option<&Node<'a>> {
+    pub(super) fn producer(&self, name: &str) -> Option<&GraphNode<'a>> {
         self.producers.get(name).map(|index| &self.nodes[*index])
     }
 
@@ -242,7 +242,7 @@ impl<'a> Graph<'a> {
             let Field { number, value, raw } = field?;
             match number {
                 GRAPH_NODE => {
-                    let node = Node::read(value.bytes())?;
+                    let node = GraphNode::read(value.bytes())?;
                     if !node.outputs.iter().any(|output| zipped.contains_key(output)) {
                         copy.extend_from_slice(raw);
                     }
@@ -269,7 +269,7 @@ const LONGEST_TRACE: usize = 12;
 const LONGEST_CHAIN: usize = 1000;
 
 /// Where a node's scores come from.
-enum Origin {
+enum ScoreOrigin {
     /// The node makes them: probabilities or not.
     Known(bool),
     /// Its first input.
@@ -278,9 +278,9 @@ enum Origin {
     Any,
 }
 
-impl<'a> Node<'a> {
-    fn read(message: &'a [u8]) -> Result<Node<'a>, Malformed> {
-        let mut node = Node::default();
+impl<'a> GraphNode<'a> {
+    fn read(message: &'a [u8]) -> Result<GraphNode<'a>, Malformed> {
+        let mut node = GraphNode::default();
         for field in fields(message) {
             let Field { number, value, .. } = field?;
             match number {
@@ -325,13 +325,15 @@ impl<'a> Node<'a> {
     }
 
     /// Where its scores come from, and whether they are probabilities of that many classes.
-    fn scores(&self, classes: usize) -> Origin {
+    fn scores(&self, classes: usize) -> ScoreOrigin {
         match self.operator {
-            "TreeEnsembleClassifier" => Origin::Known(self.normalised(classes).unwrap_or(true)),
-            "LinearClassifier" => Origin::Known(self.normalised(classes).unwrap_or(false)),
+            "TreeEnsembleClassifier" => {
+                ScoreOrigin::Known(self.normalised(classes).unwrap_or(true))
+            }
+            "LinearClassifier" => ScoreOrigin::Known(self.normalised(classes).unwrap_or(false)),
             // Platt's coefficients turn the margins into probabilities.
             "SVMClassifier" => {
-                Origin::Known(self.normalised(classes).unwrap_or(self.has_floats("prob_a")))
+                ScoreOrigin::Known(self.normalised(classes).unwrap_or(self.has_floats("prob_a")))
             }
             "Identity"
             | "Cast"
@@ -343,8 +345,8 @@ impl<'a> Node<'a> {
             | "Gather"
             | "ArrayFeatureExtractor"
             | "Transpose"
-            | "Split" => Origin::First,
-            "Concat" | "Add" | "Sum" | "Sub" | "Mul" | "Mean" | "Where" => Origin::Any,
+            | "Split" => ScoreOrigin::First,
+            "Concat" | "Add" | "Sum" | "Sub" | "Mul" | "Mean" | "Where" => ScoreOrigin::Any,
             "MatMul"
             | "Gemm"
             | "Neg"
@@ -356,8 +358,8 @@ impl<'a> Node<'a> {
             | "LinearRegressor"
             | "TreeEnsembleRegressor"
             | "TreeEnsemble"
-            | "SVMRegressor" => Origin::Known(false),
-            _ => Origin::Known(true),
+            | "SVMRegressor" => ScoreOrigin::Known(false),
+            _ => ScoreOrigin::Known(true),
         }
     }
 

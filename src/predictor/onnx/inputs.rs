@@ -8,8 +8,8 @@ use ort::session::{RunOptions, SessionOutputs};
 use ort::value::Outlet;
 
 use super::columns::ColumnInputs;
-use super::matrix::Matrix;
-use super::pool::Scorer;
+use super::matrix::MatrixForm;
+use super::pool::SessionScorer;
 use crate::error::{Error, Result, Source};
 use crate::job::{OnnxInputs, OnnxJob};
 use crate::predictor::{Columns, RowFailure};
@@ -20,7 +20,7 @@ pub(super) enum Inputs {
     /// One tensor per feature.
     Columns(ColumnInputs),
     /// One matrix of all features.
-    Matrix(Matrix),
+    Matrix(MatrixForm),
 }
 
 /// A model's name in messages, and its inputs or outputs.
@@ -67,7 +67,7 @@ impl Inputs {
             OnnxInputs::Columns { rename } => {
                 Inputs::Columns(ColumnInputs::plan(model, rename, columns, &job.null_text)?)
             }
-            encoding => Inputs::Matrix(Matrix::plan(model, encoding, columns, &job.null_text)?),
+            encoding => Inputs::Matrix(MatrixForm::plan(model, encoding, columns, &job.null_text)?),
         })
     }
 
@@ -75,7 +75,7 @@ impl Inputs {
     /// outputs mean nothing.
     pub(super) fn run<'s>(
         &self,
-        scorer: &'s mut Scorer,
+        scorer: &'s mut SessionScorer,
         batch: &RecordBatch,
         options: &'s RunOptions,
     ) -> Result<(SessionOutputs<'s>, Vec<RowFailure>), Failed> {

@@ -8,7 +8,7 @@ use arrow::error::ArrowError;
 use ort::session::SessionInputValue;
 use ort::value::{Outlet, Tensor, TensorElementType};
 
-use super::convert::{self, Code, Codes, Real};
+use super::convert::{self, Code, CodesByText, TensorReal};
 use super::inputs::{Failed, Named, shape_of};
 use crate::document::nearest;
 use crate::error::{Error, Fault, Kind, Result};
@@ -21,56 +21,56 @@ pub(super) const UNSEEN: f64 = -1.0;
 
 /// How the features of a table become a matrix.
 #[derive(Debug)]
-pub(super) struct Matrix {
+pub(super) struct MatrixForm {
     /// The input's name in the model.
     pub(super) name: String,
     pub(super) double: bool,
     pub(super) width: usize,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<FeatureBlock>,
 }
 
 /// The cells that one feature fills in every row.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct FeatureBlock {
     /// Position in the batch.
     pub(super) column: usize,
     /// First cell in the row.
     pub(super) at: usize,
-    pub(super) cells: Cells,
+    pub(super) cells: BlockCells,
 }
 
 /// What those cells are.
 #[derive(Debug)]
-pub(super) enum Cells {
+pub(super) enum BlockCells {
     /// The number itself; NaN for a null.
     Number,
     /// The number less its mean in standard deviations; NaN for a null.
     Standard(Standardise),
     /// The category's code; [`UNSEEN`] for an unseen one and NaN for a null.
-    Code(Codes),
+    Code(CodesByText),
     /// A cell for each category: one at the row's own, zero elsewhere. All zero for an unseen category
     /// and for a null.
-    OneHot(Codes),
+    OneHot(CodesByText),
 }
 
-impl Cells {
+impl BlockCells {
     fn width(&self) -> usize {
         match self {
-            Cells::OneHot(codes) => codes.len(),
-            Cells::Number | Cells::Standard(_) | Cells::Code(_) => 1,
+            BlockCells::OneHot(codes) => codes.len(),
+            BlockCells::Number | BlockCells::Standard(_) | BlockCells::Code(_) => 1,
         }
     }
 
     /// Whether a column of that type can fill them.
     fn take(&self, column: &DataType) -> bool {
         match self {
-            Cells::Number | Cells::Standard(_) => convert::has_numbers(column),
-            Cells::Code(_) | Cells::OneHot(_) => convert::has_text(column),
+            BlockCells::Number | BlockCells::Standard(_) => convert::has_numbers(column),
+            BlockCells::Code(_) | BlockCells::OneHot(_) => convert::has_text(column),
         }
     }
 }
 
-impl Matrix {
+impl MatrixForm {
     /// Lays out the matrix and holds it against the model's one input.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Matrix {
         encoding: &OnnxInputs,
         columns: &Columns,
         null_text: &str,
-    ) -> Result<Matrix> {
+    ) -> Result<MatrixForm> {
         if let OnnxInputs::Standardised { standardise } = encoding {
             Error::from_faults(Kind::Spec, statistics_faults(standardise, columns))?;
         }
@@ -90,7 +90,7 @@ impl Matrix {
         Error::from_faults(Kind::Predictor, column_faults(model.name, &blocks, columns))?;
         let width = blocks.iter().map(|block| block.cells.width()).sum();
         check_width(model.name, outlet, width)?;
-        Ok(Matrix { name: outlet.name().to_string(), double, width, blocks })
+        Ok(MatrixForm { name: outlet.name().to_string(), double, width, blocks })
     }
 
     /// The tensor of a batch.
@@ -103,7 +103,7 @@ impl Matrix {
         })
     }
 
-    fn fill<T: Real>(&self, batch: &RecordBatch) -> Result<Vec<T>, ArrowError> {
+    fn fill<T: TensorReal>(&self, batch: &RecordBatch) -> Result<Vec<T>, ArrowError> {
         let mut matrix = vec![T::nearest(0.0); batch.num_rows() * self.width];
         for block in &self.blocks {
             let rows = matrix.chunks_exact_mut(self.width).map(|row| &mut row[block.at..]);
@@ -113,23 +113,23 @@ impl Matrix {
     }
 }
 
-impl Block {
-    fn fill<'m, T: Real>(
+impl FeatureBlock {
+    fn fill<'m, T: TensorReal>(
         &self,
         rows: impl Iterator<Item = &'m mut [T]>,
         column: &ArrayRef,
     ) -> Result<(), ArrowError> {
         match &self.cells {
-            Cells::Number => {
+            BlockCells::Number => {
                 let numbers = convert::reals::<T>(column)?;
                 rows.zip(numbers.values()).for_each(|(row, number)| row[0] = *number);
             }
-            Cells::Standard(Standardise { mean, std }) => {
+            BlockCells::Standard(Standardise { mean, std }) => {
                 let numbers = convert::reals::<f64>(column)?;
                 let standard = numbers.values().iter().map(|number| (number - mean) / std);
                 rows.zip(standard).for_each(|(row, number)| row[0] = T::nearest(number));
             }
-            Cells::Code(codes) => {
+            BlockCells::Code(codes) => {
                 let codes = codes.of(column)?.into_iter().map(|code| match code {
                     Code::Known(code) => T::nearest(f64::from(code)),
                     Code::Unseen => T::nearest(UNSEEN),
@@ -137,7 +137,7 @@ impl Block {
                 });
                 rows.zip(codes).for_each(|(row, code)| row[0] = code);
             }
-            Cells::OneHot(codes) => {
+            BlockCells::OneHot(codes) => {
                 for (row, code) in rows.zip(codes.of(column)?) {
                     if let Code::Known(code) = code {
                         row[code as usize] = T::nearest(1.0);
@@ -150,7 +150,7 @@ impl Block {
 }
 
 /// The features' places in the row.
-fn lay_out(encoding: &OnnxInputs, columns: &Columns, null_text: &str) -> Vec<Block> {
+fn lay_out(encoding: &OnnxInputs, columns: &Columns, null_text: &str) -> Vec<FeatureBlock> {
     let features = &columns.features.features;
     let mut order: Vec<usize> = (0..features.len()).collect();
     if matches!(encoding, OnnxInputs::Standardised { .. }) {
@@ -162,25 +162,25 @@ fn lay_out(encoding: &OnnxInputs, columns: &Columns, null_text: &str) -> Vec<Blo
     for column in order {
         let cells = cells(encoding, &features[column], null_text);
         let width = cells.width();
-        blocks.push(Block { column, at, cells });
+        blocks.push(FeatureBlock { column, at, cells });
         at += width;
     }
     blocks
 }
 
-fn cells(encoding: &OnnxInputs, feature: &Feature, null_text: &str) -> Cells {
+fn cells(encoding: &OnnxInputs, feature: &Feature, null_text: &str) -> BlockCells {
     match (encoding, &feature.kind) {
         (OnnxInputs::Standardised { standardise }, FeatureKind::Numeric(_)) => {
             let known = standardise.get(&feature.name).copied();
-            known.map_or(Cells::Number, Cells::Standard)
+            known.map_or(BlockCells::Number, BlockCells::Standard)
         }
         (OnnxInputs::Standardised { .. }, FeatureKind::Categorical(categorical)) => {
-            Cells::OneHot(Codes::new(categorical, null_text))
+            BlockCells::OneHot(CodesByText::new(categorical, null_text))
         }
         (OnnxInputs::Codes, FeatureKind::Categorical(categorical)) => {
-            Cells::Code(Codes::new(categorical, null_text))
+            BlockCells::Code(CodesByText::new(categorical, null_text))
         }
-        _ => Cells::Number,
+        _ => BlockCells::Number,
     }
 }
 
@@ -231,19 +231,21 @@ fn is_double(model: &str, outlet: &Outlet) -> Result<bool> {
 }
 
 /// Columns whose types do not fit. Categories that would need an encoding are one fault together.
-fn column_faults(model: &str, blocks: &[Block], columns: &Columns) -> Vec<Fault> {
-    let unfit = |block: &&Block| !block.cells.take(columns.schema.field(block.column).data_type());
-    let numbers = |block: &Block| matches!(block.cells, Cells::Number | Cells::Standard(_));
-    let encodable = |block: &&Block| {
+fn column_faults(model: &str, blocks: &[FeatureBlock], columns: &Columns) -> Vec<Fault> {
+    let unfit =
+        |block: &&FeatureBlock| !block.cells.take(columns.schema.field(block.column).data_type());
+    let numbers =
+        |block: &FeatureBlock| matches!(block.cells, BlockCells::Number | BlockCells::Standard(_));
+    let encodable = |block: &&FeatureBlock| {
         numbers(block) && columns.features.features[block.column].categorical().is_some()
     };
-    let (categories, others): (Vec<&Block>, Vec<&Block>) =
+    let (categories, others): (Vec<&FeatureBlock>, Vec<&FeatureBlock>) =
         blocks.iter().filter(unfit).partition(encodable);
-    let shown = |block: &Block| {
+    let shown = |block: &FeatureBlock| {
         let field = columns.schema.field(block.column);
         format!("`{}` is {}", field.name(), field.data_type())
     };
-    let other = |block: &Block| {
+    let other = |block: &FeatureBlock| {
         let expected = if numbers(block) { "numbers" } else { "text, whole numbers or booleans" };
         let found = shown(block);
         Fault::new(model, format!("takes a matrix, for which column {found}, expected {expected}"))
@@ -314,7 +316,7 @@ mod tests {
         let columns = Columns { features: Arc::new(features), schema: batch().schema() };
         let blocks = lay_out(encoding, &columns, "");
         let width = blocks.iter().map(|block| block.cells.width()).sum();
-        let matrix = Matrix { name: "X".to_string(), double: true, width, blocks };
+        let matrix = MatrixForm { name: "X".to_string(), double: true, width, blocks };
         matrix.fill(&batch()).expect("numbers")
     }
 

@@ -185,7 +185,7 @@ impl Drop for Seats<'_> {
 
 /// Matches a model with the job and the columns.
 fn describe(
-    pool: &pool::Pool,
+    pool: &pool::SessionPool,
     (job, model): (&PredictorJob, &OnnxJob),
     columns: &Columns,
     graph: &Graph<'_>,
@@ -194,7 +194,7 @@ fn describe(
     let session = &pool.lease(1)[0].session;
     let takes = Named { name: &name, outlets: session.inputs() };
     let gives = Named { name: &name, outlets: session.outputs() };
-    let outputs = Outputs::plan(outputs::Model { outputs: gives, graph }, job)?;
+    let outputs = Outputs::plan(outputs::OutputSearch { outputs: gives, graph }, job)?;
     let inputs = Inputs::plan(takes, model, columns)?;
     Ok(Model { name, inputs, outputs })
 }

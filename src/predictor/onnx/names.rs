@@ -13,7 +13,7 @@ use crate::predictor::Columns;
 const LISTED: usize = 8;
 
 /// Inputs and features to be paired.
-struct Names<'a> {
+struct NamePairing<'a> {
     model: Named<'a>,
     rename: &'a BTreeMap<String, String>,
     columns: &'a Columns,
@@ -35,7 +35,7 @@ pub(super) fn pair(
     rename: &BTreeMap<String, String>,
     columns: &Columns,
 ) -> Result<Pairing> {
-    let names = Names { model, rename, columns };
+    let names = NamePairing { model, rename, columns };
     Error::from_faults(Kind::Spec, names.renamed_strangers())?;
     Error::from_faults(Kind::Spec, names.rivals())?;
     let (inputs, features) = names.unpaired();
@@ -52,7 +52,7 @@ pub(super) fn pair(
     Ok(Pairing { rename, by_form })
 }
 
-impl<'a> Names<'a> {
+impl<'a> NamePairing<'a> {
     fn input_name<'b>(&'b self, feature: &'b str) -> &'b str {
         self.rename.get(feature).map_or(feature, String::as_str)
     }

@@ -56,7 +56,7 @@ impl Given for SessionOutputs<'_> {
 
 /// A model whose outputs are to be understood.
 #[derive(Clone, Copy)]
-pub(super) struct Model<'a> {
+pub(super) struct OutputSearch<'a> {
     pub(super) outputs: Named<'a>,
     pub(super) graph: &'a Graph<'a>,
 }
@@ -66,10 +66,10 @@ impl Outputs {
     ///
     /// # Errors
     /// When the model does not give what the job expects of it.
-    pub(super) fn plan(model: Model<'_>, job: &PredictorJob) -> Result<Outputs> {
+    pub(super) fn plan(model: OutputSearch<'_>, job: &PredictorJob) -> Result<Outputs> {
         match job.task {
             TaskSpec::Regression => regression(model),
-            TaskSpec::Classification => Classifier::find(model).plan(job),
+            TaskSpec::Classification => ClassifierOutputs::find(model).plan(job),
         }
     }
 
@@ -249,7 +249,7 @@ fn quoted(classes: &[String]) -> String {
     classes.iter().map(|class| format!("`{class}`")).collect::<Vec<_>>().join(", ")
 }
 
-fn regression(model: Model<'_>) -> Result<Outputs> {
+fn regression(model: OutputSearch<'_>) -> Result<Outputs> {
     let Named { name, outlets } = model.outputs;
     if let Some(classes) = model.graph.labels_anywhere() {
         let problem =
@@ -277,20 +277,20 @@ fn regression(model: Model<'_>) -> Result<Outputs> {
 }
 
 /// The parts of a classifier, as found among its outputs.
-struct Classifier<'a> {
-    model: Model<'a>,
+struct ClassifierOutputs<'a> {
+    model: OutputSearch<'a>,
     label: Option<&'a Outlet>,
     /// Every output that may hold scores.
     scores: Vec<&'a Outlet>,
 }
 
-impl<'a> Classifier<'a> {
-    fn find(model: Model<'a>) -> Classifier<'a> {
+impl<'a> ClassifierOutputs<'a> {
+    fn find(model: OutputSearch<'a>) -> ClassifierOutputs<'a> {
         let outlets = model.outputs.outlets;
         let labels = || outlets.iter().filter(|outlet| Labels::may_be_in(outlet));
         let with_classes = |outlet: &&Outlet| model.graph.labels_behind(outlet.name()).is_some();
         let label = labels().find(with_classes).or_else(|| labels().next());
-        Classifier { model, label, scores: outlets.iter().filter(|o| is_real(o)).collect() }
+        ClassifierOutputs { model, label, scores: outlets.iter().filter(|o| is_real(o)).collect() }
     }
 
     fn plan(&self, job: &PredictorJob) -> Result<Outputs> {

@@ -8,23 +8,23 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use ort::session::Session;
 
 use super::runtime;
-use super::spread::Spread;
+use super::spread::TextTensors;
 
 /// Idle sessions of one model.
 #[derive(Debug)]
-pub(super) struct Pool {
-    idle: Mutex<Vec<Scorer>>,
+pub(super) struct SessionPool {
+    idle: Mutex<Vec<SessionScorer>>,
     returned: Condvar,
     size: usize,
 }
 
 /// What a thread needs to score.
 #[derive(Debug)]
-pub(super) struct Scorer {
+pub(super) struct SessionScorer {
     /// The model.
     pub(super) session: Session,
     /// What makes its text inputs.
-    pub(super) spread: Spread,
+    pub(super) spread: TextTensors,
 }
 
 /// Memory that copies of the model may take. Each session holds its own, and a forest is two to four
@@ -47,16 +47,20 @@ fn layout(model_bytes: usize, threads: usize) -> (usize, usize) {
     (sessions, threads / sessions)
 }
 
-impl Pool {
+impl SessionPool {
     /// Loads the model as often as pays on that many threads.
-    pub(super) fn open(model: &[u8], folder: &Path, threads: usize) -> Result<Pool, ort::Error> {
+    pub(super) fn open(
+        model: &[u8],
+        folder: &Path,
+        threads: usize,
+    ) -> Result<SessionPool, ort::Error> {
         let (size, threads) = layout(model.len(), threads);
         let scorers = (0..size).map(|_| {
             let session = runtime::session(model, folder, threads)?;
-            Ok(Scorer { session, spread: Spread::open()? })
+            Ok(SessionScorer { session, spread: TextTensors::open()? })
         });
         let idle = Mutex::new(scorers.collect::<Result<_, ort::Error>>()?);
-        Ok(Pool { idle, returned: Condvar::new(), size })
+        Ok(SessionPool { idle, returned: Condvar::new(), size })
     }
 
     /// How many sessions there are.
@@ -79,19 +83,19 @@ impl Pool {
 
 /// A session that goes back to its pool.
 pub(super) struct Lease<'p> {
-    pool: &'p Pool,
-    scorer: Option<Scorer>,
+    pool: &'p SessionPool,
+    scorer: Option<SessionScorer>,
 }
 
 impl Deref for Lease<'_> {
-    type Target = Scorer;
-    fn deref(&self) -> &Scorer {
+    type Target = SessionScorer;
+    fn deref(&self) -> &SessionScorer {
         self.scorer.as_ref().expect("a lease has its session until it is dropped")
     }
 }
 
 impl DerefMut for Lease<'_> {
-    fn deref_mut(&mut self) -> &mut Scorer {
+    fn deref_mut(&mut self) -> &mut SessionScorer {
         self.scorer.as_mut().expect("a lease has its session until it is dropped")
     }
 }

@@ -10,14 +10,14 @@ pub(super) struct Malformed;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Field<'a> {
     pub(super) number: u64,
-    pub(super) value: Value<'a>,
+    pub(super) value: FieldValue<'a>,
     /// Tag and value as they stand in the message, to copy the field.
     pub(super) raw: &'a [u8],
 }
 
 /// A field's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     Varint(u64),
     /// Text, a message, or packed numbers.
     Bytes(&'a [u8]),
@@ -25,12 +25,12 @@ pub(super) enum Value<'a> {
     Fixed(&'a [u8]),
 }
 
-impl<'a> Value<'a> {
+impl<'a> FieldValue<'a> {
     /// The bytes; none for a number.
     pub(super) fn bytes(self) -> &'a [u8] {
         match self {
-            Value::Bytes(bytes) => bytes,
-            Value::Varint(_) | Value::Fixed(_) => &[],
+            FieldValue::Bytes(bytes) => bytes,
+            FieldValue::Varint(_) | FieldValue::Fixed(_) => &[],
         }
     }
 
@@ -42,23 +42,23 @@ impl<'a> Value<'a> {
     /// The bytes of real numbers: of one, or of several that a writer packed into one field.
     pub(super) fn packed(self) -> Result<&'a [u8], Malformed> {
         match self {
-            Value::Fixed(bytes) | Value::Bytes(bytes) => Ok(bytes),
-            Value::Varint(_) => Err(Malformed),
+            FieldValue::Fixed(bytes) | FieldValue::Bytes(bytes) => Ok(bytes),
+            FieldValue::Varint(_) => Err(Malformed),
         }
     }
 
     /// The number or, where a writer packed several into one field, the numbers.
     pub(super) fn integers(self) -> Result<Vec<i64>, Malformed> {
         match self {
-            Value::Varint(number) => Ok(vec![number as i64]),
-            Value::Bytes(mut packed) => {
+            FieldValue::Varint(number) => Ok(vec![number as i64]),
+            FieldValue::Bytes(mut packed) => {
                 let mut numbers = Vec::new();
                 while !packed.is_empty() {
                     numbers.push(varint(&mut packed)? as i64);
                 }
                 Ok(numbers)
             }
-            Value::Fixed(_) => Err(Malformed),
+            FieldValue::Fixed(_) => Err(Malformed),
         }
     }
 }
@@ -82,13 +82,13 @@ fn field<'a>(rest: &mut &'a [u8]) -> Result<Field<'a>, Malformed> {
     let start = *rest;
     let tag = varint(rest)?;
     let value = match tag & 7 {
-        0 => Value::Varint(varint(rest)?),
-        1 => take(rest, 8).map(Value::Fixed)?,
+        0 => FieldValue::Varint(varint(rest)?),
+        1 => take(rest, 8).map(FieldValue::Fixed)?,
         2 => {
             let length = usize::try_from(varint(rest)?).map_err(|_| Malformed)?;
-            Value::Bytes(take(rest, length)?)
+            FieldValue::Bytes(take(rest, length)?)
         }
-        5 => take(rest, 4).map(Value::Fixed)?,
+        5 => take(rest, 4).map(FieldValue::Fixed)?,
         _ => return Err(Malformed),
     };
     let number = tag >> 3;
@@ -145,7 +145,7 @@ mod tests {
         write_integer(&mut message, 1, 300);
         write_bytes(&mut message, 20, b"text");
         let read: Vec<Field> = fields(&message).collect::<Result<_, _>>().expect("well formed");
-        assert_eq!((read[0].number, read[0].value), (1, Value::Varint(300)));
+        assert_eq!((read[0].number, read[0].value), (1, FieldValue::Varint(300)));
         assert_eq!((read[1].number, read[1].value.text()), (20, Ok("text")));
         let copied: Vec<u8> = read.iter().flat_map(|field| field.raw.to_vec()).collect();
         assert_eq!(copied, message);
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn negative_and_packed_numbers_are_read() {
-        assert_eq!(Value::Varint(u64::MAX).integers(), Ok(vec![-1]));
-        assert_eq!(Value::Bytes(&[1, 0xac, 0x02]).integers(), Ok(vec![1, 300]));
+        assert_eq!(FieldValue::Varint(u64::MAX).integers(), Ok(vec![-1]));
+        assert_eq!(FieldValue::Bytes(&[1, 0xac, 0x02]).integers(), Ok(vec![1, 300]));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 
 use super::inputs::Inputs;
 use super::outputs::Outputs;
-use super::pool::{Pool, Scorer};
+use super::pool::{SessionPool, SessionScorer};
 use super::watch::Watch;
 use super::{external, finished, unloadable};
 use crate::error::{Error, Result, Source};
@@ -49,8 +49,8 @@ impl File {
     }
 
     /// Loads the model as often as pays on that many threads.
-    pub(super) fn load(&self, threads: usize) -> Result<Pool> {
-        Pool::open(&self.bytes, &self.folder, threads)
+    pub(super) fn load(&self, threads: usize) -> Result<SessionPool> {
+        SessionPool::open(&self.bytes, &self.folder, threads)
             .map_err(|error| unloadable(&self.name, error))
     }
 }
@@ -58,22 +58,22 @@ impl File {
 /// The sessions of a model, as long as they are needed.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    pool: Mutex<Option<Arc<Pool>>>,
+    pool: Mutex<Option<Arc<SessionPool>>>,
     watch: Watch,
 }
 
 impl Sessions {
-    pub(super) fn new(pool: Pool, limit: Duration) -> Result<Sessions> {
+    pub(super) fn new(pool: SessionPool, limit: Duration) -> Result<Sessions> {
         Ok(Sessions { pool: Mutex::new(Some(Arc::new(pool))), watch: Watch::start(limit)? })
     }
 
     /// The sessions, if there are any.
-    pub(super) fn pool(&self) -> Option<Arc<Pool>> {
+    pub(super) fn pool(&self) -> Option<Arc<SessionPool>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Other sessions instead, or none any more.
-    pub(super) fn replace(&self, pool: Option<Pool>) {
+    pub(super) fn replace(&self, pool: Option<SessionPool>) {
         *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = pool.map(Arc::new);
     }
 
@@ -81,7 +81,7 @@ impl Sessions {
     pub(super) fn score(
         &self,
         model: &Model,
-        scorer: &mut Scorer,
+        scorer: &mut SessionScorer,
         batch: &RecordBatch,
     ) -> Result<Scores> {
         let rows = batch.num_rows();

@@ -20,15 +20,15 @@ const ROWS_PER_TEXT: usize = 4;
 
 /// Makes tensors of texts.
 #[derive(Debug)]
-pub(super) struct Spread {
+pub(super) struct TextTensors {
     session: Session,
 }
 
-impl Spread {
+impl TextTensors {
     /// Loads the small model.
-    pub(super) fn open() -> Result<Spread, ort::Error> {
+    pub(super) fn open() -> Result<TextTensors, ort::Error> {
         let model = gather_texts("distinct", "codes", "texts");
-        Ok(Spread { session: runtime::session(&model, Path::new("."), 1)? })
+        Ok(TextTensors { session: runtime::session(&model, Path::new("."), 1)? })
     }
 
     /// A tensor of these texts.
@@ -97,7 +97,7 @@ mod tests {
         let few = ["", "a", "pâté", "a text that is too long to be kept in place"];
         let few: Vec<&str> = few.into_iter().cycle().take(1000).collect();
         let many: Vec<&str> = own.iter().map(String::as_str).collect();
-        let mut spread = Spread::open().expect("the library is there");
+        let mut spread = TextTensors::open().expect("the library is there");
         for texts in [&few[..], &few[..3], &many[..], &[]] {
             for shape in [vec![texts.len()], vec![texts.len(), 1]] {
                 let tensor = spread.tensor(texts, shape.clone()).expect("a tensor");
@@ -122,7 +122,7 @@ mod tests {
     fn a_zero_byte_is_refused() {
         let mut texts = vec!["a"; FEWEST_ROWS];
         texts[7] = "a\0b";
-        let mut spread = Spread::open().expect("the library is there");
+        let mut spread = TextTensors::open().expect("the library is there");
         assert!(spread.tensor(&texts, vec![texts.len()]).is_err());
     }
 }

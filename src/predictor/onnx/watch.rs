@@ -16,13 +16,13 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// The runs of one model.
 pub(super) struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
     /// Limit for one run.
     pub(super) limit: Duration,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WatchState {
     runs: Mutex<Runs>,
     begun: Condvar,
 }
@@ -37,14 +37,14 @@ struct Runs {
     closed: bool,
 }
 
-impl Shared {
+impl WatchState {
     fn lock(&self) -> MutexGuard<'_, Runs> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A run under watch.
-pub(super) struct Run<'w> {
+pub(super) struct WatchedRun<'w> {
     watch: &'w Watch,
     id: u64,
     /// What the model is to be run with.
@@ -58,7 +58,7 @@ impl Watch {
     /// # Errors
     /// When the thread cannot be started.
     pub(super) fn start(limit: Duration) -> Result<Watch> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WatchState::default());
         let watched = Arc::clone(&shared);
         thread::Builder::new()
             .name("onnx-watch".to_string())
@@ -68,7 +68,7 @@ impl Watch {
     }
 
     /// A run that begins now.
-    pub(super) fn run(&self) -> Result<Run<'_>, ort::Error> {
+    pub(super) fn run(&self) -> Result<WatchedRun<'_>, ort::Error> {
         let (options, began) = (Arc::new(RunOptions::new()?), Instant::now());
         let mut runs = self.shared.lock();
         if runs.stopped {
@@ -79,7 +79,7 @@ impl Watch {
         runs.running.push((id, Arc::clone(&options), began));
         drop(runs);
         self.shared.begun.notify_one();
-        Ok(Run { watch: self, id, options, began })
+        Ok(WatchedRun { watch: self, id, options, began })
     }
 
     /// Ends all runs.
@@ -89,14 +89,14 @@ impl Watch {
     }
 }
 
-impl Run<'_> {
+impl WatchedRun<'_> {
     /// Whether it has taken longer than it may.
     pub(super) fn is_overdue(&self) -> bool {
         self.began.elapsed() > self.watch.limit
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for WatchedRun<'_> {
     fn drop(&mut self) {
         self.watch.shared.lock().running.retain(|(id, _, _)| *id != self.id);
     }
@@ -115,7 +115,7 @@ impl Drop for Watch {
     }
 }
 
-fn watch(shared: &Shared, limit: Duration) {
+fn watch(shared: &WatchState, limit: Duration) {
     let mut runs = shared.lock();
     while !runs.closed {
         let stopped = runs.stopped || stop::is_pressing();

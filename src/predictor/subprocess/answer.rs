@@ -77,7 +77,7 @@ impl Contract {
 
     /// The scores of an answer. A row without a usable answer is a failure of that row.
     pub(super) fn scores(&self, answer: &RecordBatch) -> Result<Scores, Failure> {
-        let mut reading = Reading { contract: self, failures: HashMap::new() };
+        let mut reading = AnswerReader { contract: self, failures: HashMap::new() };
         let outcome = reading.outcome(answer).map_err(|error| {
             Failure::broke(format!("sent an answer that cannot be used: {error}"))
         })?;
@@ -234,13 +234,13 @@ fn is_float_list(data_type: &DataType) -> bool {
 }
 
 /// One answer while it is read.
-struct Reading<'a> {
+struct AnswerReader<'a> {
     contract: &'a Contract,
     /// The first fault of each row that has one.
     failures: HashMap<usize, String>,
 }
 
-impl Reading<'_> {
+impl AnswerReader<'_> {
     fn outcome(&mut self, answer: &RecordBatch) -> Result<Outcome, ArrowError> {
         let column = answer.column(self.contract.answer);
         let Task::Classification { classes, .. } = &self.contract.task else {

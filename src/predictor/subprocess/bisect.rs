@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::failure::{Cause, Failure};
-use super::ledger::Ledger;
+use super::ledger::FailureBudget;
 use crate::error::Result;
 use crate::predictor::{NO_CLASS, Outcome, RowFailure, Scores, Task};
 
@@ -22,7 +22,7 @@ const PROBES: usize = 8;
 const PROBES_OF_A_HANG: usize = 3;
 
 /// Whatever scores a part of the batch with one try.
-pub(super) trait Attempt {
+pub(super) trait PartScorer {
     /// The part's scores, or why it failed this time.
     fn attempt(&mut self, rows: Range<usize>) -> Result<Scores, Failure>;
 }
@@ -30,13 +30,13 @@ pub(super) trait Attempt {
 /// The way of one batch through its tries.
 pub(super) struct Rescue<'a, A> {
     pub(super) attempt: &'a mut A,
-    pub(super) ledger: &'a Ledger,
+    pub(super) ledger: &'a FailureBudget,
     pub(super) task: &'a Task,
     /// Further tries for the whole batch, and for a row alone.
     pub(super) retries: u32,
 }
 
-impl<A: Attempt> Rescue<'_, A> {
+impl<A: PartScorer> Rescue<'_, A> {
     /// Scores a batch of so many rows; those that fail alone are in [`Scores::failures`].
     ///
     /// # Errors
@@ -159,7 +159,7 @@ mod tests {
         failures: usize,
     }
 
-    impl Attempt for Fake {
+    impl PartScorer for Fake {
         fn attempt(&mut self, rows: Range<usize>) -> Result<Scores, Failure> {
             if self.always.is_some() || self.poison.iter().any(|row| rows.contains(row)) {
                 self.failures += 1;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn score(fake: &mut Fake, rows: usize, share: f64) -> Result<Scores> {
-        let ledger = Ledger::new("scorer".to_string(), share);
+        let ledger = FailureBudget::new("scorer".to_string(), share);
         Rescue { attempt: fake, ledger: &ledger, task: &Task::Regression, retries: 1 }.score(rows)
     }
 

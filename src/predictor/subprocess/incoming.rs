@@ -53,7 +53,7 @@ pub(super) struct Incoming {
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
     /// The part that is being received.
-    part: Part,
+    part: StreamPart,
     bytes: Vec<u8>,
     /// What has been received since the last batch, the part that is announced included.
     received: usize,
@@ -62,7 +62,7 @@ pub(super) struct Incoming {
 }
 
 #[derive(Default)]
-enum Part {
+enum StreamPart {
     #[default]
     Prefix,
     Metadata {
@@ -118,11 +118,11 @@ impl Incoming {
     /// program's word for a length is never reason enough to set memory aside.
     fn refuse_surfeit(&mut self, most_bytes: usize) -> Result<(), Interruption> {
         let announced = match &self.part {
-            Part::Prefix => {
+            StreamPart::Prefix => {
                 self.messages += 1;
                 0
             }
-            Part::Metadata { length } | Part::Body { length, .. } => *length,
+            StreamPart::Metadata { length } | StreamPart::Body { length, .. } => *length,
         };
         self.received = self.received.saturating_add(announced);
         let (received, held) = (self.received, self.dictionary_bytes());
@@ -161,7 +161,7 @@ impl Incoming {
 
     fn check_prefix(&self, pipe: &mut impl Read) -> Result<(), Interruption> {
         let begun = self.bytes.len().min(CONTINUATION.len());
-        let is_prefix = matches!(self.part, Part::Prefix);
+        let is_prefix = matches!(self.part, StreamPart::Prefix);
         if is_prefix && self.bytes[..begun] != CONTINUATION[..begun] {
             return Err(Interruption::Text(printed_text(pipe, self.bytes.clone())));
         }
@@ -172,12 +172,14 @@ impl Incoming {
     fn advance(&mut self) -> Result<Option<RecordBatch>, Interruption> {
         let bytes = std::mem::take(&mut self.bytes);
         match std::mem::take(&mut self.part) {
-            Part::Prefix => self.part = Part::Metadata { length: metadata_length(&bytes)? },
-            Part::Metadata { .. } => {
-                let length = guarded(|| message(&bytes)?.bodyLength().try_into().map_err(broken))?;
-                self.part = Part::Body { metadata: bytes, length };
+            StreamPart::Prefix => {
+                self.part = StreamPart::Metadata { length: metadata_length(&bytes)? }
             }
-            Part::Body { metadata, .. } => {
+            StreamPart::Metadata { .. } => {
+                let length = guarded(|| message(&bytes)?.bodyLength().try_into().map_err(broken))?;
+                self.part = StreamPart::Body { metadata: bytes, length };
+            }
+            StreamPart::Body { metadata, .. } => {
                 return guarded(|| self.decode(&message(&metadata)?, &Buffer::from_vec(bytes)));
             }
         }
@@ -215,11 +217,11 @@ impl Incoming {
     }
 }
 
-impl Part {
+impl StreamPart {
     fn length(&self) -> usize {
         match self {
-            Part::Prefix => PREFIX,
-            Part::Metadata { length } | Part::Body { length, .. } => *length,
+            StreamPart::Prefix => PREFIX,
+            StreamPart::Metadata { length } | StreamPart::Body { length, .. } => *length,
         }
     }
 }

@@ -15,7 +15,7 @@ const ROWS_MEASURED: u64 = 1000;
 const TIME_OUTS_FORGIVEN: u64 = 32;
 
 /// The counts of a run, over all copies of the program.
-pub(super) struct Ledger {
+pub(super) struct FailureBudget {
     program: String,
     share: f64,
     rows: AtomicU64,
@@ -23,11 +23,11 @@ pub(super) struct Ledger {
     time_outs: AtomicU64,
 }
 
-impl Ledger {
+impl FailureBudget {
     /// A run of `program` in which the given share of rows may fail.
     pub(super) fn new(program: String, share: f64) -> Self {
         let zero = || AtomicU64::new(0);
-        Ledger { program, share, rows: zero(), failed: zero(), time_outs: zero() }
+        FailureBudget { program, share, rows: zero(), failed: zero(), time_outs: zero() }
     }
 
     /// Rows that are about to be scored.
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_share_is_measured_once_there_is_enough_to_measure() {
-        let ledger = Ledger::new("scorer".to_string(), 0.01);
+        let ledger = FailureBudget::new("scorer".to_string(), 0.01);
         ledger.asked(50);
         assert!(ledger.failed(10, "died").is_ok());
         let error = ledger.failed(1, "died").expect_err("eleven of fifty");
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_few_rows_are_forgiven_even_where_none_may_fail() {
-        let ledger = Ledger::new("scorer".to_string(), 0.0);
+        let ledger = FailureBudget::new("scorer".to_string(), 0.0);
         ledger.asked(5_000);
         assert!(ledger.failed(8, "died").is_ok());
         assert!(ledger.failed(1, "died").is_err());

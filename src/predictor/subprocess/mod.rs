@@ -61,13 +61,13 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
-use self::bisect::{Attempt, Rescue};
+use self::bisect::{PartScorer, Rescue};
 use self::failure::Failure;
-use self::ledger::Ledger;
-use self::pool::{Lent, Pool, Slot, Terms};
-use self::process::Program;
+use self::ledger::FailureBudget;
+use self::pool::{Lent, WorkerPool, WorkerSlot, WorkerTerms};
+use self::process::ScorerCommand;
 use self::protocol::Outgoing;
-use super::guard::Network;
+use super::guard::NetworkAccess;
 use super::{Columns, Predictor, Scores, Task};
 
 pub(super) use self::launch::supervise_scorers;
@@ -80,11 +80,11 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// A model that is a program of its own.
 pub(super) struct SubprocessPredictor {
     task: Task,
-    terms: Terms,
-    pool: Pool,
+    terms: WorkerTerms,
+    pool: WorkerPool,
     workers: usize,
     retries: u32,
-    ledger: Ledger,
+    ledger: FailureBudget,
     /// Why the program was given up, so that other threads need not find out for themselves.
     given_up: OnceLock<Vec<Fault>>,
 }
@@ -101,15 +101,15 @@ impl SubprocessPredictor {
         threads: usize,
     ) -> Result<SubprocessPredictor> {
         let workers = if program.workers == 0 { threads } else { program.workers }.max(1);
-        let start = Program::new(program, (threads / workers).max(1));
+        let start = ScorerCommand::new(program, (threads / workers).max(1));
         let name = start.name();
-        let mut slots: Vec<_> = (0..workers).map(Slot::new).collect();
-        let (terms, task) = Terms::new(job, program, columns, start)
+        let mut slots: Vec<_> = (0..workers).map(WorkerSlot::new).collect();
+        let (terms, task) = WorkerTerms::new(job, program, columns, start)
             .and_then(|terms| slots[0].open(&terms).map(|task| (terms, task)))
             .map_err(|failure| failure.into_error(&name))?;
         tell_confinement(slots[0].network(), &program.environment);
-        let ledger = Ledger::new(name, program.max_failed_share);
-        let (pool, retries) = (Pool::new(slots), program.retries);
+        let ledger = FailureBudget::new(name, program.max_failed_share);
+        let (pool, retries) = (WorkerPool::new(slots), program.retries);
         Ok(SubprocessPredictor {
             task,
             terms,
@@ -145,48 +145,48 @@ pub fn read_answers(job: &PredictorJob, mut bytes: &[u8]) -> usize {
 }
 
 /// Says once what scorers can reach.
-fn tell_confinement(network: Option<&Network>, listed: &[String]) {
+fn tell_confinement(network: Option<&NetworkAccess>, listed: &[String]) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         for name in environment::missing(listed) {
             tracing::warn!("`predictor.environment` lists `{name}`, which is not set");
         }
         match network {
-            Some(Network::Filtered) => {
+            Some(NetworkAccess::Filtered) => {
                 tracing::info!("scorers are cut off from the network by a filter of system calls");
             }
-            Some(Network::Isolated) => {
+            Some(NetworkAccess::Isolated) => {
                 tracing::info!("scorers are cut off from the network by a namespace");
             }
-            Some(Network::Open) => {
+            Some(NetworkAccess::Open) => {
                 tracing::info!("scorers reach the network: `predictor.sandbox` is `off`");
             }
-            Some(Network::Unprotected(why)) => {
+            Some(NetworkAccess::Unprotected(why)) => {
                 tracing::warn!(
                     "scorers reach the network: this system allows no way to cut it off: {why}"
                 );
             }
             None => tracing::warn!("scorers are started without a guard, and reach the network"),
         }
-        if !matches!(network, None | Some(Network::Open)) {
+        if !matches!(network, None | Some(NetworkAccess::Open)) {
             // Or they could read this process's environment and memory.
             let _: nix::Result<()> = nix::sys::prctl::set_dumpable(false);
         }
     });
 }
 
-impl Terms {
+impl WorkerTerms {
     fn new(
         job: &PredictorJob,
         limits: &SubprocessJob,
         columns: &Columns,
-        program: Program,
-    ) -> Result<Terms, Failure> {
+        program: ScorerCommand,
+    ) -> Result<WorkerTerms, Failure> {
         let outgoing = Outgoing::new(&columns.schema, job.task);
         let (hello, job) = (outgoing.hello()?, job.clone());
         let (start_limit, batch_limit) = (limits.start_limit, limits.batch_limit);
         let stopped = Arc::new(AtomicBool::new(false));
-        Ok(Terms { job, program, outgoing, hello, start_limit, batch_limit, stopped })
+        Ok(WorkerTerms { job, program, outgoing, hello, start_limit, batch_limit, stopped })
     }
 }
 
@@ -225,7 +225,7 @@ struct BatchAttempt<'a> {
     batch: &'a RecordBatch,
 }
 
-impl Attempt for BatchAttempt<'_> {
+impl PartScorer for BatchAttempt<'_> {
     fn attempt(&mut self, rows: Range<usize>) -> Result<Scores, Failure> {
         let part = self.batch.slice(rows.start, rows.len());
         self.slot.score(&self.predictor.terms, &self.predictor.task, &part)

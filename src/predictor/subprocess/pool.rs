@@ -10,11 +10,11 @@ use arrow::array::RecordBatch;
 
 use super::answer::Contract;
 use super::failure::{Cause, Failure, Occasion};
-use super::process::Program;
+use super::process::ScorerCommand;
 use super::protocol::Outgoing;
-use super::worker::{Request, Worker};
+use super::worker::{BatchRequest, ScorerProcess};
 use crate::job::PredictorJob;
-use crate::predictor::guard::Network;
+use crate::predictor::guard::NetworkAccess;
 use crate::predictor::{Scores, Task};
 use crate::stop;
 
@@ -31,9 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What every copy is started with and held to.
-pub(super) struct Terms {
+pub(super) struct WorkerTerms {
     pub(super) job: PredictorJob,
-    pub(super) program: Program,
+    pub(super) program: ScorerCommand,
     pub(super) outgoing: Outgoing,
     pub(super) hello: Vec<u8>,
     pub(super) start_limit: Duration,
@@ -43,25 +43,25 @@ pub(super) struct Terms {
 }
 
 /// The place of one copy. It is empty before the first use and after a failure.
-pub(super) struct Slot {
+pub(super) struct WorkerSlot {
     index: usize,
-    copy: Option<(Worker, Contract)>,
+    copy: Option<(ScorerProcess, Contract)>,
     /// Failures since the last success.
     failures: u32,
 }
 
-impl Slot {
+impl WorkerSlot {
     /// An empty place.
     pub(super) fn new(index: usize) -> Self {
-        Slot { index, copy: None, failures: 0 }
+        WorkerSlot { index, copy: None, failures: 0 }
     }
 
     /// Starts the copy and says what its answers are.
-    pub(super) fn open(&mut self, terms: &Terms) -> Result<Task, Failure> {
+    pub(super) fn open(&mut self, terms: &WorkerTerms) -> Result<Task, Failure> {
         let (limit, occasion) = (terms.start_limit, Occasion::Handshake);
         let (message, stopped) = (&terms.hello[..], &terms.stopped);
-        let hello = Request { message, occasion, limit, most_bytes: HANDSHAKE_BYTES, stopped };
-        let (worker, schema) = Worker::start(&terms.program, self.index, &hello)?;
+        let hello = BatchRequest { message, occasion, limit, most_bytes: HANDSHAKE_BYTES, stopped };
+        let (worker, schema) = ScorerProcess::start(&terms.program, self.index, &hello)?;
         let contract = Contract::new(&terms.job, &schema)?;
         let task = contract.task.clone();
         self.copy = Some((worker, contract));
@@ -69,14 +69,14 @@ impl Slot {
     }
 
     /// How the copy is kept from the network, if its guard has told.
-    pub(super) fn network(&self) -> Option<&Network> {
+    pub(super) fn network(&self) -> Option<&NetworkAccess> {
         self.copy.as_ref().and_then(|(worker, _)| worker.network.as_ref())
     }
 
     /// One try to score a batch, on a fresh copy if need be.
     pub(super) fn score(
         &mut self,
-        terms: &Terms,
+        terms: &WorkerTerms,
         task: &Task,
         batch: &RecordBatch,
     ) -> Result<Scores, Failure> {
@@ -93,16 +93,22 @@ impl Slot {
         scores
     }
 
-    fn ask(&mut self, terms: &Terms, message: &[u8], rows: usize) -> Result<Scores, Failure> {
+    fn ask(&mut self, terms: &WorkerTerms, message: &[u8], rows: usize) -> Result<Scores, Failure> {
         let Some((worker, contract)) = &mut self.copy else {
             return Err(Failure::broke("is not running"));
         };
         let (limit, occasion) = (terms.batch_limit, Occasion::Batch(rows));
         let (most_bytes, stopped) = (contract.most_bytes(rows), &terms.stopped);
-        contract.scores(&worker.ask(&Request { message, occasion, limit, most_bytes, stopped })?)
+        contract.scores(&worker.ask(&BatchRequest {
+            message,
+            occasion,
+            limit,
+            most_bytes,
+            stopped,
+        })?)
     }
 
-    fn ensure_open(&mut self, terms: &Terms, task: &Task) -> Result<(), Failure> {
+    fn ensure_open(&mut self, terms: &WorkerTerms, task: &Task) -> Result<(), Failure> {
         let mut starts = 0;
         while self.copy.is_none() {
             if stop::requested().is_some() {
@@ -138,17 +144,17 @@ fn pause(failures: u32) -> Duration {
 }
 
 /// The slots, each lent to one caller at a time.
-pub(super) struct Pool {
+pub(super) struct WorkerPool {
     /// Last returned, first lent: a copy that runs is preferred to one yet to be started.
-    free: Mutex<Vec<Slot>>,
+    free: Mutex<Vec<WorkerSlot>>,
     returned: Condvar,
 }
 
-impl Pool {
+impl WorkerPool {
     /// A pool of these slots, the first of which is lent first.
-    pub(super) fn new(mut slots: Vec<Slot>) -> Self {
+    pub(super) fn new(mut slots: Vec<WorkerSlot>) -> Self {
         slots.reverse();
-        Pool { free: Mutex::new(slots), returned: Condvar::new() }
+        WorkerPool { free: Mutex::new(slots), returned: Condvar::new() }
     }
 
     /// A slot, as soon as one is free.
@@ -164,16 +170,16 @@ impl Pool {
 
     /// Waits until so many slots have come back, but not for ever.
     pub(super) fn await_all(&self, slots: usize, patience: Duration) {
-        let out = |free: &mut Vec<Slot>| free.len() < slots;
+        let out = |free: &mut Vec<WorkerSlot>| free.len() < slots;
         let _ = self.returned.wait_timeout_while(self.lock(), patience, out);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<WorkerSlot>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Pool {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         // All are asked to exit before any is waited for.
         for (worker, _) in self.lock().iter_mut().filter_map(|slot| slot.copy.as_mut()) {
@@ -184,20 +190,20 @@ impl Drop for Pool {
 
 /// A slot that goes back to its pool.
 pub(super) struct Lent<'a> {
-    pool: &'a Pool,
-    slot: Option<Slot>,
+    pool: &'a WorkerPool,
+    slot: Option<WorkerSlot>,
 }
 
 impl Deref for Lent<'_> {
-    type Target = Slot;
+    type Target = WorkerSlot;
 
-    fn deref(&self) -> &Slot {
+    fn deref(&self) -> &WorkerSlot {
         self.slot.as_ref().expect("a slot is given back only on drop")
     }
 }
 
 impl DerefMut for Lent<'_> {
-    fn deref_mut(&mut self) -> &mut Slot {
+    fn deref_mut(&mut self) -> &mut WorkerSlot {
         self.slot.as_mut().expect("a slot is given back only on drop")
     }
 }
@@ -222,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_slot_used_last_is_lent_first() {
-        let pool = Pool::new((0..3).map(Slot::new).collect());
+        let pool = WorkerPool::new((0..3).map(WorkerSlot::new).collect());
         assert_eq!(pool.lend().index, 0);
         let (first, second) = (pool.lend(), pool.lend());
         assert_eq!((first.index, second.index), (0, 1));

@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::launch;
 use super::protocol::VERSION;
 use crate::job::{SandboxSpec, SubprocessJob};
-use crate::predictor::guard::{Report, Sandbox, Settings};
+use crate::predictor::guard::{GuardReport, Sandbox, Settings};
 
 /// Between two looks at whether a program has ended.
 const EXIT_POLL: Duration = Duration::from_millis(2);
@@ -43,7 +43,7 @@ const INTERPRETERS: [&str; 8] =
 
 /// How a copy is started.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(super) struct ScorerCommand {
     /// Program and arguments.
     pub(super) command: Vec<String>,
     /// Where it is started.
@@ -73,16 +73,16 @@ pub(super) struct Pipes {
     pub(super) stderr: ChildStderr,
 }
 
-impl Program {
+impl ScorerCommand {
     /// The program of a job, each copy of which may use so many threads.
-    pub(super) fn new(job: &SubprocessJob, threads: usize) -> Program {
+    pub(super) fn new(job: &SubprocessJob, threads: usize) -> ScorerCommand {
         let sandbox = match job.sandbox {
             SandboxSpec::Auto => Sandbox::Auto,
             SandboxSpec::Off => Sandbox::Off,
             SandboxSpec::Require => Sandbox::Require,
         };
         let crate::job::Limits { memory, files, processes, cpu_seconds } = job.limits;
-        Program {
+        ScorerCommand {
             command: job.command.clone(),
             folder: job.folder.clone(),
             threads,
@@ -110,7 +110,7 @@ impl Program {
         let guarded = launch::guarded(self.settings, &self.command);
         let is_guarded = guarded.is_some();
         if !is_guarded && self.settings.sandbox == Sandbox::Require {
-            return Err(self.not_started(&Report::Unconfined("it has no guard".to_string())));
+            return Err(self.not_started(&GuardReport::Unconfined("it has no guard".to_string())));
         }
         let mut command = match (guarded, self.command.split_first()) {
             (Some(command), _) => command,
@@ -119,7 +119,7 @@ impl Program {
                 command.args(arguments);
                 command
             }
-            (None, None) => return Err(self.not_started(&Report::NotFound)),
+            (None, None) => return Err(self.not_started(&GuardReport::NotFound)),
         };
         self.prepare(&mut command, worker);
         let child = launch::launch(command).map_err(|error| self.not_started(&error.into()))?;
@@ -138,27 +138,31 @@ impl Program {
     }
 
     /// Why a copy could not be started.
-    pub(super) fn not_started(&self, report: &Report) -> Failure {
+    pub(super) fn not_started(&self, report: &GuardReport) -> Failure {
         let program = self.command.first().map_or("", String::as_str);
         let folder = self.folder.display();
         match report {
-            Report::NotFound if !self.folder.is_dir() => {
+            GuardReport::NotFound if !self.folder.is_dir() => {
                 Failure::refused(format!("cannot be started in `{folder}`, which is no folder"))
             }
-            Report::NotFound => Failure::refused(format!(
+            GuardReport::NotFound => Failure::refused(format!(
                 "the program `{program}` was not found, expected a path or a program on the `PATH`"
             ))
             .hint(format!("`predictor.command` names it; it is started in `{folder}`")),
-            Report::NotExecutable => Failure::refused(format!("`{program}` is not executable"))
-                .hint("set its executable bit, or name its interpreter first"),
-            Report::Unconfined(why) => Failure::refused(format!(
+            GuardReport::NotExecutable => {
+                Failure::refused(format!("`{program}` is not executable"))
+                    .hint("set its executable bit, or name its interpreter first")
+            }
+            GuardReport::Unconfined(why) => Failure::refused(format!(
                 "cannot be kept from the network ({why}), but `predictor.sandbox` is `require`"
             ))
             .hint(
                 "run where system-call filters are allowed, or set `predictor.sandbox` to `auto`",
             ),
-            Report::Failed(why) => Failure::broke(format!("`{program}` cannot be started: {why}")),
-            Report::Starting(_) => Failure::broke(format!("`{program}` was started twice")),
+            GuardReport::Failed(why) => {
+                Failure::broke(format!("`{program}` cannot be started: {why}"))
+            }
+            GuardReport::Starting(_) => Failure::broke(format!("`{program}` was started twice")),
         }
     }
 
@@ -263,7 +267,8 @@ mod tests {
     fn name(command: &[&str]) -> String {
         let command = command.iter().map(|&part| part.to_string()).collect();
         let (folder, environment) = (PathBuf::new(), Vec::new());
-        Program { command, folder, threads: 1, environment, settings: Settings::default() }.name()
+        ScorerCommand { command, folder, threads: 1, environment, settings: Settings::default() }
+            .name()
     }
 
     #[test]

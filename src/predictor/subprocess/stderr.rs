@@ -19,11 +19,11 @@ const LINES_PER_SECOND: u32 = 20;
 
 /// What a program says on its standard error.
 pub(super) struct Stderr {
-    shared: Arc<Shared>,
+    shared: Arc<StderrState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct StderrState {
     heard: Mutex<Heard>,
     closed: Condvar,
 }
@@ -38,7 +38,7 @@ impl Stderr {
     /// Starts to drain. The thread ends with the pipe and is not joined: a descendant of the program
     /// that left its process group may hold the pipe open for as long as it likes.
     pub(super) fn drain(pipe: ChildStderr, worker: usize) -> io::Result<Stderr> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(StderrState::default());
         let listener = Arc::clone(&shared);
         thread::Builder::new()
             .name(format!("scorer-{worker}-stderr"))
@@ -55,7 +55,7 @@ impl Stderr {
     }
 }
 
-impl Shared {
+impl StderrState {
     fn lock(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,8 +69,8 @@ impl Shared {
     }
 }
 
-fn listen(mut pipe: impl Read, worker: usize, shared: &Shared) {
-    let (mut lines, mut gate) = (Lines::default(), Gate::new(Instant::now()));
+fn listen(mut pipe: impl Read, worker: usize, shared: &StderrState) {
+    let (mut lines, mut gate) = (LineSplitter::default(), LineQuota::new(Instant::now()));
     let mut hear = |line: &str| {
         shared.keep(line);
         match gate.pass(Instant::now()) {
@@ -99,11 +99,11 @@ fn listen(mut pipe: impl Read, worker: usize, shared: &Shared) {
 
 /// Cuts bytes into lines of bounded length.
 #[derive(Default)]
-struct Lines {
+struct LineSplitter {
     unfinished: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     fn push(&mut self, bytes: &[u8], hear: &mut impl FnMut(&str)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_LENGTH.saturating_sub(self.unfinished.len());
@@ -125,7 +125,7 @@ impl Lines {
 }
 
 /// Lets so many lines per second into the log and counts the others.
-struct Gate {
+struct LineQuota {
     second: Instant,
     passed: u32,
     left_out: u64,
@@ -140,9 +140,9 @@ enum Pass {
     Shut,
 }
 
-impl Gate {
+impl LineQuota {
     fn new(now: Instant) -> Self {
-        Gate { second: now, passed: 0, left_out: 0 }
+        LineQuota { second: now, passed: 0, left_out: 0 }
     }
 
     fn pass(&mut self, now: Instant) -> Pass {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_and_bounded() {
-        let (mut lines, mut heard) = (Lines::default(), Vec::new());
+        let (mut lines, mut heard) = (LineSplitter::default(), Vec::new());
         let mut hear = |line: &str| heard.push(line.to_string());
         lines.push(b"one\ntw", &mut hear);
         lines.push(b"o\n\n", &mut hear);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_flood_is_counted_not_logged() {
         let start = Instant::now();
-        let mut gate = Gate::new(start);
+        let mut gate = LineQuota::new(start);
         let open = (0..1000).filter(|_| gate.pass(start) != Pass::Shut).count();
         assert_eq!(open, LINES_PER_SECOND as usize);
         let later = start + Duration::from_millis(1001);

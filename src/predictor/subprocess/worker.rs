@@ -20,9 +20,9 @@ use nix::sys::signal::Signal;
 
 use super::failure::{Failure, Occasion};
 use super::incoming::{Incoming, Interruption, excerpt, printed_text, read_available};
-use super::process::{Process, Program, describe};
+use super::process::{Process, ScorerCommand, describe};
 use super::stderr::Stderr;
-use crate::predictor::guard::{Network, Report, report};
+use crate::predictor::guard::{GuardReport, NetworkAccess, report};
 use crate::stop;
 
 /// How long a program may take to exit once its standard input is closed, before it is killed.
@@ -41,7 +41,7 @@ const DEAF_PATIENCE: Duration = Duration::from_secs(2);
 const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// A copy of the program that has shaken hands.
-pub(super) struct Worker {
+pub(super) struct ScorerProcess {
     // Before the pipes: the program is gone before anything waits for their end.
     process: Process,
     stdin: Option<ChildStdin>,
@@ -49,15 +49,15 @@ pub(super) struct Worker {
     incoming: Incoming,
     stderr: Stderr,
     hung_up: Option<Instant>,
-    program: Program,
+    program: ScorerCommand,
     /// How it is kept from the network, if its guard has told.
-    pub(super) network: Option<Network>,
+    pub(super) network: Option<NetworkAccess>,
     /// Set when nobody wants its answers any more.
     stopped: Arc<AtomicBool>,
 }
 
 /// What is sent, and how long the answer may take.
-pub(super) struct Request<'a> {
+pub(super) struct BatchRequest<'a> {
     pub(super) message: &'a [u8],
     pub(super) occasion: Occasion,
     pub(super) limit: Duration,
@@ -67,17 +67,17 @@ pub(super) struct Request<'a> {
     pub(super) stopped: &'a Arc<AtomicBool>,
 }
 
-impl Worker {
+impl ScorerProcess {
     /// Starts copy number `index` and shakes hands. Gives the schema of its answers.
     pub(super) fn start(
-        program: &Program,
+        program: &ScorerCommand,
         index: usize,
-        hello: &Request<'_>,
-    ) -> Result<(Worker, SchemaRef), Failure> {
+        hello: &BatchRequest<'_>,
+    ) -> Result<(ScorerProcess, SchemaRef), Failure> {
         let (process, pipes) = program.start(index)?;
         let stderr = Stderr::drain(pipes.stderr, index)
             .map_err(|error| Failure::broke(format!("cannot be listened to: {error}")))?;
-        let mut worker = Worker {
+        let mut worker = ScorerProcess {
             process,
             stdin: Some(pipes.stdin),
             stdout: pipes.stdout,
@@ -99,7 +99,7 @@ impl Worker {
     }
 
     /// Sends a batch and waits for its answer. After a failure the program is gone.
-    pub(super) fn ask(&mut self, request: &Request<'_>) -> Result<RecordBatch, Failure> {
+    pub(super) fn ask(&mut self, request: &BatchRequest<'_>) -> Result<RecordBatch, Failure> {
         let answer = self.exchange(request).and_then(|answer| {
             let (asked, answered) = (request.rows(), answer.num_rows());
             let problem = || format!("answered {answered} rows, expected {asked}");
@@ -109,7 +109,7 @@ impl Worker {
     }
 
     /// Reads the line in which the guard says how it starts the program.
-    fn hear_guard(&mut self, hello: &Request<'_>) -> Result<Option<Network>, Failure> {
+    fn hear_guard(&mut self, hello: &BatchRequest<'_>) -> Result<Option<NetworkAccess>, Failure> {
         let (start, mut line) = (Instant::now(), Vec::new());
         while line.last() != Some(&b'\n') && line.len() < report::LONGEST {
             hello.refuse_stopped()?;
@@ -124,14 +124,14 @@ impl Worker {
                 _ => return Err(self.explain(Interruption::Closed)),
             }
         }
-        match Report::parse(&line) {
-            Some(Report::Starting(network)) => Ok(Some(network)),
+        match GuardReport::parse(&line) {
+            Some(GuardReport::Starting(network)) => Ok(Some(network)),
             Some(report) => Err(self.program.not_started(&report)),
             None => Err(printed(&excerpt(&line))),
         }
     }
 
-    fn exchange(&mut self, request: &Request<'_>) -> Result<RecordBatch, Failure> {
+    fn exchange(&mut self, request: &BatchRequest<'_>) -> Result<RecordBatch, Failure> {
         self.refuse_surplus()?;
         let start = Instant::now();
         let (mut unsent, mut limit) = (request.message, request.limit);
@@ -207,7 +207,7 @@ impl Worker {
 
     fn explain(&mut self, interruption: Interruption) -> Failure {
         match interruption {
-            Interruption::Text(text) => match Report::parse(&text) {
+            Interruption::Text(text) => match GuardReport::parse(&text) {
                 Some(report) if self.process.guarded => self.program.not_started(&report),
                 _ => printed(&excerpt(&text)),
             },
@@ -245,7 +245,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for ScorerProcess {
     fn drop(&mut self) {
         self.hang_up();
         let waited = self.hung_up.map_or(Duration::ZERO, |hung_up| hung_up.elapsed());
@@ -254,7 +254,7 @@ impl Drop for Worker {
     }
 }
 
-impl Request<'_> {
+impl BatchRequest<'_> {
     /// Nothing is lost with a handshake; an answer may be the last of a step of training.
     fn refuse_stopped(&self) -> Result<(), Failure> {
         let pressing = match self.occasion {

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::StreamExt;
+use overturn::artefact::{GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE};
 use overturn::document::Overrides;
 use overturn::engine::{Engine, EngineOptions, ScanPlan, Table};
 use overturn::error::{Error, Kind};
 use overturn::feature::FeatureSchema;
 use overturn::job::{Bytes, Device, Job, Placeholders, PredictorJob, PredictorKind, RuntimeJob};
-use overturn::nn::{GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE};
 use overturn::output::Manifest;
 use overturn::pipeline::{Observer, Silent};
 use overturn::runtime::Runtime;
-use overturn::{nn, pipeline, predictor};
+use overturn::{artefact, pipeline, predictor};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -184,9 +184,9 @@ fn manifest(bytes: &[u8]) -> Taken {
 }
 
 fn load(folder: &Path) -> Taken {
-    let loaded = nn::load(folder, tch::Device::Cpu);
+    let loaded = artefact::load(folder, tch::Device::Cpu);
     let Ok(artefact) = &loaded else { return taken(&loaded) };
-    taken(&nn::load_neighbours(folder, &artefact.description))
+    taken(&artefact::load_neighbours(folder, &artefact.description))
 }
 
 /// A copy of the seeds' generator.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::super::graph::{Graph, Node};
+use super::super::graph::{Graph, GraphNode};
 use super::cells::{CellId, Cells, Op};
 use super::machine::Machine;
 use super::operators;
@@ -184,4 +184,4 @@ impl Program {
 }
 
 /// A node's own attributes, for the operators.
-pub(super) type Operator<'a> = &'a Node<'a>;
+pub(super) type Operator<'a> = &'a GraphNode<'a>;

@@ -7,9 +7,9 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use super::super::columns::{ColumnInput, ColumnInputs, Element};
-use super::super::convert::{self, Code, Codes};
+use super::super::convert::{self, Code, CodesByText};
 use super::super::inputs::Inputs;
-use super::super::matrix::{Cells, Matrix, UNSEEN};
+use super::super::matrix::{BlockCells, MatrixForm, UNSEEN};
 use super::engine::{Change, Column};
 use super::layout::{Entry, Feature};
 use super::program::Input;
@@ -102,15 +102,15 @@ pub(super) fn features(inputs: &Inputs, words: &Words) -> Vec<Feature> {
     }
 }
 
-fn feature(at: usize, cells: &Cells, double: bool) -> Feature {
+fn feature(at: usize, cells: &BlockCells, double: bool) -> Feature {
     let real = |number: f64| real(number, double);
     let (width, entry) = match cells {
-        Cells::Number | Cells::Standard(_) => (1, Entry::Number),
-        Cells::Code(codes) => {
+        BlockCells::Number | BlockCells::Standard(_) => (1, Entry::Number),
+        BlockCells::Code(codes) => {
             let codes = (0..codes.len()).map(|code| code as f64).chain([f64::NAN, UNSEEN]);
             (1, Entry::States(codes.map(|code| vec![real(code)]).collect()))
         }
-        Cells::OneHot(codes) => {
+        BlockCells::OneHot(codes) => {
             let width = codes.len();
             let state = |own: usize| {
                 (0..width).map(|at| real(f64::from(u8::from(at == own)))).collect::<Vec<_>>()
@@ -270,7 +270,7 @@ impl Sources {
                 let block = matrix.blocks.iter().find(|block| block.column == feature)?;
                 let kind = if matrix.double { Kind::Double } else { Kind::Float };
                 match block.cells {
-                    Cells::Standard(Standardise { mean, std }) => {
+                    BlockCells::Standard(Standardise { mean, std }) => {
                         let number = scalar::told(stored, Kind::Double)?.real();
                         Some(real((number - mean) / std, matrix.double))
                     }
@@ -318,30 +318,32 @@ fn values(array: &ArrayRef, element: Element) -> Vec<Value> {
 }
 
 /// What a feature puts into a matrix.
-fn block(matrix: &Matrix, at: usize, column: &ArrayRef) -> Result<Column, ArrowError> {
+fn block(matrix: &MatrixForm, at: usize, column: &ArrayRef) -> Result<Column, ArrowError> {
     let Some(block) = matrix.blocks.iter().find(|block| block.column == at) else {
         return Err(ArrowError::InvalidArgumentError("a feature fills no cell".to_string()));
     };
     Ok(match &block.cells {
-        Cells::Number if matrix.double => {
+        BlockCells::Number if matrix.double => {
             let numbers = convert::reals::<f64>(column)?;
             Column::Numbers(numbers.values().iter().copied().map(Value::Double).collect())
         }
-        Cells::Number => {
+        BlockCells::Number => {
             let numbers = convert::reals::<f32>(column)?;
             Column::Numbers(numbers.values().iter().copied().map(Value::Float).collect())
         }
-        Cells::Standard(Standardise { mean, std }) => {
+        BlockCells::Standard(Standardise { mean, std }) => {
             let numbers = convert::reals::<f64>(column)?;
             let standard = numbers.values().iter().map(|number| (number - mean) / std);
             Column::Numbers(standard.map(|number| real(number, matrix.double)).collect())
         }
-        Cells::Code(codes) | Cells::OneHot(codes) => Column::States(states(codes, column)?),
+        BlockCells::Code(codes) | BlockCells::OneHot(codes) => {
+            Column::States(states(codes, column)?)
+        }
     })
 }
 
 /// The states of categories: their codes, then the null's, then that of unseen ones.
-fn states(codes: &Codes, column: &ArrayRef) -> Result<Vec<u32>, ArrowError> {
+fn states(codes: &CodesByText, column: &ArrayRef) -> Result<Vec<u32>, ArrowError> {
     let unknown = codes.len() as u32;
     let state = |code: Code| match code {
         Code::Known(code) => code,

@@ -2,7 +2,7 @@
 
 use std::str::from_utf8;
 
-use super::super::graph::Node;
+use super::super::graph::GraphNode;
 use super::super::protobuf::{Field, fields};
 use super::values::{Kind, Value, Words};
 
@@ -119,7 +119,7 @@ fn doubles(packed: &[u8]) -> impl Iterator<Item = f64> {
     packed.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes))
 }
 
-impl<'a> Node<'a> {
+impl<'a> GraphNode<'a> {
     /// A whole number; none where the attribute is missing.
     pub(super) fn integer(&self, name: &str) -> Option<i64> {
         let mut parts = fields(self.attribute(name)?).filter_map(Result::ok);

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use tch::{Kind, Tensor};
 
-use super::bridge::{refused, to_numbers};
-use super::tensors::{file_hash, tensor, write_tensors};
 use crate::error::{Error, Result};
+use crate::nn::{file_hash, refused, tensor, to_numbers, write_tensors};
 
 /// Rows to compare counterfactuals with.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,8 +7,7 @@ use arrow::datatypes::{DataType, Field};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::artefact::GENERATOR_FILE;
-use super::generator::ActorShape;
+use super::files::GENERATOR_FILE;
 use crate::constrain::{Constraints, Observed};
 use crate::encode::{Encoder, Layout, Slots};
 use crate::error::{Error, Result};
@@ -16,6 +15,7 @@ use crate::feature::{FeatureKind, FeatureSchema, FeatureStats, Numeric, Stats};
 use crate::job::{
     MOST_CLASSES, Method, OnnxInputs, PredictorJob, PredictorKind, ProbabilitiesSpec, TaskSpec,
 };
+use crate::nn::ActorShape;
 use crate::target::TargetCodec;
 
 /// Version of the files' format.

@@ -6,13 +6,12 @@ use std::path::Path;
 
 use tch::{Kind, Tensor};
 
-use super::artefact::{GENERATOR_FILE, NEIGHBOURS_FILE};
-use super::bridge::{refused, to_numbers};
 use super::description::Description;
-use super::tensors::{file_hash, read_known, tensor, write_tensors};
+use super::files::{GENERATOR_FILE, NEIGHBOURS_FILE};
 use crate::encode::Slots;
 use crate::error::{Error, Result};
 use crate::nearest::{PointColumn, Points};
+use crate::nn::{file_hash, read_known, refused, tensor, to_numbers, write_tensors};
 
 /// Writes the rows, and gives the file's SHA-256.
 pub(super) fn save(path: &Path, points: &Points) -> Result<String> {

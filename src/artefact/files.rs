@@ -5,18 +5,16 @@ use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
-use super::autoencoder::Autoencoder;
-use super::bridge::{refused, to_numbers};
 use super::description::Description;
-use super::generator::{ActorShape, Generator};
 use super::neighbours;
-use super::network::{Network, Shape};
-use super::places::Places;
 use super::reference::{self, ReferenceRows};
-use super::tensors::{file_hash, read_in_folder, read_known, tensor, write_tensors};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureStats, Stats};
 use crate::nearest::Points;
+use crate::nn::{
+    ActorShape, Autoencoder, Generator, Network, Places, Shape, file_hash, read_in_folder,
+    read_known, refused, tensor, to_numbers, write_tensors,
+};
 use crate::output::write_synced;
 
 /// The networks' weights.
