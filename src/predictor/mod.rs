@@ -253,8 +253,70 @@ pub struct Responses {
     pub scores: Scores,
 }
 
+/// What a model should say of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// This class, by its position in the task.
+    Class(u32),
+    /// A value between these, both included.
+    Between(f64, f64),
+}
+
+/// How to search everything that a row may become.
+pub struct Search<'a> {
+    /// Regions to look at, at most.
+    pub regions: usize,
+    /// Shown the features that must change, and what to, for the goal to be reached up to rounding.
+    pub accept: &'a mut dyn FnMut(&[(usize, Reach)]) -> Verdict,
+}
+
+/// What became of a region that was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The search is over.
+    Taken,
+    /// Nothing in it is allowed.
+    Empty,
+    /// Something in it may be allowed.
+    Refused,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// A region was taken.
+    Taken,
+    /// Proven: nothing that the row may become reaches the goal.
+    Impossible,
+    /// Too many regions were left, or one that was refused may hold something.
+    Unknown,
+}
+
+/// What came of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Searched {
+    /// How it ended.
+    pub ended: Ended,
+    /// Regions that were looked at.
+    pub regions: usize,
+}
+
 /// Scores changed copies of the rows of one batch.
 pub trait Variants {
+    /// Searches what a copy may become for what reaches a goal, excluding regions that cannot by bounds of what the
+    /// model says. None where the model does not show bounds.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    fn search(
+        &mut self,
+        _copy: (&Variant<'_>, &[Reach]),
+        _goal: Goal,
+        _search: Search<'_>,
+    ) -> Result<Option<Searched>> {
+        Ok(None)
+    }
+
     /// What the model would say of copies if one of their features were anything else that it may become, which is
     /// said of each. None where the model does not show it.
     ///

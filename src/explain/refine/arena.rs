@@ -18,7 +18,9 @@ use crate::error::{Error, Result};
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
 use crate::metrics::{Source, Status};
-use crate::predictor::{Outcome, Reach, Responses, Scores, Variant, Variants};
+use crate::predictor::{
+    Ended, Goal, Outcome, Reach, Responses, Scores, Search, Variant, Variants, Verdict,
+};
 use crate::target::{Wishes, is_valid, margins};
 
 /// Trials that the model is asked about at once: more would not be faster, only larger.
@@ -55,6 +57,8 @@ pub(super) struct Arena<'a> {
     pub(super) queries: Vec<u32>,
     /// Entries whose refinement was cut short by the clock.
     pub(super) cut_short: Vec<bool>,
+    /// Entries for which it is proven that nothing reaches the target.
+    pub(super) impossible: Vec<bool>,
     /// Whether the clock counts: the first answers are asked for in any case.
     pub(super) refining: bool,
     /// Seconds that the model took.
@@ -82,6 +86,7 @@ impl<'a> Arena<'a> {
             asked,
             queries: vec![0; entries],
             cut_short: vec![false; entries],
+            impossible: vec![false; entries],
             refining: false,
             model_seconds: 0.0,
             budget: refiner.job.queries_per_row,
@@ -94,6 +99,34 @@ impl<'a> Arena<'a> {
             bar: Bar::new(worker, entries),
             variants: worker.shared.predictor.variants(&asked.before)?,
         })
+    }
+
+    /// Searches what an entry's row may become for what reaches its target; counts as one question. None where the
+    /// model shows no bounds, or nothing more may be asked.
+    pub(super) fn search(
+        &mut self,
+        entry: u32,
+        reach: &[Reach],
+        (regions, accept): (usize, Accept<'_, 'a>),
+    ) -> Result<Option<Ended>> {
+        let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        self.cut_short[entry as usize] |= late;
+        if self.is_spent(entry) {
+            return Ok(None);
+        }
+        let Some(mut variants) = self.variants.take() else { return Ok(None) };
+        let goal = goal(&self.asked.wishes, entry as usize);
+        let began = Instant::now();
+        let arena: &Arena<'a> = self;
+        let mut accept = |region: &[(usize, Reach)]| accept(arena, region);
+        let search = Search { regions, accept: &mut accept };
+        let copy = Variant { row: entry, edits: &[] };
+        let searched = variants.search((&copy, reach), goal, search);
+        self.model_seconds += began.elapsed().as_secs_f64();
+        self.variants = Some(variants);
+        let searched = searched?;
+        self.queries[entry as usize] += u32::from(searched.is_some());
+        Ok(searched.map(|searched| searched.ended))
     }
 
     /// Entries.
@@ -400,6 +433,19 @@ impl<'a> Arena<'a> {
             }
         }
         kept.into_iter().unzip()
+    }
+}
+
+/// Decides about regions that reach a target.
+pub(super) type Accept<'f, 'a> = &'f mut dyn FnMut(&Arena<'a>, &[(usize, Reach)]) -> Verdict;
+
+/// What the model should say of an entry's row.
+fn goal(wishes: &Wishes, entry: usize) -> Goal {
+    match wishes {
+        Wishes::Classes { classes, .. } | Wishes::Distributions { classes, .. } => {
+            Goal::Class(classes[entry])
+        }
+        Wishes::Ranges { low, high } => Goal::Between(low[entry], high[entry]),
     }
 }
 

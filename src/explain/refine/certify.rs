@@ -37,6 +37,10 @@ impl Worker {
         let open: Vec<u32> = (0..arena.len() as u32).filter(open).collect();
         let mut portion = Portion::default();
         for entry in open {
+            if arena.impossible[entry as usize] {
+                self.prove(arena, entry, outcomes);
+                continue;
+            }
             if let Some(space) = self.space(arena, entry) {
                 portion.add(entry, space);
             }
@@ -120,14 +124,18 @@ impl Worker {
                 (outcomes.valid[place], outcomes.status[place]) = (true, Status::Solved);
                 outcomes.source[place] = Some(Source::Candidate);
             }
-            None if known => {
-                outcomes.show(arena, entry, &Changes::new());
-                let decided = self.shared.blank(&arena.asked.decided.take(&[entry]));
-                outcomes.scores.put(&[entry], &decided);
-                (outcomes.certified[place], outcomes.status[place]) = (true, Status::Infeasible);
-            }
+            None if known => self.prove(arena, entry, outcomes),
             None => {}
         }
+    }
+
+    /// Notes that nothing reaches an entry's target.
+    fn prove(&self, arena: &Arena<'_>, entry: u32, outcomes: &mut Outcomes) {
+        outcomes.show(arena, entry, &Changes::new());
+        let decided = self.shared.blank(&arena.asked.decided.take(&[entry]));
+        outcomes.scores.put(&[entry], &decided);
+        let place = entry as usize;
+        (outcomes.certified[place], outcomes.status[place]) = (true, Status::Infeasible);
     }
 }
 

@@ -23,6 +23,7 @@ mod pool;
 mod ranks;
 mod reduce;
 mod responses;
+mod settle;
 mod shrink;
 mod singles;
 
@@ -177,6 +178,9 @@ impl Worker {
             if full {
                 self.lessen(&mut arena, &mut pool, near)?;
             }
+        }
+        if full && refiner.does(Step::Certificate) {
+            self.settle(&mut arena, &mut pool)?;
         }
         let mut outcomes = self.choose(&arena, &pool)?;
         // What a drawn condition forbids is not impossible.

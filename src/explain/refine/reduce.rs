@@ -52,6 +52,30 @@ impl Worker {
             });
             items.extend(other.map(|one| Item { entry, attempt: one.clone() }));
         }
+        self.reduce_items(arena, pool, items)
+    }
+
+    /// Reduces the best answers of these entries.
+    pub(super) fn reduce_some(
+        &self,
+        arena: &mut Arena<'_>,
+        pool: &mut Pool,
+        entries: &[u32],
+    ) -> Result<()> {
+        let item = |entry: &u32| {
+            let best = self.best(arena, pool, *entry as usize)?;
+            Some(Item { entry: *entry, attempt: best.clone() })
+        };
+        let items = entries.iter().filter_map(item).collect();
+        self.reduce_items(arena, pool, items)
+    }
+
+    fn reduce_items(
+        &self,
+        arena: &mut Arena<'_>,
+        pool: &mut Pool,
+        mut items: Vec<Item>,
+    ) -> Result<()> {
         self.strongest(arena, &mut items)?;
         self.put_back(arena, &mut items)?;
         for Item { entry, attempt } in items {

@@ -92,7 +92,7 @@ impl Worker {
     }
 
     /// Whether features follow from others: what a change does is not seen from the model alone then.
-    fn follows_formulas(&self) -> bool {
+    pub(super) fn follows_formulas(&self) -> bool {
         let features = self.shared.refiner.layout.slots.len();
         (0..features).any(|feature| self.shared.constraints.is_followed(feature))
     }
@@ -134,7 +134,7 @@ impl Worker {
     }
 
     /// What the features of an entry's row may become.
-    fn reach(&self, arena: &Arena<'_>, entry: u32, free: impl Fn(usize) -> bool) -> Vec<Reach> {
+    pub(super) fn reach(&self, arena: &Arena<'_>, entry: u32, free: impl Fn(usize) -> bool) -> Vec<Reach> {
         let room = arena.room(entry);
         let slots = self.shared.refiner.layout.slots.iter().enumerate();
         let reach = |(feature, slots): (usize, &Slots)| match (slots, arena.own(entry, feature)) {
@@ -204,7 +204,7 @@ impl Worker {
         gains.into_iter().take(FIRSTS).filter_map(cheapest).collect()
     }
 
-    fn cost(&self, arena: &Arena<'_>, entry: u32, change: &Change) -> f64 {
+    pub(super) fn cost(&self, arena: &Arena<'_>, entry: u32, change: &Change) -> f64 {
         self.shared.refiner.costs.of(change, arena.own(entry, change.feature))
     }
 
@@ -229,7 +229,7 @@ impl Worker {
         pool.judge(arena, trials, Source::Candidate)
     }
 
-    fn is_coherent(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> bool {
+    pub(super) fn is_coherent(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> bool {
         self.shared.constraints.is_coherent(changes, |feature| arena.own(entry, feature))
     }
 

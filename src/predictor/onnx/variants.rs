@@ -1,10 +1,12 @@
 //! Questions about changed copies of rows, as the rest of the program asks them.
 
 use super::finished;
-use super::native::{Originals, SweepScratch, Swept};
+use super::native::{Aim, Originals, SweepScratch, Swept};
 use super::sessions::Model;
 use crate::error::{Error, Result};
-use crate::predictor::{Reach, Responses, Scores, Variant, Variants};
+use crate::predictor::{
+    Goal, Outcome, Reach, Responses, Scores, Search, Searched, Variant, Variants,
+};
 
 /// Rows of one batch that questions are asked about.
 pub(super) struct Copies<'p> {
@@ -35,5 +37,34 @@ impl Variants for Copies<'_> {
             Ok(Responses { values, scores })
         });
         told.collect::<Result<_>>().map(Some)
+    }
+
+    fn search(
+        &mut self,
+        (copy, reach): (&Variant<'_>, &[Reach]),
+        goal: Goal,
+        search: Search<'_>,
+    ) -> Result<Option<Searched>> {
+        let Some(aim) = self.aim(goal)? else { return Ok(None) };
+        Ok(self.originals.search((copy, reach), aim, search))
+    }
+}
+
+impl Copies<'_> {
+    /// A goal in the terms of the trees; none where labels do not tell classes apart.
+    fn aim(&self, goal: Goal) -> Result<Option<Aim>> {
+        let class = match goal {
+            Goal::Between(low, high) => return Ok(Some(Aim::Between(low, high))),
+            Goal::Class(class) => class,
+        };
+        let native = self.originals.native();
+        let Some(labels) = native.labels() else { return Ok(None) };
+        let told = native.labelled(labels);
+        let scores = finished(&self.model.outputs, &told, labels as usize, Vec::new())?;
+        let Outcome::Classes { labels: mut classes, .. } = scores.outcome else { return Ok(None) };
+        let label = classes.iter().position(|known| *known == class);
+        classes.sort_unstable();
+        let distinct = classes.windows(2).all(|pair| pair[0] != pair[1]);
+        Ok(label.filter(|_| distinct).map(|label| Aim::Label(label as u32)))
     }
 }

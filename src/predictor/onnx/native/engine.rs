@@ -218,6 +218,13 @@ impl Engine {
         self.finish(scratch)
     }
 
+    /// Whether scores, and labels if there are classes, are those of the only part, as they are.
+    pub(super) fn is_direct(&self, classifies: bool) -> bool {
+        let label = self.tail.label.map(|cell| self.program.cells.op(cell));
+        let plain = if classifies { matches!(label, Some(Op::Label(_))) } else { label.is_none() };
+        self.tail.direct && plain
+    }
+
     /// The answers from the scores and labels of the only part.
     pub(super) fn conclude(
         &self,

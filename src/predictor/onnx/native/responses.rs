@@ -2,6 +2,7 @@
 //! other values.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use super::super::inputs::Inputs;
 use super::breakpoints::{Below, Way};
@@ -10,8 +11,11 @@ use super::engine::Change;
 use super::layout::Sources;
 use super::machine::{Machine, Model};
 use super::scorer::{Answered, Native};
-use super::sweep::{MOST_STATES, Own, Question, Reach, Responses, Scratch, Split, Step, Sweeper};
-use super::trees::{Branch, Mode, Node, Raw, Real};
+use super::sweep::{
+    Demand, MOST_STATES, Own, Question, Reach, Responses, Scratch, Span, Split, Step, Sweeper, Tops,
+    bits,
+};
+use super::trees::{Branch, Mode, Need, Node, Raw, Real};
 use super::values::Value;
 use super::variants::Originals;
 use crate::feature::{Cell, NULL_CODE};
@@ -20,11 +24,13 @@ use crate::predictor::{self, Values, Variant};
 /// The trees of a model.
 #[derive(Debug)]
 pub(super) struct Whole {
-    sweeper: Sweeper,
+    pub(super) sweeper: Sweeper,
     /// Per categorical feature what its codes are to the model, the null last.
     states: Vec<Option<Vec<Option<Change>>>>,
     /// Per output whether any leaf has a weight for it.
-    weighed: Vec<bool>,
+    pub(super) weighed: Vec<bool>,
+    /// By the outputs that are compared, what nodes add at most: made when first asked for.
+    tops: Mutex<HashMap<(Option<usize>, Option<usize>), Tops>>,
 }
 
 /// Rows that walk the trees together.
@@ -44,7 +50,8 @@ impl Whole {
         if !states.iter().flatten().all(few) {
             return None;
         }
-        let mut whole = Whole { sweeper: Sweeper::default(), states, weighed: Vec::new() };
+        let sweeper = Sweeper::default();
+        let mut whole = Whole { sweeper, states, weighed: Vec::new(), tops: Mutex::default() };
         (whole.sweeper, whole.weighed) = match &part.machine {
             Machine::Single(Model::Trees(forest)) => {
                 Reading::new((native, inputs), &whole, &part.inputs, forest.raw()?)?.sweeper()?
@@ -68,6 +75,27 @@ impl Whole {
         let states = self.states[feature].as_ref()?;
         let at = if code == NULL_CODE { states.len() - 1 } else { code as usize };
         states.get(at)?.map(|_| at as u32)
+    }
+
+    /// A need in the terms of the nodes.
+    pub(super) fn demand(&self, Need { up, down, plus }: Need) -> Demand {
+        let mut known = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+        let tops = known.entry((up, down)).or_insert_with(|| self.sweeper.tops(up, down));
+        Demand { up, down, plus, tops: Tops::clone(tops) }
+    }
+
+    /// What a feature may be within a span, in the terms of the table.
+    pub(super) fn within(&self, feature: usize, span: Span, reach: &Reach) -> predictor::Reach {
+        match (span, reach) {
+            (Span::Ranks(low, high), Reach::Numbers(least, greatest)) => {
+                let (low, high) = self.sweeper.numbers(feature, (low, high));
+                predictor::Reach::Numbers(low.max(*least), high.min(*greatest))
+            }
+            (Span::States(states), Reach::States(allowed)) => {
+                predictor::Reach::Codes(bits(states & allowed).collect())
+            }
+            _ => predictor::Reach::Fixed,
+        }
     }
 
     fn reach(&self, feature: usize, reach: &predictor::Reach) -> Reach {
@@ -261,11 +289,23 @@ impl<'n> Originals<'n> {
     }
 
     /// A copy in the terms of the trees. Nothing of a row that cannot be told to the model may change.
-    fn question(
+    fn question(&self, whole: &Whole, asked: &(Variant<'_>, &[predictor::Reach])) -> Question {
+        self.known_question(whole, asked).unwrap_or_else(|| {
+            let nothing = |states: &Option<_>| match states {
+                Some(_) => Own::State(0),
+                None => Own::Number(f64::NAN),
+            };
+            let own = whole.states.iter().map(nothing).collect();
+            Question { own, reach: vec![Reach::Fixed; asked.1.len()] }
+        })
+    }
+
+    /// The same; none of a row that cannot be told to the model.
+    pub(super) fn known_question(
         &self,
         whole: &Whole,
         (copy, reach): &(Variant<'_>, &[predictor::Reach]),
-    ) -> Question {
+    ) -> Option<Question> {
         let row = copy.row as usize;
         let own = |feature: usize| {
             let edit = copy.edits.iter().find(|edit| edit.feature == feature);
@@ -279,21 +319,10 @@ impl<'n> Originals<'n> {
             }
         };
         let own: Option<Vec<Own>> = (0..reach.len()).map(own).collect();
-        match own.filter(|_| !self.is_failing(row)) {
-            Some(own) => {
-                let reach = reach.iter().enumerate();
-                let reach = reach.map(|(feature, reach)| whole.reach(feature, reach));
-                Question { own, reach: reach.collect() }
-            }
-            None => {
-                let nothing = |states: &Option<_>| match states {
-                    Some(_) => Own::State(0),
-                    None => Own::Number(f64::NAN),
-                };
-                let own = whole.states.iter().map(nothing).collect();
-                Question { own, reach: vec![Reach::Fixed; reach.len()] }
-            }
-        }
+        let own = own.filter(|_| !self.is_failing(row))?;
+        let reach = reach.iter().enumerate();
+        let reach = reach.map(|(feature, reach)| whole.reach(feature, reach));
+        Some(Question { own, reach: reach.collect() })
     }
 }
 

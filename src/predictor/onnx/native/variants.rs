@@ -61,6 +61,11 @@ impl Native {
 }
 
 impl<'n> Originals<'n> {
+    /// The model that is asked.
+    pub(in super::super) fn native(&self) -> &'n Native {
+        self.native
+    }
+
     /// A numeric feature's numbers in the table's own terms; NaN for a null.
     pub(super) fn numbers(&self, feature: usize) -> &[f64] {
         self.numbers[feature].get_or_init(|| {

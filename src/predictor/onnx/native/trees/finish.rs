@@ -58,6 +58,30 @@ pub(in super::super) struct Classifier {
     pub(super) positive: bool,
 }
 
+impl Classifier {
+    /// What the number that tells two classes apart must be above for the second.
+    fn border(self) -> f64 {
+        if self.one_sided && self.positive { 0.5 } else { 0.0 }
+    }
+}
+
+/// What a model is to say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in super::super::super) enum Aim {
+    /// The label at this position.
+    Label(u32),
+    /// A value between these, both included.
+    Between(f64, f64),
+}
+
+/// One output's sum, less another's, plus a constant, must not be negative.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in super::super) struct Need {
+    pub(in super::super) up: Option<usize>,
+    pub(in super::super) down: Option<usize>,
+    pub(in super::super) plus: f64,
+}
+
 /// What follows the sums.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Finish<T> {
@@ -81,6 +105,64 @@ impl<T: Real> Finish<T> {
             Some(classifier) if self.outputs == 2 => self.two_classes(classifier, sums, seen),
             Some(_) => self.classes(sums, seen),
         }
+    }
+
+    /// What sums must be for a label or a value, by outputs that have weights: one output's sum less another's, plus a
+    /// constant, must not be negative. None where that is not told by sums alone.
+    pub(in super::super) fn needs(
+        &self,
+        aim: Aim,
+        (weighed, trees): (&[bool], usize),
+    ) -> Option<Vec<Need>> {
+        match (aim, self.classifier) {
+            (Aim::Label(label), Some(classifier)) if self.outputs == 2 => {
+                Some(vec![self.need_of_two(label, classifier, weighed)])
+            }
+            (Aim::Label(label), Some(_)) => self.needs_of_class(label as usize, weighed),
+            (Aim::Between(low, high), None) if self.outputs == 1 => {
+                if self.transform == Transform::Probit {
+                    return None;
+                }
+                let average = self.aggregate == Aggregate::Average;
+                let scale = if average { trees as f64 } else { 1.0 };
+                let base = self.base.first().map_or(0.0, |base| base.double());
+                let above = Need { up: Some(0), down: None, plus: scale * (base - low) };
+                let below = Need { up: None, down: Some(0), plus: scale * (high - base) };
+                Some([above, below].into_iter().filter(|need| need.plus.is_finite()).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// What the first or second of two classes needs: its label is told by one number, which grows with one sum.
+    fn need_of_two(&self, label: u32, classifier: Classifier, weighed: &[bool]) -> Need {
+        let decisive = |sums: [f64; 2]| {
+            let mut sums = sums.map(T::rounded);
+            self.add_bases(&mut sums, weighed);
+            self.decisive(&sums, weighed).double()
+        };
+        let nought = decisive([0.0, 0.0]);
+        let grows = decisive([1.0, 0.0]) - nought > 0.5;
+        let output = Some(usize::from(!grows));
+        let above = nought - classifier.border();
+        match label {
+            0 => Need { up: None, down: output, plus: -above },
+            _ => Need { up: output, down: None, plus: above },
+        }
+    }
+
+    /// What one of several classes needs beside each of the others.
+    fn needs_of_class(&self, label: usize, weighed: &[bool]) -> Option<Vec<Need>> {
+        let base = |class: usize| self.base.get(class).map(|base| base.double());
+        let counts = |class: usize| weighed[class] || base(class).is_some();
+        let weight = |class: usize| weighed[class].then_some(class);
+        let need = |other: usize| Need {
+            up: weight(label),
+            down: weight(other),
+            plus: base(label).unwrap_or(0.0) - base(other).unwrap_or(0.0),
+        };
+        let others = (0..self.outputs).filter(|other| *other != label && counts(*other));
+        counts(label).then(|| others.map(need).collect())
     }
 
     fn regression(&self, sums: &mut [T], seen: &[bool], trees: usize) {
@@ -122,33 +204,9 @@ impl<T: Real> Finish<T> {
     }
 
     fn two_classes(&self, classifier: Classifier, sums: &mut [T], seen: &mut [bool]) -> u32 {
-        let mut alone = false;
-        match self.base.len() {
-            2 if seen[1] => {
-                sums[1] = self.base[1] + sums[0];
-                sums[0] = -sums[1];
-            }
-            2 => {
-                sums[1] += self.base[1];
-                sums[0] += self.base[0];
-            }
-            1 => {
-                sums[0] += self.base[0];
-                alone = !seen[1];
-            }
-            0 => alone = !seen[1],
-            _ => {}
-        }
-        let decisive = match seen {
-            [_, true] => sums[1],
-            [true, _] => sums[0],
-            _ => T::default(),
-        };
-        let positive = if classifier.one_sided && classifier.positive {
-            decisive.double() > 0.5
-        } else {
-            decisive > T::default()
-        };
+        self.add_bases(sums, seen);
+        let alone = self.base.len() < 2 && !seen[1];
+        let positive = self.decisive(sums, seen).double() > classifier.border();
         if alone {
             self.second_class(classifier, sums);
         } else {
@@ -156,6 +214,30 @@ impl<T: Real> Finish<T> {
             self.transform.apply(sums);
         }
         positive.into()
+    }
+
+    fn add_bases(&self, sums: &mut [T], seen: &[bool]) {
+        match self.base[..] {
+            [_, second] if seen[1] => {
+                sums[1] = second + sums[0];
+                sums[0] = -sums[1];
+            }
+            [first, second] => {
+                sums[1] += second;
+                sums[0] += first;
+            }
+            [first] => sums[0] += first,
+            _ => {}
+        }
+    }
+
+    /// The number that tells two classes apart.
+    fn decisive(&self, sums: &[T], seen: &[bool]) -> T {
+        match seen {
+            [_, true] => sums[1],
+            [true, _] => sums[0],
+            _ => T::default(),
+        }
     }
 
     /// Scores of two classes from the one number that there is.

@@ -146,6 +146,11 @@ impl<T: Real> Forest<T> {
         self.finish.outputs
     }
 
+    /// Classes; none of a regression.
+    pub(in super::super) fn labels(&self) -> usize {
+        if self.finish.classifier.is_some() { self.finish.outputs } else { 0 }
+    }
+
     /// Bytes of the nodes.
     pub(in super::super) fn size(&self) -> usize {
         self.nodes.len() * size_of::<Node<T>>()

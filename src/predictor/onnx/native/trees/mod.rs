@@ -9,6 +9,8 @@ mod read;
 mod real;
 mod walk;
 
+pub(in super::super) use finish::Aim;
+pub(super) use finish::Need;
 pub(super) use forest::{Forest, Sums};
 pub(super) use raw::{Branch, Mode, Node, Raw};
 pub(super) use real::Real;

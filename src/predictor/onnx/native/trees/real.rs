@@ -23,6 +23,8 @@ pub(in super::super) trait Real:
 {
     const NAN: Self;
     const ONE: Self;
+    /// The distance from 1 to the next number.
+    const EPSILON: f64;
     /// Whether it is as wide as the words of masks.
     const SINGLE: bool;
 
@@ -49,6 +51,7 @@ pub(in super::super) trait Real:
 impl Real for f32 {
     const NAN: f32 = f32::NAN;
     const ONE: f32 = 1.0;
+    const EPSILON: f64 = f32::EPSILON as f64;
     const SINGLE: bool = true;
 
     fn of(value: Value) -> f32 {
@@ -92,6 +95,7 @@ impl Real for f32 {
 impl Real for f64 {
     const NAN: f64 = f64::NAN;
     const ONE: f64 = 1.0;
+    const EPSILON: f64 = f64::EPSILON;
     const SINGLE: bool = false;
 
     fn of(value: Value) -> f64 {

@@ -2,7 +2,13 @@
 //! once, along the row's own path and along all paths on which a single feature has left it. That takes about as
 //! long as a few dozen questions, and tells where along every feature the answer changes at all.
 
+mod paths;
+mod regions;
+
 use crate::predictor;
+
+pub(in super::super) use paths::Scratch;
+pub(super) use regions::{Demand, Limits, Spans, Tops};
 
 /// The node's feature of a leaf.
 const LEAF: u16 = u16::MAX;
@@ -87,7 +93,7 @@ pub(in super::super) struct Responses {
 
 /// Values of a feature on one side of branches.
 #[derive(Debug, Clone, Copy)]
-enum Span {
+pub(super) enum Span {
     /// Ranks among the feature's cuts, both included.
     Ranks(u32, u32),
     States(u64),
@@ -98,45 +104,6 @@ enum Span {
 enum Place {
     Rank(u32),
     State(u32),
-}
-
-/// A tree's weights change by this where a feature's values lie in a span.
-#[derive(Debug, Clone, Copy)]
-struct Event {
-    span: Span,
-    /// First weight of the leaf that is reached, and of the leaf that was.
-    leaf: u32,
-    own: u32,
-}
-
-/// Memory that sweeps use again.
-#[derive(Debug, Default)]
-pub(in super::super) struct Scratch {
-    rows: Vec<RowScratch>,
-    edges: Vec<u64>,
-    sums: Vec<f64>,
-    walk: Walk,
-    /// Per state where its sums are.
-    states: Vec<usize>,
-}
-
-/// One walk of one row through one tree.
-#[derive(Debug, Default)]
-struct Walk {
-    /// Nodes of the row's own path, and whether it went their first way.
-    path: Vec<(u32, bool)>,
-    /// Spans before they were narrowed on the way.
-    narrowed: Vec<(usize, Span)>,
-}
-
-/// What is known of one row while its trees are walked.
-#[derive(Debug, Default)]
-struct RowScratch {
-    places: Vec<Place>,
-    /// Per feature what it may become and still come to the node that is looked at; none if it is fixed.
-    spans: Vec<Option<Span>>,
-    events: Vec<Vec<Event>>,
-    base: Vec<f64>,
 }
 
 /// A row, and what its features may become.
@@ -211,127 +178,39 @@ impl Sweeper {
         self.cuts[feature].partition_point(|cut| *cut < number) as u32
     }
 
-    /// What would be said of rows if one feature were what it may become. Each tree is walked by all rows before the
-    /// next one, while it is in the cache.
-    pub(super) fn sweep(
-        &self,
-        rows: &[Question],
-        scratch: &mut Scratch,
-        found: &mut Vec<Responses>,
-    ) {
-        scratch.rows.resize_with(scratch.rows.len().max(rows.len()), RowScratch::default);
-        found.resize_with(rows.len(), Responses::default);
-        for (row, of) in rows.iter().zip(&mut scratch.rows) {
-            self.begin(row, of);
-        }
-        let Scratch { rows: known, walk, .. } = &mut *scratch;
-        for root in &self.roots {
-            for of in &mut known[..rows.len()] {
-                self.walk(*root, of, walk);
-            }
-        }
-        for (at, (row, found)) in rows.iter().zip(found).enumerate() {
-            found.values.clear();
-            found.sums.clear();
-            for (feature, reach) in row.reach.iter().enumerate() {
-                match *reach {
-                    Reach::Fixed => {}
-                    Reach::Numbers(low, high) => {
-                        self.along((at, feature), (low, high), scratch, found);
-                    }
-                    Reach::States(states) => self.among((at, feature), states, scratch, found),
-                }
-            }
+    fn place(&self, feature: usize, own: Own) -> Place {
+        match own {
+            Own::Number(number) => Place::Rank(self.rank(feature, number)),
+            Own::State(state) => Place::State(state),
         }
     }
 
-    fn begin(&self, Question { own, reach }: &Question, of: &mut RowScratch) {
-        let place = |(feature, own): (usize, &Own)| match *own {
-            Own::Number(number) => Place::Rank(self.rank(feature, number)),
-            Own::State(state) => Place::State(state),
-        };
-        let span = |(feature, reach): (usize, &Reach)| match *reach {
+    fn span(&self, feature: usize, reach: Reach) -> Option<Span> {
+        match reach {
             Reach::Fixed => None,
             Reach::Numbers(low, high) => {
                 Some(Span::Ranks(self.rank(feature, low), self.rank(feature, high)))
             }
             Reach::States(states) => Some(Span::States(states)),
-        };
-        of.places.clear();
-        of.places.extend(own.iter().enumerate().map(place));
-        of.spans.clear();
-        of.spans.extend(reach.iter().enumerate().map(span));
-        of.events.resize_with(reach.len(), Vec::new);
-        of.events.iter_mut().for_each(Vec::clear);
-        of.base.clear();
-        of.base.resize(self.outputs, 0.0);
-    }
-
-    /// Walks a row's own path, and leaves it wherever a feature may go the other way.
-    fn walk(&self, root: u32, of: &mut RowScratch, Walk { path, narrowed }: &mut Walk) {
-        let RowScratch { places, spans, events, base } = of;
-        path.clear();
-        let mut at = root;
-        let own = loop {
-            let node = &self.nodes[at as usize];
-            if node.feature == LEAF {
-                break node.at;
-            }
-            let first = self.first(node, places[usize::from(node.feature)]);
-            path.push((at, first));
-            at = if first { at + 1 } else { node.second };
-        };
-        for (base, weight) in base.iter_mut().zip(&self.weights[own as usize..]) {
-            *base += weight;
-        }
-        // Of a feature that was left before, only what is on the row's side of that branch is left now.
-        for (at, first) in path.iter() {
-            let node = &self.nodes[*at as usize];
-            let feature = usize::from(node.feature);
-            let Some(span) = spans[feature] else { continue };
-            if let Some(other) = self.part(node, span, !first) {
-                let from = if *first { node.second } else { at + 1 };
-                self.stray(from, places, (feature, other), own, &mut events[feature]);
-                narrowed.push((feature, span));
-                spans[feature] = self.part(node, span, *first);
-            }
-        }
-        while let Some((feature, span)) = narrowed.pop() {
-            spans[feature] = Some(span);
         }
     }
 
-    /// Walks on from a node where one feature has left the row's path.
-    fn stray(
-        &self,
-        from: u32,
-        places: &[Place],
-        (feature, span): (usize, Span),
-        own: u32,
-        events: &mut Vec<Event>,
-    ) {
-        let (mut at, mut span) = (from, span);
-        loop {
-            let node = &self.nodes[at as usize];
-            if node.feature == LEAF {
-                events.push(Event { span, leaf: node.at, own });
-                return;
-            }
-            let here = usize::from(node.feature);
-            if here != feature {
-                at = if self.first(node, places[here]) { at + 1 } else { node.second };
-                continue;
-            }
-            match (self.part(node, span, true), self.part(node, span, false)) {
-                (Some(one), Some(two)) => {
-                    self.stray(node.second, places, (feature, two), own, events);
-                    (at, span) = (at + 1, one);
-                }
-                (Some(one), None) => (at, span) = (at + 1, one),
-                (None, Some(two)) => (at, span) = (node.second, two),
-                (None, None) => return,
-            }
-        }
+    /// The numbers of a span of ranks, both ends included.
+    pub(super) fn numbers(&self, feature: usize, (low, high): (u32, u32)) -> (f64, f64) {
+        let cuts = &self.cuts[feature];
+        let before = |rank: u32| cuts.get(rank as usize - 1).map_or(f64::MIN, |cut| cut.next_up());
+        let low = if low == 0 { f64::MIN } else { before(low) };
+        (low, cuts.get(high as usize).copied().unwrap_or(f64::MAX))
+    }
+
+    /// A span, if it does not hold what a row has.
+    pub(super) fn without_own(&self, feature: usize, own: Own, span: Span) -> Option<Span> {
+        let holds = match (span, self.place(feature, own)) {
+            (Span::Ranks(low, high), Place::Rank(own)) => (low..=high).contains(&own),
+            (Span::States(states), Place::State(own)) => states >> own & 1 == 1,
+            _ => true,
+        };
+        (!holds).then_some(span)
     }
 
     fn first(&self, node: &Node, place: Place) -> bool {
@@ -356,86 +235,10 @@ impl Sweeper {
             }
         }
     }
-
-    /// The responses along a numeric feature.
-    fn along(
-        &self,
-        (row, feature): (usize, usize),
-        (low, high): (f64, f64),
-        scratch: &mut Scratch,
-        found: &mut Responses,
-    ) {
-        let Scratch { rows, edges, sums, .. } = scratch;
-        let RowScratch { events, base, .. } = &rows[row];
-        let (first, last) = (self.rank(feature, low), self.rank(feature, high));
-        edges.clear();
-        for (at, event) in (0u64..).zip(&events[feature]) {
-            if let Span::Ranks(from, to) = event.span {
-                edges.push(u64::from(from) << 32 | at << 1);
-                if to < last {
-                    edges.push(u64::from(to + 1) << 32 | at << 1 | 1);
-                }
-            }
-        }
-        edges.sort_unstable();
-        sums.clear();
-        sums.extend_from_slice(base);
-        let cuts = &self.cuts[feature];
-        let (mut from, mut rank) = (low.next_down(), first);
-        for edge in edges.iter() {
-            let at = (edge >> 32) as u32;
-            if at > rank {
-                let to = cuts[at as usize - 1];
-                found.values.push((feature, Values::Numbers(from, to)));
-                found.sums.extend_from_slice(sums);
-                (from, rank) = (to, at);
-            }
-            let Event { leaf, own, .. } = events[feature][(edge & 0xffff_ffff) as usize >> 1];
-            let (leaf, own) = if edge & 1 == 0 { (leaf, own) } else { (own, leaf) };
-            let (leaf, own) = (&self.weights[leaf as usize..], &self.weights[own as usize..]);
-            for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
-                *sum += leaf - own;
-            }
-        }
-        if from < high {
-            found.values.push((feature, Values::Numbers(from, high)));
-            found.sums.extend_from_slice(sums);
-        }
-    }
-
-    /// The responses to the states of a feature.
-    fn among(
-        &self,
-        (row, feature): (usize, usize),
-        states: u64,
-        scratch: &mut Scratch,
-        found: &mut Responses,
-    ) {
-        let Scratch { rows, states: places, .. } = scratch;
-        let RowScratch { events, base, .. } = &rows[row];
-        places.clear();
-        places.resize(MOST_STATES, 0);
-        for state in bits(states) {
-            places[state as usize] = found.sums.len();
-            found.values.push((feature, Values::State(state)));
-            found.sums.extend_from_slice(base);
-        }
-        for Event { span, leaf, own } in &events[feature] {
-            let Span::States(of) = span else { continue };
-            let (leaf, own) = (&self.weights[*leaf as usize..], &self.weights[*own as usize..]);
-            for state in bits(*of) {
-                let first = places[state as usize];
-                let sums = &mut found.sums[first..first + self.outputs];
-                for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
-                    *sum += leaf - own;
-                }
-            }
-        }
-    }
 }
 
 /// The positions of the bits that are set.
-fn bits(mut set: u64) -> impl Iterator<Item = u32> {
+pub(super) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = (set != 0).then(|| set.trailing_zeros())?;
         set &= set - 1;
@@ -450,6 +253,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
+    use crate::predictor::{Ended, Verdict};
 
     /// Features 0 and 1 are numbers, 2 and 3 have five states.
     fn grow(random: &mut ChaCha8Rng, depth: u32, tree: &mut Vec<Step>) -> u32 {
@@ -537,6 +341,60 @@ mod tests {
                 let states = values.iter().filter(|(feature, _)| *feature == 2).count();
                 prop_assert_eq!(states, 3);
             }
+        }
+
+        #[test]
+        fn a_search_finds_what_reaches_a_goal_or_proves_that_nothing_does(
+            seed in any::<u64>(),
+            plus in -4.0..0.0f64,
+            refuses in any::<bool>(),
+        ) {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            let mut trees: Vec<Vec<Step>> = vec![Vec::new(); 5];
+            for tree in &mut trees {
+                grow(&mut random, 6, tree);
+            }
+            let sweeper = Sweeper::new(&trees, 2, 4);
+            let own = vec![Own::Number(7.0), Own::Number(3.0), Own::State(2), Own::State(4)];
+            let reach = vec![
+                Reach::Numbers(3.0, 12.0), Reach::Fixed, Reach::States(0b01011), Reach::States(0b00011),
+            ];
+            let question = Question { own, reach };
+            let demand = |up, down| Demand { up, down, plus, tops: sweeper.tops(up, down) };
+            // A difference, and a sum that speaks against it.
+            let demands = [demand(Some(0), Some(1)), demand(Some(1), None)];
+            let reaches = |row: &[Own]| {
+                let sums = trees.iter().map(|tree| weights(tree, row));
+                let [first, second] = sums.fold([0.0, 0.0], |all, of| [all[0] + of[0], all[1] + of[1]]);
+                first - second + plus >= 0.0 && second + plus >= 0.0
+            };
+            let mut possible = false;
+            for number in 3..=12 {
+                for (state, other) in (0..25).map(|both| (both / 5, both % 5)) {
+                    let within = 0b01111 >> state & 1 == 1 && 0b10011 >> other & 1 == 1;
+                    let row = [Own::Number(f64::from(number)), Own::Number(3.0), Own::State(state), Own::State(other)];
+                    possible |= within && reaches(&row);
+                }
+            }
+            let mut shown = 0;
+            let mut accept = |spans: &Spans| {
+                shown += 1;
+                let mut row = question.own.clone();
+                for (feature, span) in spans.iter().enumerate() {
+                    row[feature] = match span {
+                        Some(Span::Ranks(low, high)) => Own::Number(sweeper.numbers(feature, (*low, *high)).1.min(12.0)),
+                        Some(Span::States(states)) => Own::State(states.trailing_zeros()),
+                        None => row[feature],
+                    };
+                }
+                assert!(reaches(&row), "{row:?} is shown, and does not reach the goal");
+                if refuses { Verdict::Empty } else { Verdict::Taken }
+            };
+            let limits = Limits { regions: 100_000, slack: 0.0, accept: &mut accept };
+            let found = sweeper.search(&question, &demands, limits);
+            let ended = if possible && !refuses { Ended::Taken } else { Ended::Impossible };
+            prop_assert_eq!(found.ended, ended);
+            prop_assert_eq!(shown > 0, possible);
         }
     }
 }

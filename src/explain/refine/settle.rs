@@ -1,0 +1,88 @@
+//! Rows without an answer where the model shows bounds of what it says: everything that they may become is searched,
+//! region by region, until one reaches the target or it is proven that none does.
+
+use super::arena::Arena;
+use super::plateaus::Plateau;
+use super::pool::Pool;
+use super::{Change, Changes, MULTIPLES, Trial};
+use crate::error::Result;
+use crate::explain::Worker;
+use crate::feature::Cell;
+use crate::metrics::Source;
+use crate::predictor::{Ended, Reach, Verdict};
+
+/// Regions that are looked at for one row, at most.
+const REGIONS: usize = 2_000;
+
+impl Worker {
+    /// Finds answers for entries that have none, or proves that there is none.
+    pub(super) fn settle(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<()> {
+        if self.follows_formulas() {
+            return Ok(());
+        }
+        let mut trials = Vec::new();
+        for entry in pool.open(arena) {
+            let reach = self.reach(arena, entry, |_| true);
+            let mut found = None;
+            let mut accept = |arena: &Arena<'_>, region: &[(usize, Reach)]| {
+                let (verdict, changes) = self.nearest_in(arena, entry, region);
+                found = changes;
+                verdict
+            };
+            let Some(ended) = arena.search(entry, &reach, (REGIONS, &mut accept))? else {
+                continue;
+            };
+            arena.impossible[entry as usize] = ended == Ended::Impossible;
+            trials.extend(found.map(|changes| Trial { entry, changes }));
+        }
+        let entries: Vec<u32> = trials.iter().map(|trial| trial.entry).collect();
+        pool.judge(arena, trials, Source::Candidate)?;
+        self.reduce_some(arena, pool, &entries)?;
+        self.shrink_of(arena, pool, &entries, (MULTIPLES, usize::MAX))?;
+        self.polish(arena, pool, &entries)
+    }
+
+    /// The changes that bring an entry's row into a region at the least cost, if rules let it be there.
+    fn nearest_in(
+        &self,
+        arena: &Arena<'_>,
+        entry: u32,
+        region: &[(usize, Reach)],
+    ) -> (Verdict, Option<Changes>) {
+        let change = |(feature, within): &(usize, Reach)| {
+            self.nearest_change(arena, entry, (*feature, within))
+        };
+        let Some(changes) = region.iter().map(change).collect::<Option<Changes>>() else {
+            return (Verdict::Empty, None);
+        };
+        let most = self.shared.refiner.job.max_changes;
+        let few = most.is_none_or(|most| changes.len() <= most as usize);
+        if few && self.is_coherent(arena, entry, &changes) {
+            (Verdict::Taken, Some(changes))
+        } else {
+            (Verdict::Refused, None)
+        }
+    }
+
+    /// The least change of a feature to a value that is allowed; none if none is.
+    fn nearest_change(
+        &self,
+        arena: &Arena<'_>,
+        entry: u32,
+        (feature, within): (usize, &Reach),
+    ) -> Option<Change> {
+        match (within, arena.own(entry, feature)) {
+            (Reach::Numbers(low, high), Cell::Number(own)) => {
+                let plateau = Plateau { low: low.next_down(), high: *high };
+                let number = plateau.nearest_to(arena.room(entry), feature, own)?;
+                Some(Change { feature, cell: Cell::Number(number) })
+            }
+            (Reach::Codes(codes), _) => {
+                let changes = codes.iter().map(|code| Change { feature, cell: Cell::Code(*code) });
+                let cost = |change: &Change| self.cost(arena, entry, change);
+                changes.min_by(|one, two| cost(one).total_cmp(&cost(two)))
+            }
+            _ => None,
+        }
+    }
+}
