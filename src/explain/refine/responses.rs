@@ -165,12 +165,16 @@ impl Worker {
         let wishes = arena.asked.wishes.take(&vec![entry; values.len()]);
         let decided = is_valid(&scores, &wishes);
         let margins = margins(&scores, &wishes, &self.shared.codec);
-        let valid = values.iter().zip(decided).zip(&margins);
-        let valid =
-            valid.filter(|((_, decided), margin)| *decided && arena.reaches(entry, **margin));
-        let proposals = valid.filter_map(|(((feature, values), _), margin)| {
-            let change = nearest(arena, entry, (*feature, *values))?;
-            let score = self.score(arena, entry, &[change]) - arena.prize_of(*margin);
+        let valid: Vec<bool> = decided
+            .into_iter()
+            .zip(&margins)
+            .map(|(decided, margin)| decided && arena.reaches(entry, *margin))
+            .collect();
+        let seen = Seen { values: &values, margins: &margins, prizes: arena.prizes_margins() };
+        let proposals = seen.worthwhile(&valid, |feature| arena.own(entry, feature));
+        let proposals = proposals.into_iter().filter_map(|at| {
+            let change = nearest(arena, entry, values[at])?;
+            let score = self.score(arena, entry, &[change]) - arena.prize_of(margins[at]);
             Some(Proposal { change, score })
         });
         let mut proposals: Vec<Proposal> = proposals.collect();
@@ -278,6 +282,28 @@ impl Worker {
         })
     }
 
+    /// Looks along one feature of each of some changes, beside the others.
+    fn look_along<'c>(
+        &self,
+        arena: &mut Arena<'_>,
+        changed: impl Iterator<Item = (u32, &'c Changes, usize)>,
+    ) -> Result<Option<Vec<Look>>> {
+        let rows = changed.map(|(entry, changes, feature)| {
+            let mut beside = changes.clone();
+            beside.retain(|change| change.feature != feature);
+            let reach = self.reach(arena, entry, |free| free == feature);
+            (entry, beside, reach)
+        });
+        let rows = rows.collect();
+        self.look_within(arena, rows)
+    }
+
+    /// The changes that a look was taken beside, with its best valid one; none if there is none.
+    fn best_beside(&self, arena: &Arena<'_>, look: &Look) -> Option<Changes> {
+        let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
+        valid.find(|changes| self.is_coherent(arena, look.entry, changes))
+    }
+
     /// Moves every value of answers with several changes to where it costs least beside the others, or back.
     pub(super) fn polish(
         &self,
@@ -293,20 +319,13 @@ impl Worker {
         let mut items = start.clone();
         let most = items.iter().map(|(_, changes, _)| changes.len()).max().unwrap_or(0);
         for turn in 0..ROUNDS * most {
-            let asked = items.iter().enumerate().filter_map(|(at, (entry, changes, _))| {
-                let all = start[at].1.len();
-                let feature = start[at].1.get(turn % all).filter(|_| turn < ROUNDS * all)?.feature;
-                let mut beside = changes.clone();
-                beside.retain(|change| change.feature != feature);
-                let reach = self.reach(arena, *entry, |free| free == feature);
-                Some((*entry, beside, reach))
+            let asked = items.iter().zip(&start).filter_map(|((entry, changes, _), (_, all, _))| {
+                let feature = all.get(turn % all.len()).filter(|_| turn < ROUNDS * all.len())?.feature;
+                Some((*entry, changes, feature))
             });
-            let asked = asked.collect();
-            for look in self.look_within(arena, asked)?.unwrap_or_default() {
-                let coherent = |changes: &Changes| self.is_coherent(arena, look.entry, changes);
-                let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
+            for look in self.look_along(arena, asked)?.unwrap_or_default() {
                 let at = items.binary_search_by_key(&look.entry, |(entry, ..)| *entry);
-                if let (Ok(at), Some(changes)) = (at, valid.find(coherent)) {
+                if let (Ok(at), Some(changes)) = (at, self.best_beside(arena, &look)) {
                     items[at].1 = changes;
                 }
             }
@@ -315,6 +334,57 @@ impl Worker {
         let moved = moved.map(|((entry, changes, by), _)| (Trial { entry, changes }, by));
         let (trials, means): (Vec<Trial>, Vec<Source>) = moved.unzip();
         pool.judge_each(arena, trials, &means)
+    }
+}
+
+/// What a model has shown along features.
+struct Seen<'s> {
+    values: &'s [(usize, Values)],
+    margins: &'s [f64],
+    /// Whether more margin than needed is worth something.
+    prizes: bool,
+}
+
+impl Seen<'_> {
+    /// The valid values that may be the best of their feature: of numbers, going away from the original, only those
+    /// with more margin than all before.
+    fn worthwhile(&self, valid: &[bool], own: impl Fn(usize) -> Cell) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut first = 0;
+        for of in self.values.chunk_by(|one, two| one.0 == two.0) {
+            let (start, end) = (first, first + of.len());
+            first = end;
+            let Cell::Number(own) = own(of[0].0) else {
+                found.extend((start..end).filter(|at| valid[*at]));
+                continue;
+            };
+            let above = |(_, values): &(usize, Values)| match values {
+                Values::Numbers(_, high) => *high >= own,
+                Values::Code(_) => true,
+            };
+            let middle = start + of.partition_point(|values| !above(values));
+            self.outwards((start..middle).rev(), valid, &mut found);
+            self.outwards(middle..end, valid, &mut found);
+        }
+        found
+    }
+
+    fn outwards(
+        &self,
+        places: impl Iterator<Item = usize>,
+        valid: &[bool],
+        found: &mut Vec<usize>,
+    ) {
+        let mut best = f64::NEG_INFINITY;
+        for at in places.filter(|at| valid[*at]) {
+            if self.margins[at] > best {
+                best = self.margins[at];
+                found.push(at);
+            }
+            if !self.prizes {
+                break;
+            }
+        }
     }
 }
 
