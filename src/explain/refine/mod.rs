@@ -61,7 +61,7 @@ const CHEAP: f64 = 0.8;
 /// Further single changes of an entry whose numbers are moved back.
 const FINALISTS: usize = 4;
 /// Answers with several changes whose numbers are moved back.
-const MULTIPLES: usize = 2;
+const MULTIPLES: usize = 1;
 /// An answer with no more changes is small enough: more are not looked for one by one.
 const SMALL: usize = 2;
 
