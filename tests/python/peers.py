@@ -1,11 +1,11 @@
 """Counterfactuals with default settings beside those of other methods: validity, changed features, L0, L1.
 
-    peers.py OVERTURN WORK_FOLDER [--tables "wine-lr mixed-xgb"] [--rows 200] [--threads N] [--explain LINES]
+    peers.py OVERTURN WORK_FOLDER [--tables "wine-lr mixed-xgb"] [--rows 200] [--seed 1] [--threads N] [--explain LINES]
 
 Tables: iris, wine, wdbc and diabetes (above the median or not) of scikit-learn; mixed (7 numerics, 13 categoricals),
 wide (10 and 4) and codes (3 and 6) are synthetic. Models: rf (forest), xgb (XGBoost), lr (logistic regression). Half
-of the rows train the model and are all that any method sees; up to --rows of the others get a random target class
-other than the model's decision. LINES are added to the `[explain]` section of the job. The other methods, written
+of the rows, drawn by --seed, train the model and are all that any method sees; up to --rows of the others get a random
+target class other than the model's decision. Constants were chosen with seed 1. LINES are added to the `[explain]` section of the job. The other methods, written
 here from their papers and sources, ask the same ONNX model:
 
     nearest   the training row of the target class with the least sum of |Δ| in standard deviations, 1 a category
@@ -104,7 +104,7 @@ class Table(classifiers.Case):
         self.categories = {column: sorted(self.frame[column].unique()) for column in texts}
         self.number = numpy.float64 if self.model in classifiers.LINEAR else numpy.float32
         self.frame["label"] = label
-        self.frame["learn"] = numpy.random.default_rng(0).permutation(len(label)) < len(label) / 2
+        self.frame["learn"] = numpy.random.default_rng(self.args.seed - 1).permutation(len(label)) < len(label) / 2
         self.frame.insert(0, "row_id", numpy.arange(len(label)))
         self.make_model()
         self.pick_rows()
@@ -127,10 +127,10 @@ class Table(classifiers.Case):
     def pick_rows(self):
         """Rows to explain, and their targets."""
         rest = self.frame[~self.frame["learn"]]
-        picked = numpy.random.default_rng(1).permutation(len(rest))[: self.args.rows]
+        picked = numpy.random.default_rng(self.args.seed).permutation(len(rest))[: self.args.rows]
         rest = rest.iloc[numpy.sort(picked)]
         self.keys, self.originals = rest["row_id"].to_numpy(), self.encode(rest)
-        random = numpy.random.default_rng(2)
+        random = numpy.random.default_rng(self.args.seed + 1)
         # Only classes that the model gives some training row: no row is nearest to any other.
         known = numpy.unique(self.decisions)
         original_classes, _ = self.predict(self.originals)
@@ -335,6 +335,7 @@ def main():
     parser.add_argument("work", type=Path)
     parser.add_argument("--tables", type=names, default=TABLES.split())
     parser.add_argument("--rows", type=positive, default=200)
+    parser.add_argument("--seed", type=positive, default=1)
     parser.add_argument("--threads", type=positive, default=1)
     parser.add_argument("--explain", default="", help="lines of `[explain]`")
     args = parser.parse_args()

@@ -57,8 +57,10 @@ pub(super) struct Arena<'a> {
     pub(super) queries: Vec<u32>,
     /// Entries whose refinement was cut short by the clock.
     pub(super) cut_short: Vec<bool>,
-    /// Entries for which it is proven that nothing reaches the target.
+    /// Entries for which it is proven that nothing reaches the target …
     pub(super) impossible: Vec<bool>,
+    /// … and those whose search ended before it was over.
+    pub(super) unsearched: Vec<bool>,
     /// Whether the clock counts: the first answers are asked for in any case.
     pub(super) refining: bool,
     /// Seconds that the model took.
@@ -87,6 +89,7 @@ impl<'a> Arena<'a> {
             queries: vec![0; entries],
             cut_short: vec![false; entries],
             impossible: vec![false; entries],
+            unsearched: vec![false; entries],
             refining: false,
             model_seconds: 0.0,
             budget: refiner.job.queries_per_row,
@@ -347,6 +350,7 @@ impl<'a> Arena<'a> {
                 place if self.cut_short[place] => "time_spent",
                 _ if self.left(entry) == 0 => "questions_spent",
                 place if implausible[place] => "implausible_only",
+                place if self.unsearched[place] => "search_spent",
                 _ => "nothing_left_to_try",
             };
             *into.entry(cause.to_string()).or_default() += 1;

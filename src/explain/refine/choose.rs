@@ -121,13 +121,14 @@ impl Worker {
         self.score(arena, entry, &moved) - arena.prize(attempt.answer)
     }
 
-    /// What changes cost, less what they gain in likeness: the smaller the better.
+    /// What changes cost, less what they gain in likeness: the smaller the better. Where margins are worth something,
+    /// every change counts more.
     pub(super) fn score(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> f64 {
         let Refiner { costs, likeness, .. } = &self.shared.refiner;
         let part = |change: &Change| {
             let own = arena.own(entry, change.feature);
             let gain = likeness.gain(&arena.asked.wishes, entry as usize, change, own);
-            costs.of(change, own) - gain
+            costs.of(change, own) + arena.burden(change) - gain
         };
         changes.iter().map(part).sum()
     }

@@ -27,7 +27,12 @@ const APART: f64 = 0.1;
 const PARTS: u32 = 4;
 /// What an answer that certainly holds is worth more than one that certainly does not, in the unit of costs. Rows
 /// for which a further margin is cheap get more of it than is asked for, others no more than that.
-const WORTH: f64 = 6.0;
+const WORTH: f64 = 2.0;
+/// What every changed feature counts beyond its cost where a margin is worth something: further changes are the
+/// easiest way to one, and a long list of changes is hard to act on.
+const FEATURE: f64 = 2.0;
+/// The same of a category beyond that: most bring more margin than a number that stops where it may.
+const CATEGORY: f64 = 0.5;
 /// Share of answers that held when models were trained again, by margin: rounded from answers of `tests/margin.sh` to
 /// rows of training splits, when margins did not count yet.
 const HELD: [(f64, f64); 9] = [
@@ -125,6 +130,15 @@ impl Arena<'_> {
     /// The same of a margin.
     pub(super) fn prize_of(&self, margin: f64) -> f64 {
         if self.bar.prizes { WORTH * held(margin) } else { 0.0 }
+    }
+
+    /// What a change counts beyond its cost.
+    pub(super) fn burden(&self, change: &Change) -> f64 {
+        match change.cell {
+            _ if !self.bar.prizes => 0.0,
+            Cell::Number(_) => FEATURE,
+            Cell::Code(_) => FEATURE + CATEGORY,
+        }
     }
 
     /// Whether a valid answer with such a margin is what an entry is held to.

@@ -134,7 +134,12 @@ impl Worker {
     }
 
     /// What the features of an entry's row may become.
-    pub(super) fn reach(&self, arena: &Arena<'_>, entry: u32, free: impl Fn(usize) -> bool) -> Vec<Reach> {
+    pub(super) fn reach(
+        &self,
+        arena: &Arena<'_>,
+        entry: u32,
+        free: impl Fn(usize) -> bool,
+    ) -> Vec<Reach> {
         let room = arena.room(entry);
         let slots = self.shared.refiner.layout.slots.iter().enumerate();
         let reach = |(feature, slots): (usize, &Slots)| match (slots, arena.own(entry, feature)) {
@@ -171,11 +176,11 @@ impl Worker {
             .map(|(decided, margin)| decided && arena.reaches(entry, *margin))
             .collect();
         let seen = Seen { values: &values, margins: &margins, prizes: arena.prizes_margins() };
-        let proposals = seen.worthwhile(&valid, |feature| arena.own(entry, feature));
-        let proposals = proposals.into_iter().filter_map(|at| {
-            let change = nearest(arena, entry, values[at])?;
+        let near = |at: usize| nearest(arena, entry, values[at]).filter(|_| valid[at]);
+        let found = seen.worthwhile(near, |feature| arena.own(entry, feature));
+        let proposals = found.into_iter().map(|(at, change)| {
             let score = self.score(arena, entry, &[change]) - arena.prize_of(margins[at]);
-            Some(Proposal { change, score })
+            Proposal { change, score }
         });
         let mut proposals: Vec<Proposal> = proposals.collect();
         proposals.sort_by(|one, two| one.score.total_cmp(&two.score));
@@ -319,10 +324,12 @@ impl Worker {
         let mut items = start.clone();
         let most = items.iter().map(|(_, changes, _)| changes.len()).max().unwrap_or(0);
         for turn in 0..ROUNDS * most {
-            let asked = items.iter().zip(&start).filter_map(|((entry, changes, _), (_, all, _))| {
-                let feature = all.get(turn % all.len()).filter(|_| turn < ROUNDS * all.len())?.feature;
-                Some((*entry, changes, feature))
-            });
+            let asked =
+                items.iter().zip(&start).filter_map(|((entry, changes, _), (_, all, _))| {
+                    let feature =
+                        all.get(turn % all.len()).filter(|_| turn < ROUNDS * all.len())?.feature;
+                    Some((*entry, changes, feature))
+                });
             for look in self.look_along(arena, asked)?.unwrap_or_default() {
                 let at = items.binary_search_by_key(&look.entry, |(entry, ..)| *entry);
                 if let (Ok(at), Some(changes)) = (at, self.best_beside(arena, &look)) {
@@ -346,43 +353,49 @@ struct Seen<'s> {
 }
 
 impl Seen<'_> {
-    /// The valid values that may be the best of their feature: of numbers, going away from the original, only those
-    /// with more margin than all before.
-    fn worthwhile(&self, valid: &[bool], own: impl Fn(usize) -> Cell) -> Vec<usize> {
+    /// The changes that may be the best of their feature: of numbers, going away from the original, only those with
+    /// more margin than all before. `near` gives the change to a value; none if it is not valid, or not allowed.
+    fn worthwhile(
+        &self,
+        near: impl Fn(usize) -> Option<Change>,
+        own: impl Fn(usize) -> Cell,
+    ) -> Vec<(usize, Change)> {
         let mut found = Vec::new();
         let mut first = 0;
         for of in self.values.chunk_by(|one, two| one.0 == two.0) {
             let (start, end) = (first, first + of.len());
             first = end;
             let Cell::Number(own) = own(of[0].0) else {
-                found.extend((start..end).filter(|at| valid[*at]));
+                found.extend((start..end).filter_map(|at| Some((at, near(at)?))));
                 continue;
             };
-            let above = |(_, values): &(usize, Values)| match values {
-                Values::Numbers(_, high) => *high >= own,
-                Values::Code(_) => true,
+            let below = |(_, values): &(usize, Values)| match values {
+                Values::Numbers(_, high) => *high < own,
+                Values::Code(_) => false,
             };
-            let middle = start + of.partition_point(|values| !above(values));
-            self.outwards((start..middle).rev(), valid, &mut found);
-            self.outwards(middle..end, valid, &mut found);
+            let middle = start + of.partition_point(below);
+            self.outwards((start..middle).rev(), &near, &mut found);
+            self.outwards(middle..end, &near, &mut found);
         }
         found
     }
 
     fn outwards(
         &self,
-        places: impl Iterator<Item = usize>,
-        valid: &[bool],
-        found: &mut Vec<usize>,
+        values: impl Iterator<Item = usize>,
+        near: &impl Fn(usize) -> Option<Change>,
+        found: &mut Vec<(usize, Change)>,
     ) {
         let mut best = f64::NEG_INFINITY;
-        for at in places.filter(|at| valid[*at]) {
-            if self.margins[at] > best {
+        for at in values {
+            if self.margins[at] > best
+                && let Some(change) = near(at)
+            {
                 best = self.margins[at];
-                found.push(at);
-            }
-            if !self.prizes {
-                break;
+                found.push((at, change));
+                if !self.prizes {
+                    break;
+                }
             }
         }
     }

@@ -33,6 +33,7 @@ impl Worker {
                 continue;
             };
             arena.impossible[entry as usize] = ended == Ended::Impossible;
+            arena.unsearched[entry as usize] = ended == Ended::Unknown;
             trials.extend(found.map(|changes| Trial { entry, changes }));
         }
         let entries: Vec<u32> = trials.iter().map(|trial| trial.entry).collect();

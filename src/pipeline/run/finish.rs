@@ -429,6 +429,7 @@ fn unsolved(causes: &BTreeMap<String, u64>) -> Option<String> {
     let told = |(cause, rows): (&String, &u64)| match cause.as_str() {
         "time_spent" => format!("{rows} when `explain.max_seconds` was reached"),
         "questions_spent" => format!("{rows} after all of `explain.queries_per_row`"),
+        "search_spent" => format!("{rows} whose search left too many regions"),
         "implausible_only" => {
             format!("{rows} with none as plausible as `explain.min_plausibility`")
         }

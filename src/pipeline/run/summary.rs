@@ -44,7 +44,8 @@ pub struct RunSummary {
     #[serde(default)]
     pub sources: BTreeMap<String, u64>,
     /// Counterfactuals that were not found, further samples too, by what kept them from being found:
-    /// `questions_spent`, `time_spent`, `implausible_only` or `nothing_left_to_try`.
+    /// `questions_spent`, `time_spent`, `search_spent`, `implausible_only` or
+    /// `nothing_left_to_try`.
     #[serde(default)]
     pub unsolved: BTreeMap<String, u64>,
     /// Share of the counterfactuals needed that are valid.

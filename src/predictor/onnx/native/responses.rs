@@ -12,8 +12,8 @@ use super::layout::Sources;
 use super::machine::{Machine, Model};
 use super::scorer::{Answered, Native};
 use super::sweep::{
-    Demand, MOST_STATES, Own, Question, Reach, Responses, Scratch, Span, Split, Step, Sweeper, Tops,
-    bits,
+    Demand, MOST_STATES, Own, Question, Reach, Responses, Scratch, Span, Split, Step, Sweeper,
+    Tops, bits,
 };
 use super::trees::{Branch, Mode, Need, Node, Raw, Real};
 use super::values::Value;

@@ -81,7 +81,8 @@ impl Sweeper {
         of.places.clear();
         of.places.extend(own.iter().enumerate().map(|(feature, own)| self.place(feature, *own)));
         of.spans.clear();
-        of.spans.extend(reach.iter().enumerate().map(|(feature, reach)| self.span(feature, *reach)));
+        of.spans
+            .extend(reach.iter().enumerate().map(|(feature, reach)| self.span(feature, *reach)));
         of.events.resize_with(reach.len(), Vec::new);
         of.events.iter_mut().for_each(Vec::clear);
         of.base.clear();

@@ -122,8 +122,9 @@ impl Sweeper {
     }
 
     fn added(&self, leaf: u32, (up, down): (Option<usize>, Option<usize>)) -> f64 {
-        let weight =
-            |output: Option<usize>| output.map_or(0.0, |output| self.weights[leaf as usize + output]);
+        let weight = |output: Option<usize>| {
+            output.map_or(0.0, |output| self.weights[leaf as usize + output])
+        };
         weight(up) - weight(down)
     }
 
@@ -166,9 +167,8 @@ impl Sweeper {
             climb.best = self.added(node.at, (demand.up, demand.down));
             climb.leaf.clear();
             for feature in &climb.narrowed {
-                let span = climb.spans[*feature].filter(|_| {
-                    !climb.leaf.iter().any(|(known, _)| known == feature)
-                });
+                let span = climb.spans[*feature]
+                    .filter(|_| !climb.leaf.iter().any(|(known, _)| known == feature));
                 climb.leaf.extend(span.map(|span| (*feature, span)));
             }
             return;
@@ -246,10 +246,7 @@ impl Search<'_> {
     }
 
     /// A region with its bound, and what is to be done with it; none if it cannot reach the goal.
-    fn examine(
-        &mut self,
-        spans: Box<Spans>,
-    ) -> Option<Region> {
+    fn examine(&mut self, spans: Box<Spans>) -> Option<Region> {
         self.needs.iter_mut().for_each(Vec::clear);
         let mut climb = Climb {
             places: &self.places,
@@ -299,7 +296,9 @@ impl Search<'_> {
         let point = self.consensus(spans);
         let reaches = |demand: &Demand| self.sweeper.value(&point, demand) >= 0.0;
         if self.demands.iter().all(reaches) {
-            return Next::Show(spans.iter().zip(&point).map(|(span, at)| span.map(|_| only(*at))).collect());
+            return Next::Show(
+                spans.iter().zip(&point).map(|(span, at)| span.map(|_| only(*at))).collect(),
+            );
         }
         Next::Divide(feature, halves)
     }
@@ -364,7 +363,8 @@ fn divide_ranks(needs: &[Span], (low, high): (u32, u32)) -> Result<Span, (usize,
     let (mut lows, mut highs): (Vec<u32>, Vec<u32>) = needs.iter().filter_map(ranks).unzip();
     lows.sort_unstable();
     highs.sort_unstable();
-    let (last, first) = (lows.last().copied().unwrap_or(low), highs.first().copied().unwrap_or(high));
+    let (last, first) =
+        (lows.last().copied().unwrap_or(low), highs.first().copied().unwrap_or(high));
     if last <= first {
         return Ok(Span::Ranks(last.max(low), first.min(high)));
     }
@@ -380,10 +380,12 @@ fn divide_ranks(needs: &[Span], (low, high): (u32, u32)) -> Result<Span, (usize,
 
 /// The same of sets of states: one that most allow is told from all others.
 fn divide_states(needs: &[Span], states: u64) -> Result<Span, (usize, [Span; 2])> {
-    let sets = || needs.iter().filter_map(|span| match span {
-        Span::States(set) => Some(*set),
-        Span::Ranks(..) => None,
-    });
+    let sets = || {
+        needs.iter().filter_map(|span| match span {
+            Span::States(set) => Some(*set),
+            Span::Ranks(..) => None,
+        })
+    };
     let common = sets().fold(states, |common, set| common & set);
     if common != 0 {
         return Ok(Span::States(common));
