@@ -45,6 +45,22 @@ fn a_small_table_is_searched_without_a_generator() {
     assert!(seconds <= MOST_SECONDS, "{seconds} CPU seconds");
 }
 
+/// What bounds of a forest prove, ONNX Runtime confirms for everything that rows may become.
+#[test]
+fn infeasible_rows_of_a_forest_are_proven_by_bounds() {
+    let Some(python) = python("infeasible_rows_of_a_forest_are_proven_by_bounds") else { return };
+    let bench = Bench::new();
+    let folder = bench.text("");
+    let script = project().join("tests/python/proven.py");
+    let program = env!("CARGO_BIN_EXE_overturn");
+    Run::of(Command::new(&python).arg(&script).args(["make", program, &folder])).ok();
+    let summary = bench.does("run", &[]).ok().json();
+    assert!(summary["queries_per_row"].as_f64().is_some_and(|queries| queries < 60.0), "{summary}");
+    let found = Run::of(Command::new(&python).arg(&script).args(["check", &folder])).ok().json();
+    assert_eq!(found["infeasible"], 200, "{found}");
+    assert!(found["asked"].as_u64().is_some_and(|asked| asked > 10_000), "{found}");
+}
+
 /// What a search calls infeasible is proven, and it solves all others.
 #[test]
 fn a_search_finds_what_an_exhaustive_one_does() {
