@@ -157,7 +157,7 @@ pub(super) fn max_failed_share() -> f64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictorKindSpec {
-    /// An ONNX file, run by ONNX Runtime.
+    /// An ONNX file: trees and linear models are scored by the program itself, all others by ONNX Runtime.
     Onnx,
     /// Any program that reads Arrow on its standard input and writes Arrow to its standard output.
     Subprocess,
