@@ -14,7 +14,7 @@ use crate::document::Literal;
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::predictor)]
 pub struct PredictorSpec {
-    /// How the model is run: inside the program by ONNX Runtime, or as a program of its own.
+    /// How the model is run: inside the program, or as a program of its own.
     pub kind: PredictorKindSpec,
     /// What the model's answers are.
     #[serde(default)]
