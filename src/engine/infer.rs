@@ -32,6 +32,7 @@ impl InferOptions {
             ignore: self.ignore.keys().cloned().collect(),
             max_categories: self.max_categories,
             list: self.needed.iter().cloned().collect(),
+            codes: self.categories.iter().cloned().collect(),
         }
     }
 

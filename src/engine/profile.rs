@@ -38,8 +38,10 @@ pub struct ProfileOptions {
     pub ignore: HashSet<String>,
     /// Texts and booleans are listed if they have at most about twice as many different values …
     pub max_categories: usize,
-    /// … and these columns if they have at most [`MOST_LISTED`], also whole numbers.
+    /// … and those of these columns if they have at most about twice [`MOST_LISTED`] …
     pub list: HashSet<String>,
+    /// … as are whole numbers of these columns.
+    pub codes: HashSet<String>,
 }
 
 /// Different values of a column that is listed on request, at most.
@@ -107,15 +109,13 @@ impl ColumnProfile {
 
     /// Whether its values are to be listed.
     fn is_listed(&self, options: &ProfileOptions) -> bool {
-        let most = |limit: usize| (limit as u64).saturating_mul(2);
-        let few = |limit| self.distinct.is_none_or(|distinct| distinct <= most(limit));
+        let twice = |limit: usize| (limit as u64).saturating_mul(2);
+        let few = |limit| self.distinct.is_none_or(|distinct| distinct <= twice(limit));
         let category = matches!(self.class, Some(ColumnClass::Text | ColumnClass::Boolean));
-        let asked = options.list.contains(&self.name);
-        let countable = category || self.class == Some(ColumnClass::Integer);
-        self.extremes.is_some()
-            && (self.is_code()
-                || (category && few(options.max_categories))
-                || (asked && countable && few(MOST_LISTED)))
+        let code = options.codes.contains(&self.name) && self.class == Some(ColumnClass::Integer);
+        let listed = category && options.list.contains(&self.name);
+        let most = if listed || code { MOST_LISTED } else { options.max_categories };
+        self.extremes.is_some() && (self.is_code() || ((category || code) && few(most)))
     }
 }
 
