@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::inputs::ModelInputs;
-use super::{Guess, Source};
+use super::{Guess, InitTable};
 use crate::engine::ColumnProfile;
 use crate::feature::ColumnClass;
 use crate::output::report_columns;
@@ -36,7 +36,7 @@ const MOST_NAMED: usize = 5;
 
 /// The column with what the model was trained to predict, if it can be told.
 pub(super) fn find_label(
-    source: &Source<'_>,
+    source: &InitTable<'_>,
     inputs: &ModelInputs,
     (task, ignore): (&Task, &BTreeMap<String, String>),
 ) -> Option<Guess<String>> {

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field};
 use serde_json::{Value, json};
 
 use super::matrix::{MatrixFit, MatrixSearch};
-use super::{Guess, InitModel, InitRequest, Source};
+use super::{Guess, InitModel, InitRequest, InitTable};
 use crate::document::nearest;
 use crate::engine::{InferOptions, Inferred, Table};
 use crate::error::{Error, Fault, Kind, Result};
@@ -138,51 +138,29 @@ impl ModelInputs {
     /// When they cannot fill its matrix.
     pub(super) fn form(
         &self,
-        source: &Source<'_>,
+        source: &InitTable<'_>,
         task: &Task,
         (ignore, label): (&mut BTreeMap<String, String>, Option<&Guess<String>>),
-    ) -> Result<Guess<ModelForm>> {
-        let spec = match task {
-            Task::Regression => TaskSpec::Regression,
-            Task::Classification { .. } => TaskSpec::Classification,
-        };
-        let mut form =
-            ModelForm { task: spec, ..ModelForm::program(None, &source.request.classes) };
-        if let Some(ModelAnswers::Classes { labels, named: false }) = &self.answers {
-            form.classes.clone_from(labels);
-            form.unnamed = true;
-        }
-        let (features, why) = match &self.takes {
+    ) -> Result<Guess<PredictorForm>> {
+        let mut form = self.unfed_form(source, task);
+        let why = match &self.takes {
             Takes::All => {
                 ignore.extend(label.map(|label| (label.value.clone(), label_reason(label))));
-                return Ok(Guess {
-                    value: form,
-                    why: Some("the program gets every column".to_string()),
-                });
+                let why = "the program gets every column".to_string();
+                return Ok(Guess { value: form, why: Some(why) });
             }
             Takes::Columns(pairs) => {
                 form.inputs = FormInputs::Columns(renamed(pairs));
                 form.features = pairs.iter().map(|pair| pair.column.clone()).collect();
-                (&form.features, None)
+                None
             }
             Takes::Matrix(width) => {
-                let search = MatrixSearch {
-                    source,
-                    model: self.model.clone(),
-                    width: *width,
-                    ignore,
-                    label,
-                };
-                let MatrixFit { features, encoding, why } = search.fit()?;
-                form.features = features.iter().map(|column| column.name.clone()).collect();
-                let numbers = features.iter().filter(|column| {
-                    !matches!(column.class, Some(ColumnClass::Text | ColumnClass::Boolean))
-                });
-                let numbers = numbers.map(|column| column.name.clone()).collect();
-                form.inputs = FormInputs::Matrix(encoding, numbers);
-                (&form.features, Some(why))
+                let model = self.model.clone();
+                let search = MatrixSearch { source, model, width: *width, ignore, label };
+                Some(form.fill(search.fit()?))
             }
         };
+        let features = &form.features;
         let left = source.profiles.iter().filter(|column| !features.contains(&column.name));
         for column in left {
             let reason = match label.filter(|label| label.value == column.name) {
@@ -194,6 +172,20 @@ impl ModelInputs {
         // A key that the model takes is a feature, too.
         ignore.retain(|name, _| !features.contains(name));
         Ok(Guess { value: form, why })
+    }
+
+    /// Task and classes, without any feature.
+    fn unfed_form(&self, source: &InitTable<'_>, task: &Task) -> PredictorForm {
+        let task = match task {
+            Task::Regression => TaskSpec::Regression,
+            Task::Classification { .. } => TaskSpec::Classification,
+        };
+        let mut form = PredictorForm::program(Some(task), &source.request.classes);
+        if let Some(ModelAnswers::Classes { labels, named: false }) = &self.answers {
+            form.classes.clone_from(labels);
+            form.unnamed = true;
+        }
+        form
     }
 }
 
@@ -294,7 +286,7 @@ fn renamed(pairs: &[InputPair]) -> BTreeMap<String, String> {
 }
 
 /// How the model is asked: what the job's section `[predictor]` says.
-pub(super) struct ModelForm {
+pub(super) struct PredictorForm {
     pub(super) task: TaskSpec,
     /// Classes, where the model does not name them …
     pub(super) classes: Vec<String>,
@@ -315,16 +307,27 @@ pub(super) enum FormInputs {
     Program,
 }
 
-impl ModelForm {
+impl PredictorForm {
     /// A program that gets all columns.
-    pub(super) fn program(task: Option<TaskSpec>, classes: &[String]) -> ModelForm {
-        ModelForm {
+    pub(super) fn program(task: Option<TaskSpec>, classes: &[String]) -> PredictorForm {
+        PredictorForm {
             task: task.unwrap_or_default(),
             classes: classes.to_vec(),
             unnamed: false,
             inputs: FormInputs::Program,
             features: Vec::new(),
         }
+    }
+
+    /// Takes the columns of a matrix; gives why they are these.
+    fn fill(&mut self, fit: MatrixFit<'_>) -> String {
+        use ColumnClass::{Boolean, Text};
+        let numbers =
+            fit.features.iter().filter(|column| !matches!(column.class, Some(Text | Boolean)));
+        let numbers = numbers.map(|column| column.name.clone()).collect();
+        self.inputs = FormInputs::Matrix(fit.encoding, numbers);
+        self.features = fit.features.iter().map(|column| column.name.clone()).collect();
+        fit.why
     }
 
     /// The keys of `[predictor]`, and the argument that they come from.
@@ -360,7 +363,11 @@ impl ModelForm {
     }
 
     /// Refuses a column that the model takes and that cannot be a feature.
-    pub(super) fn refuse_left_out(&self, source: &Source<'_>, inferred: &Inferred) -> Result<()> {
+    pub(super) fn refuse_left_out(
+        &self,
+        source: &InitTable<'_>,
+        inferred: &Inferred,
+    ) -> Result<()> {
         let left = inferred.left_out.iter().filter(|(name, _)| self.features.contains(name));
         let faults = left.map(|(name, reason)| {
             let problem =

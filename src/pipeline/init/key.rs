@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Guess, Source};
+use super::{Guess, InitTable};
 use crate::engine::{ColumnProfile, KeyFaults, check_keys};
 use crate::error::{Error, Result};
 use crate::feature::ColumnClass;
@@ -17,7 +17,7 @@ const KEY_ENDINGS: [&str; 6] = ["id", "key", "uuid", "guid", "nr", "no"];
 
 /// A table whose key is looked for.
 pub(super) struct KeySearch<'a> {
-    pub(super) source: &'a Source<'a>,
+    pub(super) source: &'a InitTable<'a>,
     /// Columns that the model takes; none if that is not known yet.
     pub(super) taken: Option<BTreeSet<&'a str>>,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::is_named_like_label;
-use super::{Guess, Source};
+use super::{Guess, InitTable};
 use crate::engine::ColumnProfile;
 use crate::error::{Error, Result};
 use crate::feature::ColumnClass;
@@ -14,7 +14,7 @@ const MOST_NAMED: usize = 12;
 
 /// A matrix and the table that is to fill it.
 pub(super) struct MatrixSearch<'a> {
-    pub(super) source: &'a Source<'a>,
+    pub(super) source: &'a InitTable<'a>,
     /// The model's name in messages.
     pub(super) model: String,
     /// Numbers of each row, where the model declares it.

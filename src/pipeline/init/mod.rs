@@ -28,10 +28,10 @@ use crate::predictor::{self, Task, describe_onnx};
 use crate::runtime::Runtime;
 
 use columns::{find_label, guess_segments};
-use inputs::{ModelForm, ModelInputs};
+use inputs::{ModelInputs, PredictorForm};
 use key::KeySearch;
 use target::guess_target;
-use trial::Trial;
+use trial::FirstAnswers;
 
 /// Names of the files that are written.
 const JOB: &str = "job.toml";
@@ -112,7 +112,7 @@ struct Guess<T> {
 }
 
 /// What is known of the table.
-struct Source<'a> {
+struct InitTable<'a> {
     request: &'a InitRequest,
     engine: Engine,
     table: Table,
@@ -122,13 +122,13 @@ struct Source<'a> {
 /// All that is written.
 struct FirstJob {
     key: Guess<Vec<String>>,
-    form: Guess<ModelForm>,
+    form: Guess<PredictorForm>,
     label: Option<Guess<String>>,
     target: Guess<String>,
     segments: Guess<Vec<String>>,
     inferred: Inferred,
     rules: String,
-    trial: Trial,
+    trial: FirstAnswers,
 }
 
 /// Writes a first job and its schema; both or none.
@@ -157,7 +157,7 @@ pub fn init(request: &InitRequest, runtime: &Runtime, observer: &Observer) -> Re
     let options = inputs.needs(&table, interface.map(|of| of.orders).unwrap_or_default());
     observer.stage("looking at columns", None);
     let profiles = runtime.block_on(profile(&engine, &table, &options.profile()))?;
-    let source = Source { request, engine, table, profiles };
+    let source = InitTable { request, engine, table, profiles };
     let job = source.first_job((&inputs, options), runtime, observer)?;
     let [job_file, schema_file] = files;
     let [job_text, schema_text] = [job.job_text(&source), job.schema_text()];
@@ -199,7 +199,7 @@ fn check_names(request: &InitRequest, table: &Table) -> Result<()> {
     Error::from_faults(Kind::Spec, faults.collect())
 }
 
-impl Source<'_> {
+impl InitTable<'_> {
     /// Everything that is written, tried out on the first rows.
     fn first_job(
         &self,
@@ -240,7 +240,7 @@ impl Source<'_> {
     /// What a program answers, which it says when it is started with columns.
     fn ask_program(&self, options: &InferOptions, runtime: &Runtime) -> Result<Task> {
         let inferred = infer_from(&self.table, &self.profiles, options);
-        let form = ModelForm::program(self.request.task, &self.request.classes);
+        let form = PredictorForm::program(self.request.task, &self.request.classes);
         let (predictor, _) = self.open(&inferred, &form, runtime)?;
         let task = predictor.task().clone();
         predictor.stop();
@@ -251,7 +251,7 @@ impl Source<'_> {
     fn open(
         &self,
         inferred: &Inferred,
-        form: &ModelForm,
+        form: &PredictorForm,
         runtime: &Runtime,
     ) -> Result<(Arc<dyn predictor::Predictor>, Arc<FeatureSchema>)> {
         let schema = Arc::new(FeatureSchema::parse(&inferred.text, Path::new(SCHEMA))?);

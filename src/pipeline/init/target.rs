@@ -2,7 +2,7 @@
 //! class, or the upper part of what a regression predicts.
 
 use super::Guess;
-use super::trial::Trial;
+use super::trial::FirstAnswers;
 use crate::document::{toml_number, toml_text};
 use crate::predictor::Task;
 
@@ -33,7 +33,7 @@ const FEW_CLASSES: usize = 5;
 const DIGITS: i32 = 3;
 
 /// The line of `[target]`, and further ones as comments.
-pub(super) fn guess_target(trial: &Trial) -> Guess<String> {
+pub(super) fn guess_target(trial: &FirstAnswers) -> Guess<String> {
     match &trial.task {
         Task::Regression => range(&trial.values()),
         Task::Classification { classes, .. } => class(classes, &trial.counts(), trial.answered()),

@@ -7,8 +7,8 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{FieldRef, Schema};
 use futures::StreamExt;
 
-use super::inputs::ModelForm;
-use super::{BATCH_ROWS, MEMORY, Source};
+use super::inputs::PredictorForm;
+use super::{BATCH_ROWS, InitTable, MEMORY};
 use crate::engine::{Engine, EngineOptions, Inferred, ScanPlan, Table};
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema};
@@ -19,12 +19,12 @@ use crate::runtime::Runtime;
 const TRIED_ROWS: usize = 1000;
 
 /// What a model answered.
-pub(super) struct Trial {
+pub(super) struct FirstAnswers {
     pub(super) task: Task,
     pub(super) scores: Scores,
 }
 
-impl Trial {
+impl FirstAnswers {
     /// Rows that were answered.
     pub(super) fn answered(&self) -> usize {
         self.scores.rows - self.scores.failures.len()
@@ -82,7 +82,7 @@ pub(super) fn model_columns(schema: &Arc<FeatureSchema>, table: &Table) -> Colum
     Columns { features: Arc::clone(schema), schema: Arc::new(Schema::new(fields)) }
 }
 
-impl Source<'_> {
+impl InitTable<'_> {
     /// Asks the model about the first rows that can be used.
     ///
     /// # Errors
@@ -90,9 +90,9 @@ impl Source<'_> {
     pub(super) fn try_out(
         &self,
         inferred: &Inferred,
-        form: &ModelForm,
+        form: &PredictorForm,
         runtime: &Runtime,
-    ) -> Result<Trial> {
+    ) -> Result<FirstAnswers> {
         let (predictor, schema) = self.open(inferred, form, runtime)?;
         let tried = runtime
             .block_on(self.first_rows(&schema))
@@ -101,9 +101,9 @@ impl Source<'_> {
         tried
     }
 
-    fn ask(&self, predictor: &dyn Predictor, rows: &RecordBatch) -> Result<Trial> {
+    fn ask(&self, predictor: &dyn Predictor, rows: &RecordBatch) -> Result<FirstAnswers> {
         let scores = predictor.predict(rows)?;
-        let trial = Trial { task: predictor.task().clone(), scores };
+        let trial = FirstAnswers { task: predictor.task().clone(), scores };
         if trial.answered() > 0 {
             return Ok(trial);
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::inputs::FormInputs;
 use super::target::class_value;
-use super::{FirstJob, Guess, InitModel, InitSummary, RESULTS, SCHEMA, Source};
+use super::{FirstJob, Guess, InitModel, InitSummary, InitTable, RESULTS, SCHEMA};
 use crate::document::toml_text;
 use crate::feature::{ColumnClass, sql_name};
 use crate::job::{MatrixSpec, TaskSpec};
@@ -20,7 +20,7 @@ const MOST_FAILED: f64 = 0.05;
 
 impl FirstJob {
     /// The job file.
-    pub(super) fn job_text(&self, source: &Source<'_>) -> String {
+    pub(super) fn job_text(&self, source: &InitTable<'_>) -> String {
         let mut text = String::new();
         comment(
             &mut text,
@@ -42,7 +42,7 @@ impl FirstJob {
         format!("{}{}", self.inferred.text, self.rules)
     }
 
-    fn input(&self, source: &Source<'_>, text: &mut String) {
+    fn input(&self, source: &InitTable<'_>, text: &mut String) {
         text.push_str("\n[input]\n");
         comment(
             text,
@@ -77,7 +77,7 @@ impl FirstJob {
         }
     }
 
-    fn predictor(&self, source: &Source<'_>, text: &mut String) {
+    fn predictor(&self, source: &InitTable<'_>, text: &mut String) {
         let (folder, form) = (&source.request.folder, &self.form.value);
         text.push_str("\n[predictor]\n");
         match &source.request.model {
