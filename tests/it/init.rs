@@ -32,8 +32,7 @@ impl Bench {
     /// It must fail, say so, and write nothing.
     fn refuses(&self, table: &str, more: &[&str], expected: &Expect) {
         let before = self.names("");
-        let run = self.init(table, more).fails(1, &[]);
-        expected.assert_eq(&self.said(&run));
+        self.fails_with(&self.init(table, more), 1, expected);
         assert_eq!(self.names(""), before, "nothing is written");
     }
 

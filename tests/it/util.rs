@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema};
+use expect_test::Expect;
 use overturn::synth::{self, Synth};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -156,6 +157,12 @@ impl Bench {
     pub fn said(&self, run: &Run) -> String {
         let lines: Vec<&str> = run.stderr.lines().filter(|line| logged(line).is_none()).collect();
         self.placed(&lines.join("\n"))
+    }
+
+    /// The run must have failed with this code, and have said this beside its log.
+    pub fn fails_with(&self, run: &Run, code: i32, expected: &Expect) {
+        assert_eq!(run.code, code, "{run:#?}");
+        expected.assert_eq(&self.said(run));
     }
 
     /// The lines of a run's log without their times, in the same way.
