@@ -261,3 +261,46 @@ fn entry_head(column: &ColumnProfile, kind: &str) -> String {
     }
     entry
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+
+    use super::*;
+
+    #[test]
+    fn categories_stand_in_the_order_of_the_models_codes() {
+        let texts =
+            |values: &[&str]| -> Vec<String> { values.iter().map(ToString::to_string).collect() };
+        let column = ColumnProfile {
+            name: "job".to_string(),
+            data_type: DataType::Utf8,
+            class: Some(ColumnClass::Text),
+            rows: 9,
+            values: 9,
+            distinct: Some(3),
+            extremes: Some(["clerk".to_string(), "pilot".to_string()]),
+            step: None,
+            listed: Some(texts(&["clerk", "nurse", "pilot"])),
+        };
+        let entry = |feature: Option<&str>, order: &[&str]| {
+            let orders = vec![(feature.map(String::from), texts(order))];
+            let options = InferOptions { max_categories: 9, orders, ..InferOptions::default() };
+            match verdict(&column, &options) {
+                Verdict::Feature(entry) => entry,
+                Verdict::LeftOut(reason) => panic!("{reason}"),
+            }
+        };
+        let model = "codes\nvalues = [\"pilot\", \"clerk\", \"nurse\"]\n";
+        let alphabet = "values = [\"clerk\", \"nurse\", \"pilot\"]\n";
+        for (feature, order, expected) in [
+            (None, ["pilot", "clerk", "nurse"], model),
+            (Some("job"), ["pilot", "clerk", "nurse"], model),
+            (Some("home"), ["pilot", "clerk", "nurse"], alphabet),
+            (None, ["pilot", "clerk", "poet"], alphabet),
+        ] {
+            let found = entry(feature, &order);
+            assert!(found.ends_with(expected), "{found}");
+        }
+    }
+}

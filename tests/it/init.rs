@@ -106,6 +106,7 @@ fn a_first_job_says_what_it_guesses_and_runs() {
         dir = "explained"
     "##]].assert_eq(&bench.placed(&bench.text_of("job.toml")));
     let schema = bench.text_of("schema.toml");
+    assert!(!schema.contains("the model's codes"), "it encodes categories itself: {schema}");
     let head: Vec<&str> = schema.lines().take(20).collect();
     expect![[r##"
         # Feature schema, first version, inferred from 600 rows of t.parquet.

@@ -108,11 +108,8 @@ impl ModelInputs {
         table: &Table,
         orders: Vec<(Option<String>, Vec<String>)>,
     ) -> InferOptions {
-        let mut options = InferOptions {
-            max_categories: super::MOST_CATEGORIES,
-            orders,
-            ..InferOptions::default()
-        };
+        let mut options =
+            InferOptions { max_categories: super::MOST_CATEGORIES, ..InferOptions::default() };
         match &self.takes {
             Takes::Columns(pairs) => {
                 options.needed = pairs.iter().map(|pair| pair.column.clone()).collect();
@@ -121,6 +118,8 @@ impl ModelInputs {
             }
             // Which of them are features is known only when they have been looked at.
             Takes::Matrix(_) => {
+                // Where each column has an input of its own, the model encodes categories itself.
+                options.orders = orders;
                 let fields = table.schema.fields().iter();
                 options.needed = fields
                     .filter(|field| classify(field.data_type()) != Some(ColumnClass::Text))
