@@ -163,7 +163,9 @@ impl Description {
     pub fn features(&self) -> Result<Vec<Field>> {
         let fields = self.schema.names().zip(&self.column_types).map(|(name, data_type)| {
             let data_type: DataType = data_type.parse().map_err(|error| {
-                let problem = format!("gives `{name}` the type `{data_type}`, which is none");
+                let problem = format!(
+                    "gives `{name}` the type `{data_type}`, expected the name of a column type"
+                );
                 Error::input(GENERATOR_FILE, problem).source(error)
             })?;
             Ok(Field::new(name, data_type, true))

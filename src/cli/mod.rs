@@ -1,6 +1,7 @@
 //! The command line: clap types, one file a subcommand, and the only place that prints. Standard output
 //! is data (the summary, or JSON); standard error is talk.
 
+mod init;
 mod log;
 mod print;
 mod progress;
@@ -40,9 +41,9 @@ const EXIT_PATIENCE: Duration = Duration::from_millis(350);
 /// overturn reads Parquet tables and a model, as a batch job described by a TOML file, and writes
 /// Parquet tables back. Start with a table and a model:
 ///
-///   overturn schema infer applications/ --ignore id > schema.toml
+///   overturn init applications/ --model model.onnx
 ///   overturn validate job.toml
-///   overturn run job.toml --set date=2026-11-16
+///   overturn run job.toml
 #[derive(Debug, Parser)]
 #[command(name = "overturn", version, verbatim_doc_comment, max_term_width = 100)]
 struct Arguments {
@@ -89,6 +90,7 @@ enum SummaryFormat {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Init),
     Validate(validate::Validate),
     Score(score::Score),
     Train(train::Train),
@@ -112,6 +114,7 @@ impl Command {
             Command::Report(_) => {
                 "the report itself succeeded: it is published, only its summary could not be printed"
             }
+            Command::Init(_) => "both files are written: only the summary could not be printed",
             Command::Synth(_) => "the table is written: only the summary could not be printed",
             Command::Validate(_) | Command::Verify(_) | Command::Sql(_) | Command::Schema(_) => {
                 "nothing was changed; write to a file on a disk with room"
@@ -196,6 +199,7 @@ pub fn main() -> ExitCode {
 fn execute(arguments: &Arguments, printer: &Printer) -> Result<()> {
     predictor::supervise_scorers();
     match &arguments.command {
+        Command::Init(command) => command.run(printer, &arguments.global),
         Command::Validate(command) => command.run(printer, &arguments.global),
         Command::Score(command) => command.run(printer, &arguments.global),
         Command::Train(command) => command.run(printer, &arguments.global),

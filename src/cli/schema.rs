@@ -95,9 +95,13 @@ impl Infer {
         }
         let progress = observer(global);
         progress.stage("looking at columns", None);
-        let wanted =
-            InferOptions { max_categories: self.max_categories, ignore: self.ignore.clone() };
-        let inferred = runtime.block_on(infer(&engine, &table, &wanted))?;
+        let reason = |column: &String| (column.clone(), "left out as asked".to_string());
+        let options = InferOptions {
+            max_categories: self.max_categories,
+            ignore: self.ignore.iter().map(reason).collect(),
+            ..InferOptions::default()
+        };
+        let inferred = runtime.block_on(infer(&engine, &table, &options))?;
         progress.stage("looking at what holds between columns", None);
         let rules = runtime.block_on(observed_rules(&engine, &table, &inferred.text))?;
         drop(progress);
@@ -105,7 +109,7 @@ impl Infer {
             tracing::info!(column, "left out: {reason}");
         }
         tracing::info!(
-            features = inferred.features,
+            features = inferred.features.len(),
             left_out = inferred.left_out.len(),
             "inferred"
         );

@@ -127,7 +127,7 @@ impl Sql {
 
 /// The words of a command: split at white space, kept together by `'…'` and `"…"`; a backslash takes the
 /// next character as it is, but not in `'…'`.
-fn words(command: &str) -> Result<Vec<String>> {
+pub(super) fn words(command: &str) -> Result<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut characters = command.chars();
     while let Some(character) = characters.next() {

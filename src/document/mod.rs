@@ -12,6 +12,7 @@ mod overrides;
 mod parse;
 mod reference;
 mod regular;
+mod write;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ pub use literal::Literal;
 pub use overrides::Overrides;
 pub use reference::{column_reference, reference};
 pub use regular::{inside, odd_kind, open_regular, open_unlinked, read_regular, read_unlinked};
+pub use write::{toml_number, toml_text};
 
 /// A file's value, and where in the file each key stands.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use super::scan::ScanPlan;
 use super::session::{Engine, EngineOptions};
 use super::table::Table;
 use crate::constrain::{Combinations, Formula, Observed};
+use crate::document::toml_text;
 use crate::error::Result;
 use crate::feature::{Cells, FeatureSchema, RowReader, Rows, sql_name};
 
@@ -63,13 +64,13 @@ fn append(rows: &mut Rows, more: Rows) {
 fn comments(observed: &Observed, rows: usize) -> String {
     let mut entries: Vec<String> = Vec::new();
     for Formula { feature, value } in &observed.formulas {
-        let (name, value) = (text(feature), text(value));
+        let (name, value) = (toml_text(feature), toml_text(value));
         entries.push(format!("# [[derived]]\n# name = {name}\n# value = {value}\n"));
     }
     let orders = observed.orders.iter();
     let orders = orders.map(|of| format!("{} <= {}", sql_name(&of.low), sql_name(&of.high)));
     let rules = orders.chain(observed.combinations.iter().flat_map(predicates));
-    entries.extend(rules.map(|rule| format!("# [[rule]]\n# check = {}\n", text(&rule))));
+    entries.extend(rules.map(|rule| format!("# [[rule]]\n# check = {}\n", toml_text(&rule))));
     if entries.is_empty() {
         return String::new();
     }
@@ -97,8 +98,4 @@ fn predicates(of: &Combinations) -> Vec<String> {
         format!("{first} <> {} OR {second} NOT IN ({})", quoted(&pairs[0][0]), others.join(", "))
     };
     of.excluded.chunk_by(same).map(predicate).collect()
-}
-
-fn text(text: &str) -> String {
-    toml::Value::String(text.to_string()).to_string()
 }

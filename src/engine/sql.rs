@@ -286,7 +286,7 @@ impl ScalarUDFImpl for Counterfactual {
             let names: Vec<&str> =
                 self.features.fields().iter().map(|field| field.name().as_str()).collect();
             return Err(DataFusionError::Plan(format!(
-                "{NAME} has {} arguments, expected the wanted decision, alone or with the {} \
+                "{NAME} has {} arguments, expected the target, alone or with the {} \
                  features: {}",
                 arguments.len(),
                 expected - 1,

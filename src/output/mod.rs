@@ -2,6 +2,7 @@
 //! sees the whole result or none of it.
 
 mod folders;
+mod fresh;
 mod journal;
 mod leftover;
 mod lock;
@@ -15,6 +16,7 @@ mod verify;
 mod writer;
 
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
+pub use fresh::{refuse_existing, write_new};
 pub use journal::{Found, Journal, JournalContents, parse_journal};
 pub use manifest::{
     FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, list,

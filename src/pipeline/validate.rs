@@ -130,8 +130,7 @@ async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Resul
             Outcome::Values(values) => values.iter().any(|value| value.is_finite()),
         };
         if !answers {
-            let problem =
-                format!("decides nothing about any of the first {} rows", rows.num_rows());
+            let problem = format!("predicts nothing for any of the first {} rows", rows.num_rows());
             return Err(Error::predictor("predictor", problem)
                 .hint("check that its scores are numbers, and the columns that it is given"));
         }

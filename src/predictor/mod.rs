@@ -24,7 +24,9 @@ pub use fingerprint::{fingerprint, model_files};
 #[doc(hidden)]
 pub use onnx::read_graph;
 pub use onnx::{
-    OnnxFile, inspect_onnx, runtime_version as onnxruntime_version, summarise_warnings,
+    ColumnPairs, InputElement, InterfaceInput, ModelAnswers, OnnxFile, OnnxInterface,
+    describe_onnx, inspect_onnx, pair_columns, runtime_version as onnxruntime_version,
+    summarise_warnings,
 };
 pub use repeat::{Disagreement, Repeated, ask_again};
 #[doc(hidden)]

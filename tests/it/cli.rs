@@ -6,6 +6,7 @@ use crate::util::{Bench, credit, overturn};
 fn help_teaches_and_names_every_command() {
     let help = overturn(&["--help"]).ok().stdout;
     for expected in [
+        "init",
         "validate",
         "score",
         "train",
@@ -15,13 +16,15 @@ fn help_teaches_and_names_every_command() {
         "sql",
         "schema",
         "synth",
-        "overturn schema infer",
+        "overturn init",
         "--log",
         "--format",
     ] {
         assert!(help.contains(expected), "{expected} not in\n{help}");
     }
-    for command in ["validate", "score", "train", "run", "explain", "report", "sql", "synth"] {
+    for command in
+        ["init", "validate", "score", "train", "run", "explain", "report", "sql", "synth"]
+    {
         let help = overturn(&[command, "--help"]).ok().stdout;
         assert!(help.contains("Example:\n  overturn "), "{help}");
     }

@@ -128,6 +128,9 @@ fn files_that_pages_name_exist() {
 fn commands(help: &str) -> BTreeSet<String> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = listed.take_while(|line| !line.is_empty());
+    // Further lines of a description are indented deeper.
+    let names =
+        names.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     names.filter_map(|line| line.split_whitespace().next().map(str::to_string)).collect()
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Float64Array, StringArray};
+use expect_test::{Expect, expect};
 
 use crate::fitted::{APPROVED, scorer};
 use crate::util::{Bench, credit, overturn, project, python, read_table, with_column};
@@ -21,10 +22,11 @@ fn endless() -> (Bench, String) {
 }
 
 /// Both commands refuse the job, and nothing is left.
-fn refused(bench: &Bench, said: &[&str]) {
-    for command in ["validate", "run"] {
-        bench.does(command, &[]).fails(1, said);
-    }
+fn refused(bench: &Bench, expected: &Expect) {
+    let [validated, run] = ["validate", "run"].map(|command| bench.does(command, &[]));
+    bench.fails_with(&validated, 1, expected);
+    assert_eq!(bench.said(&run), bench.said(&validated), "both say the same");
+    assert_eq!(run.code, 1, "{run:#?}");
     assert!(!bench.path("out").exists());
     bench.nothing_is_left();
 }
@@ -36,14 +38,26 @@ fn a_key_that_the_output_has_no_room_for() {
     let ids = rows.column_by_name("application_id").expect("there").clone();
     bench.parquet("t.parquet", &with_column(&rows, "cf_age", Some(ids)));
     bench.replace("job.toml", "key = \"application_id\"", "key = \"cf_age\"");
-    refused(&bench, &["input.key: names `cf_age`, a column that the output has itself"]);
+    refused(
+        &bench,
+        &expect![[r#"
+        error: input.key: names `cf_age`, a column that the output has itself
+          hint: rename the column in the table
+    "#]],
+    );
 }
 
 #[test]
 fn metrics_without_a_folder() {
     let (bench, _) = endless();
     bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\nmetrics = \"nowhere/x.prom\"");
-    refused(&bench, &["output.metrics: lies in `", "nowhere`, which is no folder"]);
+    refused(
+        &bench,
+        &expect![[r#"
+        error: output.metrics: lies in `DIR/nowhere`, which is no folder
+          hint: make the folder first
+    "#]],
+    );
 }
 
 #[test]
@@ -58,7 +72,13 @@ fn a_score_table_of_another_model() {
     let wrong = bench.parquet("wrong.parquet", &with_column(&stored, "class", Some(other)));
     bench.job(&table, &format!("[input.scores]\ntable = \"{wrong}\""), None);
     bench.append("job.toml", &format!("{APPROVED}{ENDLESS}"));
-    refused(&bench, &["wrong.parquet: ", "stored decisions are not the model's"]);
+    refused(
+        &bench,
+        &expect![[r#"
+        error: DIR/wrong.parquet: 287 of 400 stored decisions are not the model's (71.75 %, at most 0.10 % may be)
+          hint: the scores come from another model, another version of it, or other features; score again with `overturn score`
+    "#]],
+    );
 }
 
 #[test]
@@ -84,7 +104,13 @@ fn a_generator_of_another_schema_or_a_damaged_one() {
     bench.write("schema.toml", &other);
     let known = project().join("schemas/credit.toml").display().to_string();
     bench.replace("job.toml", &known, "schema.toml");
-    refused(&bench, &["has other values or policies for the feature `marital_status`"]);
+    refused(
+        &bench,
+        &expect![[r#"
+        error: DIR/g: has other values or policies for the feature `marital_status` than the schema
+          hint: train a generator for this schema and model
+    "#]],
+    );
 }
 
 /// Its answers are the present model's, but what they are compared with is not.
@@ -144,11 +170,30 @@ fn keys_of_the_job_that_would_do_nothing() {
             &[&format!("--override: `predictor.{name}` is given, but `predictor.kind` is `onnx`")],
         );
     }
-    validate("predictor.standardise={age={mean=1.0,std=2.0}}")
-        .fails(1, &["`predictor.standardise` is given, but `encoding` is not `standardised`"]);
-    validate("report.gates.min_validity=nan")
-        .fails(1, &["--override: gives `report.gates.min_validity` the value nan"]);
-    validate("runtime.threads=100000").fails(1, &["`runtime.threads` is 100000, expected at most"]);
-    overturn(&["validate", &job, "--threads", "100000"])
-        .fails(1, &["--threads: is 100000, expected at most 1024"]);
+    let run = validate("predictor.standardise={age={mean=1.0,std=2.0}}");
+    bench.fails_with(&run, 1, &expect![[r#"
+        error: --override: `predictor.standardise` is given, but `encoding` is not `standardised`, which has no use for it
+    "#]]);
+    bench.fails_with(
+        &validate("report.gates.min_validity=nan"),
+        1,
+        &expect![[r#"
+        error: --override: gives `report.gates.min_validity` the value nan, expected a finite number
+    "#]],
+    );
+    bench.fails_with(
+        &validate("runtime.threads=100000"),
+        1,
+        &expect![[r#"
+        error: --override: `runtime.threads` is 100000, expected at most 1024
+          hint: no machine has more cores
+    "#]],
+    );
+    bench.fails_with(
+        &overturn(&["validate", &job, "--threads", "100000"]),
+        1,
+        &expect![[r#"
+        error: --threads: is 100000, expected at most 1024
+    "#]],
+    );
 }

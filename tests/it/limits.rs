@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
+use expect_test::expect;
 use overturn::document::Overrides;
 use overturn::feature::FeatureSchema;
 use overturn::job::{Job, LIMITS, Placeholders};
@@ -149,23 +150,49 @@ fn what_takes_more_memory_than_there_is_is_found_before_it_starts() {
 #[test]
 fn numbers_of_the_command_line() {
     let bench = Bench::new();
-    let out = bench.text("s");
-    for (arguments, said) in [
-        (&["synth", &out, "--rows", "18446744073709551615"], "rows: is 18446744073709551615"),
-        (&["synth", &out, "--files", "18446744073709551615"], "files: is 18446744073709551615"),
-        (&["synth", &out, "--nulls", "nan"], "nulls: is NaN, expected a share"),
-        (
-            &["sql", "SELECT 1", "--model=m", "--generator=g", "--tolerance=nan"],
-            "--tolerance: is NaN",
-        ),
-        (
-            &["sql", "SELECT 1", "--model=m", "--generator=g", "--threads=99999999"],
-            "--threads: is 99999999",
-        ),
-    ] as [(&[&str], &str); 5]
-    {
-        overturn(arguments).fails(1, &[said]);
-    }
+    let synth = |arguments: &[&str]| {
+        let run = overturn(&[&["synth", &bench.text("s")], arguments].concat());
+        run.fails(1, &[])
+    };
+    let run = synth(&["--rows", "18446744073709551615"]);
+    bench.fails_with(
+        &run,
+        1,
+        &expect![[r#"
+        error: rows: is 18446744073709551615, expected from 1 to 9223372036854775807
+    "#]],
+    );
+    let run = synth(&["--files", "18446744073709551615"]);
+    bench.fails_with(
+        &run,
+        1,
+        &expect![[r#"
+        error: files: is 18446744073709551615, expected from 1 to 100000 for 1000000 rows
+    "#]],
+    );
+    bench.fails_with(
+        &synth(&["--nulls", "nan"]),
+        1,
+        &expect![[r#"
+        error: nulls: is NaN, expected a share from 0 to 1
+    "#]],
+    );
+    let sql =
+        |argument: &str| overturn(&["sql", "SELECT 1", "--model=m", "--generator=g", argument]);
+    bench.fails_with(
+        &sql("--tolerance=nan"),
+        1,
+        &expect![[r#"
+        error: --tolerance: is NaN, expected a number of at least 0
+    "#]],
+    );
+    bench.fails_with(
+        &sql("--threads=99999999"),
+        1,
+        &expect![[r#"
+        error: --threads: is 99999999, expected at most 1024
+    "#]],
+    );
 }
 
 #[test]
@@ -178,8 +205,14 @@ fn a_key_column_that_is_named_twice() {
         "key = \"application_id\"",
         "key = [\"application_id\", \"application_id\"]",
     );
-    overturn(&["validate", &bench.text("job.toml")])
-        .fails(1, &["`input.key` names the column `application_id` twice"]);
+    let run = overturn(&["validate", &bench.text("job.toml")]);
+    bench.fails_with(
+        &run,
+        1,
+        &expect![[r#"
+        error: DIR/job.toml:3: `input.key` names the column `application_id` twice
+    "#]],
+    );
 }
 
 /// Runs the program, which must end soon.
@@ -207,17 +240,51 @@ fn pipes_and_devices_are_refused_at_once() {
     let pipe = bench.text("pipe.parquet");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
     let table = bench.parquet("t.parquet", &credit(200));
-    soon(&["validate", &pipe]).fails(1, &["pipe.parquet: is a named pipe, expected a file"]);
-    soon(&["validate", "/dev/zero"]).fails(1, &["/dev/zero: is a device, expected a file"]);
+    bench.fails_with(
+        &soon(&["validate", &pipe]),
+        1,
+        &expect![[r#"
+        error: DIR/pipe.parquet: is a named pipe, expected a file
+    "#]],
+    );
+    bench.fails_with(
+        &soon(&["validate", "/dev/zero"]),
+        1,
+        &expect![[r#"
+        error: /dev/zero: is a device, expected a file
+    "#]],
+    );
     let job = bench.job(&pipe, "", None);
-    soon(&["validate", &job]).fails(1, &["pipe.parquet: is a named pipe, expected a Parquet file"]);
-    soon(&["schema", "infer", &pipe]).fails(1, &["is a named pipe, expected a Parquet file"]);
+    bench.fails_with(
+        &soon(&["validate", &job]),
+        1,
+        &expect![[r#"
+        error: DIR/pipe.parquet: is a named pipe, expected a Parquet file
+    "#]],
+    );
+    bench.fails_with(
+        &soon(&["schema", "infer", &pipe]),
+        1,
+        &expect![[r#"
+        error: DIR/pipe.parquet: is a named pipe, expected a Parquet file
+    "#]],
+    );
     bench.job(&table, &format!("[input.scores]\ntable = \"{pipe}\""), None);
-    soon(&["validate", &job]).fails(1, &["is a named pipe, expected a Parquet file"]);
+    bench.fails_with(
+        &soon(&["validate", &job]),
+        1,
+        &expect![[r#"
+        error: DIR/pipe.parquet: is a named pipe, expected a Parquet file
+    "#]],
+    );
     bench.job(&table, &format!("schema = \"{pipe}\""), None);
-    soon(&["validate", &job]).fails(1, &["`input.schema` is `", "which is a named pipe"]);
+    bench.fails_with(&soon(&["validate", &job]), 1, &expect![[r#"
+        error: DIR/job.toml:4: `input.schema` is `DIR/pipe.parquet`, which is a named pipe, expected a file
+    "#]]);
     bench.job(&table, "", Some(&format!("kind = \"onnx\"\nmodel = \"{pipe}\"")));
-    soon(&["validate", &job]).fails(1, &["`predictor.model` is `", "which is a named pipe"]);
+    bench.fails_with(&soon(&["validate", &job]), 1, &expect![[r#"
+        error: DIR/job.toml:8: `predictor.model` is `DIR/pipe.parquet`, which is a named pipe, expected a file
+    "#]]);
 }
 
 #[test]

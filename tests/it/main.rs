@@ -14,6 +14,7 @@ mod faults;
 mod fitted;
 mod fuzz;
 mod gpu;
+mod init;
 mod jobs;
 mod layers;
 mod learn;

@@ -145,10 +145,10 @@ fn scores_that_are_no_numbers_are_no_answers() {
     let test = "scores_that_are_no_numbers_are_no_answers";
     let Some(points) = Points::onnx(test, "nan") else { return };
     // One of both logarithms is that of a negative number, whatever the row.
-    points.command("validate", &[]).fails(1, &["decides nothing about any of the first"]);
+    points.command("validate", &[]).fails(1, &["predicts nothing for any of the first"]);
     points.command("score", &[]).fails(1, &["100.00 % of the rows were rejected"]);
     points.make("infinite", "model.onnx");
-    points.command("validate", &[]).fails(1, &["decides nothing about any of the first"]);
+    points.command("validate", &[]).fails(1, &["predicts nothing for any of the first"]);
     let one = ["--override", "input.max_reject_share=1"];
     points.command("score", &one).ok();
     let rejects = read_table(&points.bench.path("out/rejects"));

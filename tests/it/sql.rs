@@ -74,10 +74,8 @@ fn queries_that_make_no_sense() {
     ask(&bench, "SELEC 1", &[]).fails(1, &["query: "]);
     ask(&bench, "SELECT counterfactual('approved') FROM b", &[])
         .fails(1, &["query: ", "public.b' not found"]);
-    ask(&bench, "SELECT counterfactual('approved', age) FROM a", &[]).fails(
-        1,
-        &["has 2 arguments, expected the wanted decision, alone or with the 16 features"],
-    );
+    ask(&bench, "SELECT counterfactual('approved', age) FROM a", &[])
+        .fails(1, &["has 2 arguments, expected the target, alone or with the 16 features"]);
     ask(&bench, "DROP TABLE a", &[]).fails(1, &["query: "]);
     ask(&bench, "COPY a TO '/tmp/x.parquet'", &[]).fails(1, &["query: "]);
     let (generator, table) =

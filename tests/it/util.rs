@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema};
+use expect_test::Expect;
 use overturn::synth::{self, Synth};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -151,6 +152,38 @@ impl Bench {
         self.path(name).display().to_string()
     }
 
+    /// What a run said on standard error beside its log, with the test's folder as `DIR` and the project's as
+    /// `PROJECT`.
+    pub fn said(&self, run: &Run) -> String {
+        let lines: Vec<&str> = run.stderr.lines().filter(|line| logged(line).is_none()).collect();
+        self.placed(&lines.join("\n"))
+    }
+
+    /// The run must have failed with this code, and have said this beside its log.
+    pub fn fails_with(&self, run: &Run, code: i32, expected: &Expect) {
+        assert_eq!(run.code, code, "{run:#?}");
+        expected.assert_eq(&self.said(run));
+    }
+
+    /// The lines of a run's log without their times, in the same way.
+    pub fn logged(&self, run: &Run) -> String {
+        let lines: Vec<&str> = run.stderr.lines().filter_map(logged).collect();
+        self.placed(&lines.join("\n"))
+    }
+
+    /// A text with the test's folder as `DIR` and the project's as `PROJECT`.
+    pub fn placed(&self, text: &str) -> String {
+        let folder = self.folder.path().display().to_string();
+        let text =
+            text.replace(&folder, "DIR").replace(&project().display().to_string(), "PROJECT");
+        format!("{}\n", text.trim())
+    }
+
+    /// Runs the program in it.
+    pub fn here(&self, arguments: &[&str]) -> Run {
+        Run::of(program().current_dir(self.path("")).args(arguments))
+    }
+
     /// Writes a file into it.
     pub fn write(&self, name: &str, content: &str) -> String {
         let path = self.path(name);
@@ -237,6 +270,13 @@ impl Bench {
     pub fn score(&self, table: &str, input: &str) -> Run {
         overturn(&["score", &self.job(table, input, None), "--format", "json"])
     }
+}
+
+/// A line of the log without its time.
+fn logged(line: &str) -> Option<&str> {
+    let (time, rest) = line.split_once(' ')?;
+    let is_time = time.ends_with('Z') && time.starts_with("20") && time.contains('T');
+    is_time.then(|| rest.trim_start())
 }
 
 /// Credit applications in memory.

@@ -30,8 +30,8 @@ const LISTED: usize = 6;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownCategories {
     /// The feature they belong to, where the file says so.
-    feature: Option<String>,
-    values: Vec<String>,
+    pub(super) feature: Option<String>,
+    pub(super) values: Vec<String>,
 }
 
 /// Every list of categories in a model file.

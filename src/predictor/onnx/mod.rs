@@ -9,6 +9,7 @@
 mod categories;
 mod columns;
 mod convert;
+mod describe;
 mod external;
 mod graph;
 mod inputs;
@@ -45,6 +46,10 @@ use outputs::{Given, Outputs};
 use sessions::{File, Model, Sessions};
 use trust::Trusted;
 
+pub use describe::{
+    ColumnPairs, InputElement, InterfaceInput, ModelAnswers, OnnxInterface, describe_onnx,
+    pair_columns,
+};
 pub(super) use external::read as read_delivered;
 pub use external::{OnnxFile, inspect_onnx};
 pub use runtime::{runtime_version, summarise_warnings};
@@ -87,9 +92,7 @@ impl OnnxPredictor {
         let mut file = File::read(&model.model)?;
         let name = file.name.clone();
         let broken = |error| external::broken(&name, error);
-        let unzipped = Graph::read(&file.bytes).and_then(|graph| graph.without_zipmap(&file.bytes));
-        let zipped =
-            unzipped.map_err(broken)?.map(|unzipped| std::mem::replace(&mut file.bytes, unzipped));
+        let zipped = file.unzip()?;
         let delivered = zipped.as_ref().unwrap_or(&file.bytes);
         let graph = Graph::read(delivered).map_err(broken)?;
         let likely = model.engine == EngineSpec::Auto && graph.has_trees();

@@ -152,7 +152,7 @@ impl<'a> NamePairing<'a> {
 }
 
 /// Pairs of feature and input whose names have the same form, and share it with no other name.
-fn same_form(inputs: &[&str], features: &[&str]) -> Vec<(String, String)> {
+pub(super) fn same_form(inputs: &[&str], features: &[&str]) -> Vec<(String, String)> {
     let count = |names: &[&str]| {
         let mut counts: HashMap<String, usize> = HashMap::new();
         names.iter().for_each(|name| *counts.entry(form(name)).or_default() += 1);
@@ -178,7 +178,7 @@ fn form(name: &str) -> String {
 }
 
 /// Features and inputs that could be meant for each other: of one form, else nearly the same name.
-fn likely<'a>(inputs: &[&'a str], features: &[&'a str]) -> Vec<(&'a str, &'a str)> {
+pub(super) fn likely<'a>(inputs: &[&'a str], features: &[&'a str]) -> Vec<(&'a str, &'a str)> {
     let pairs = features.iter().flat_map(|feature| {
         let alike: Vec<&str> =
             inputs.iter().copied().filter(|input| form(input) == form(feature)).collect();

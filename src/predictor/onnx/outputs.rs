@@ -276,6 +276,17 @@ fn regression(model: OutputSearch<'_>) -> Result<Outputs> {
     })
 }
 
+/// How many classes a model has that does not name them: as many as it gives scores for each row, and two where that
+/// is one. None if it does not declare how many scores it gives.
+///
+/// # Errors
+/// When it is no classifier.
+pub(super) fn count_classes(model: OutputSearch<'_>) -> Result<Option<usize>> {
+    let found = ClassifierOutputs::find(model);
+    found.check_kind()?;
+    Ok(found.scores.first().and_then(|scores| width(scores)).map(|scores| scores.max(2)))
+}
+
 /// The parts of a classifier, as found among its outputs.
 struct ClassifierOutputs<'a> {
     model: OutputSearch<'a>,

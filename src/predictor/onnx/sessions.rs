@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
+use super::graph::Graph;
 use super::inputs::Inputs;
 use super::outputs::Outputs;
 use super::pool::{SessionPool, SessionScorer};
@@ -46,6 +47,14 @@ impl File {
         let folder = path.parent().unwrap_or(Path::new(".")).to_path_buf();
         let bytes = external::read(path)?.bytes;
         Ok(File { name: path.display().to_string(), bytes, folder })
+    }
+
+    /// Takes `ZipMap`s out of the model, so that its scores are a tensor; gives the bytes as they were delivered if it
+    /// had some.
+    pub(super) fn unzip(&mut self) -> Result<Option<Vec<u8>>> {
+        let unzipped = Graph::read(&self.bytes).and_then(|graph| graph.without_zipmap(&self.bytes));
+        let unzipped = unzipped.map_err(|error| external::broken(&self.name, error))?;
+        Ok(unzipped.map(|unzipped| std::mem::replace(&mut self.bytes, unzipped)))
     }
 
     /// Loads the model as often as pays on that many threads.
