@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use tch::Tensor;
 
-use super::cfrl::{FAIRLY_EASED, Learner, Losses};
+use super::cfrl::{FAIRLY_EASED, Learner};
 use super::checkpoint::{Saved, State};
+use super::engine::{Losses, ReplayState, Snapshot};
 use super::judge::Judge;
 use super::validate::{Bridges, Quality, Validation};
 use super::{AutoencoderFigures, Event, Point, Setup};
@@ -33,6 +34,11 @@ const LEAST_OF_POOR: f64 = 0.25;
 /// Least weight of a target that never fails, when targets are balanced.
 const LEAST_WEIGHT: f64 = 0.1;
 
+/// Names of tensors in a checkpoint: networks and moments …
+const NOW: [&str; 4] = ["actor", "critic", "actor_moments", "critic_moments"];
+/// … and the same at the best judgement.
+const GOOD: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "good_critic_moments"];
+
 /// How far a training has come.
 pub(super) struct Course<'a> {
     setup: &'a Setup<'a>,
@@ -44,33 +50,13 @@ pub(super) struct Course<'a> {
     /// Score and weights of the best actor.
     best: Option<(f64, Tensor)>,
     /// Networks and optimisers at that time.
-    good: Option<Good>,
+    good: Option<Snapshot>,
     since: usize,
     poor: usize,
     rollbacks: u32,
     began: Instant,
     before: Duration,
     saved: Instant,
-}
-
-/// A state to go back to.
-struct Good {
-    actor: Tensor,
-    critic: Tensor,
-    moments: [Tensor; 2],
-    steps: [i64; 2],
-}
-
-impl Good {
-    fn of(learner: &Learner<'_>) -> Good {
-        let adams = [&learner.adams.actor, &learner.adams.critic];
-        Good {
-            actor: learner.generator.actor.flat().copy(),
-            critic: learner.critic.flat().copy(),
-            moments: adams.map(|adam| adam.moments.copy()),
-            steps: adams.map(|adam| adam.steps),
-        }
-    }
 }
 
 /// How a training goes wrong.
@@ -181,7 +167,7 @@ impl<'a> Course<'a> {
             return self.roll_back(learner, reason);
         }
         if best {
-            self.keep(learner, point.quality.score());
+            self.keep(learner, point.quality.score())?;
         } else {
             self.since += 1;
         }
@@ -193,18 +179,20 @@ impl<'a> Course<'a> {
     }
 
     /// Of the averaged actor, which is the one that is kept.
-    fn quality(&self, learner: &Learner<'_>) -> Result<Quality> {
-        let own = learner.generator.actor.flat().copy();
-        learner.generator.actor.set(&learner.average);
-        let quality = self.validation.quality(&learner.generator, self.judge, self.bridges);
-        learner.generator.actor.set(&own);
-        quality
+    fn quality(&self, learner: &mut Learner<'_>) -> Result<Quality> {
+        let average = learner.engine.average()?;
+        let mut quality =
+            |generator: &_| self.validation.quality(generator, self.judge, self.bridges);
+        learner.engine.judge(&average, &mut quality)
     }
 
-    fn keep(&mut self, learner: &Learner<'_>, score: f64) {
+    fn keep(&mut self, learner: &Learner<'_>, score: f64) -> Result<()> {
         self.since = 0;
-        self.best = Some((score, learner.average.copy()));
-        self.good = Some(Good::of(learner));
+        self.best = Some((score, learner.engine.average()?));
+        // Should it be gone back to, the mean of actors begins anew.
+        let now = learner.engine.snapshot()?;
+        self.good = Some(Snapshot { average: now.networks[0].copy(), ..now });
+        Ok(())
     }
 
     /// Lets an actor move farther that is not valid often enough, and holds it to small changes when it is.
@@ -224,13 +212,13 @@ impl<'a> Course<'a> {
                 let found = quality.by_class.iter().find(|entry| entry.class == class);
                 found.map_or(1.0, |entry| 1.0 - entry.validity).max(LEAST_WEIGHT)
             };
-            learner.sampler.weigh(failing);
+            learner.lesson.sampler.weigh(failing);
         }
     }
 
     fn diverged(&mut self, learner: &Learner<'_>, point: &Point) -> Option<Divergence> {
         let finite = point.critic_loss.is_finite() && point.actor_loss.is_finite();
-        if !finite || !learner.generator.actor.is_finite() || !learner.critic.is_finite() {
+        if !finite || !learner.engine.is_finite() {
             return Some(Divergence::NoNumbers);
         }
         let best = self.curve.iter().map(|point| point.quality.validity).fold(0.0, f64::max);
@@ -259,15 +247,9 @@ impl<'a> Course<'a> {
             ));
         };
         tracing::warn!(step, "training diverged ({reason}); going back, and on more slowly");
-        learner.generator.actor.set(&good.actor);
-        learner.average = good.actor.copy();
-        learner.critic.set(&good.critic);
-        let adams = [&mut learner.adams.actor, &mut learner.adams.critic];
-        for ((adam, moments), steps) in adams.into_iter().zip(&good.moments).zip(good.steps) {
-            (adam.moments, adam.steps) = (moments.copy(), steps);
-        }
+        learner.engine.restore(good)?;
         // It may hold what a broken actor did.
-        learner.replay.clear();
+        learner.engine.forget();
         learner.rate_factor *= SLOWER;
         self.rollbacks += 1;
         (self.poor, self.since) = (0, 0);
@@ -285,26 +267,18 @@ impl<'a> Course<'a> {
 
     fn save(&self, learner: &Learner<'_>) -> Result<()> {
         let Some(checkpoints) = self.setup.checkpoints else { return Ok(()) };
-        let [rows, records] = learner.replay.state();
-        let mut tensors = vec![
-            ("actor", learner.generator.actor.flat().shallow_clone()),
-            ("average", learner.average.shallow_clone()),
-            ("critic", learner.critic.flat().shallow_clone()),
-            ("actor_moments", learner.adams.actor.moments.shallow_clone()),
-            ("critic_moments", learner.adams.critic.moments.shallow_clone()),
-            ("replay_rows", rows),
-            ("replay_records", records),
-        ];
+        let (now, replay) = (learner.engine.snapshot()?, learner.engine.replay()?);
+        let mut tensors = Vec::from(now.named(NOW));
+        tensors.push(("average", now.average.shallow_clone()));
+        tensors.push(("replay_rows", replay.rows));
+        tensors.push(("replay_records", replay.records));
         if let Some((_, best)) = &self.best {
             tensors.push(("best", best.shallow_clone()));
         }
         if let Some(good) = &self.good {
-            tensors.push(("good_actor", good.actor.shallow_clone()));
-            tensors.push(("good_critic", good.critic.shallow_clone()));
-            tensors.push(("good_actor_moments", good.moments[0].shallow_clone()));
-            tensors.push(("good_critic_moments", good.moments[1].shallow_clone()));
+            tensors.extend(good.named(GOOD));
         }
-        if let Autoencoder::Trained { encoder, decoder } = &learner.generator.autoencoder {
+        if let Autoencoder::Trained { encoder, decoder } = learner.engine.autoencoder() {
             tensors.push(("encoder", encoder.flat().shallow_clone()));
             tensors.push(("decoder", decoder.flat().shallow_clone()));
         }
@@ -312,8 +286,8 @@ impl<'a> Course<'a> {
             fingerprint: checkpoints.fingerprint().clone(),
             tensors: String::new(),
             step: learner.step,
-            adam_steps: [learner.adams.actor.steps, learner.adams.critic.steps],
-            replay_next: learner.replay.next(),
+            adam_steps: now.steps,
+            replay_next: replay.next,
             eased: learner.eased,
             rate_factor: learner.rate_factor,
             rewards: learner.rewards,
@@ -332,30 +306,23 @@ impl<'a> Course<'a> {
     /// Goes on from a checkpoint.
     pub(super) fn resume(&mut self, learner: &mut Learner<'_>, saved: &Saved) -> Result<()> {
         let state = &saved.state;
-        learner.generator.actor.set(saved.tensor("actor")?);
-        learner.critic.set(saved.tensor("critic")?);
-        let device = self.setup.device;
-        learner.average = saved.tensor("average")?.to_device(device);
-        learner.adams.actor.moments = saved.tensor("actor_moments")?.to_device(device);
-        learner.adams.critic.moments = saved.tensor("critic_moments")?.to_device(device);
-        [learner.adams.actor.steps, learner.adams.critic.steps] = state.adam_steps;
-        let (rows, records) = (saved.tensor("replay_rows")?, saved.tensor("replay_records")?);
-        learner.replay.restore(rows, records, state.replay_next);
+        let tensor = |name: &str| Ok::<_, Error>(saved.tensor(name)?.shallow_clone());
+        let snapshot = |names, steps, average: &str| {
+            Snapshot::of(names, steps, |name| tensor(name), tensor(average)?)
+        };
+        learner.engine.restore(&snapshot(NOW, state.adam_steps, "average")?)?;
+        let (rows, records) = (tensor("replay_rows")?, tensor("replay_records")?);
+        let replay = ReplayState { rows, records, next: state.replay_next };
+        learner.engine.restore_replay(&replay)?;
         learner.eased = state.eased;
         learner.rate_factor = state.rate_factor;
         learner.rewards = state.rewards;
         learner.skip_to(state.step);
         if let Some(score) = state.best_score {
-            self.best = Some((score, saved.tensor("best")?.to_device(device)));
+            self.best = Some((score, tensor("best")?));
         }
         if let Some(steps) = state.good_steps {
-            let tensor = |name: &str| Ok::<_, Error>(saved.tensor(name)?.to_device(device));
-            self.good = Some(Good {
-                actor: tensor("good_actor")?,
-                critic: tensor("good_critic")?,
-                moments: [tensor("good_actor_moments")?, tensor("good_critic_moments")?],
-                steps,
-            });
+            self.good = Some(snapshot(GOOD, steps, "good_actor")?);
         }
         if let Some(last) = state.curve.last() {
             self.balance(learner, &last.quality);
@@ -368,12 +335,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Gives the learner's actor the best weights there were.
-    pub(super) fn settle(&self, learner: &mut Learner<'_>) {
-        if let Some((_, best)) = &self.best {
-            learner.generator.actor.set(best);
-        }
-        learner.generator.actor.trainable(false);
-        learner.critic.trainable(false);
+    /// The best weights of the actor that there were.
+    pub(super) fn best(&self) -> Option<&Tensor> {
+        self.best.as_ref().map(|(_, best)| best)
     }
 }

@@ -5,7 +5,10 @@ mod autoencoder;
 mod cfrl;
 mod checkpoint;
 mod course;
+mod device;
+mod engine;
 mod explore;
+mod host;
 mod judge;
 mod rows;
 mod sample;
@@ -201,14 +204,13 @@ pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
         // If what follows fails, it need not be learnt again.
         course.save_or_warn(&learner);
     }
-    course.settle(&mut learner);
-    let validation = validation.quality(&learner.generator, &judge, &bridges)?;
+    let (shape, steps, actor_steps) = (learner.shape, learner.step, learner.engine.actor_steps());
+    let (generator, critic) = learner.engine.finish(course.best())?;
+    let validation = validation.quality(&generator, &judge, &bridges)?;
     if learns {
-        refuse_nothing(setup, &learner, &validation)?;
+        refuse_nothing(setup, (steps, actor_steps), &validation)?;
     }
     let curve = course.curve;
-    let (shape, steps) = (learner.shape, learner.step);
-    let Learner { generator, critic, .. } = learner;
     let (codec, sampler) = (problem.codec.clone(), problem.sampler.clone());
     let autoencoder = figures;
     Ok(Fitted { generator, critic, shape, codec, sampler, autoencoder, curve, steps, validation })
@@ -284,11 +286,14 @@ impl<'a> Problem<'a> {
     }
 }
 
-fn refuse_nothing(setup: &Setup<'_>, learner: &Learner<'_>, validation: &Quality) -> Result<()> {
-    if learner.adams.actor.steps == 0 {
+fn refuse_nothing(
+    setup: &Setup<'_>,
+    (steps, actor_steps): (usize, i64),
+    validation: &Quality,
+) -> Result<()> {
+    if actor_steps == 0 {
         let problem = format!(
-            "ended after {} steps; the first {} only gather what is learnt from",
-            learner.step,
+            "ended after {steps} steps; the first {} only gather what is learnt from",
             cfrl::WARM_UP
         );
         return Err(Error::training("training", problem)
