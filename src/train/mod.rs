@@ -43,7 +43,6 @@ pub use validate::{ClassQuality, Quality};
 
 use cfrl::Learner;
 use course::Course;
-use rows::RowMatrix;
 use validate::{Bridges, Validation};
 
 /// What training needs to know and to use.
@@ -280,8 +279,8 @@ impl<'a> Problem<'a> {
         let (values, width) = (&self.encoded.values, layout.width);
         let first = self.validation_rows()[0] as usize;
         let held_out = to_tensor(&values[first * width..], width, setup.device)?;
-        let train = RowMatrix::of(&values[..self.train * width], width, setup.device)?;
-        let (autoencoder, figures) = autoencoder::fit(setup, &train, &held_out, &places)?;
+        let train = &values[..self.train * width];
+        let (autoencoder, figures) = autoencoder::fit(setup, train, &held_out, &places)?;
         Ok((Start { autoencoder, places, networks: None }, figures))
     }
 }

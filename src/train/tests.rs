@@ -19,6 +19,7 @@ use crate::constrain::{Constraints, RowBounds};
 use crate::encode::Encoder;
 use crate::feature::{CategoricalStats, FeatureStats, NumericStats, RowReader, Stats};
 use crate::job::{AutoencoderKind, Balance, Method, Preset, TargetsKind, TrainLimits, TrainRows};
+use crate::nn::host::HostAutoencoderFit;
 use crate::nn::{reconstruction_loss, to_numbers};
 use crate::predictor::{Outcome, Scores, Task};
 
@@ -442,6 +443,14 @@ fn the_autoencoder_s_loss_and_gradients_are_what_an_independent_computation_give
         let Autoencoder::Trained { encoder, decoder } = &autoencoder else { panic!("trained") };
         let gradients = Network::gradients(&[encoder, decoder], &loss).expect("gradients");
         let all = Tensor::cat(&gradients, 0);
+        assert_close(&all, &oracle["autoencoder"]["gradients"], "gradients");
+        // The same in plain memory.
+        let mut host = HostAutoencoderFit::new(&autoencoder, (setup.encoder.layout(), ranges))
+            .expect("networks");
+        let (loss, gradients) = host.gradients(&to_numbers(&x).expect("numbers"));
+        let total = &oracle["autoencoder"]["loss"]["total"];
+        assert_close(&Tensor::from(loss), total, "reconstruction");
+        let all = Tensor::from_slice(&gradients.concat());
         assert_close(&all, &oracle["autoencoder"]["gradients"], "gradients");
     });
 }

@@ -2,6 +2,7 @@
 //! with. On a GPU the same is done with tensors; tests hold the one against the other.
 
 mod adam;
+mod autoencoder;
 mod features;
 mod functions;
 mod losses;
@@ -10,6 +11,7 @@ mod products;
 mod replay;
 
 pub use adam::{HostAdam, average};
+pub use autoencoder::HostAutoencoderFit;
 pub use features::{Decoding, HostAutoencoder, HostFeatures, HostRows, Settling};
 pub use functions::tanh_all;
 pub use losses::{HostSparsity, consistency_loss, critic_loss, outcome_loss};

@@ -94,15 +94,21 @@ impl WithSimd for Product<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        // Without an instruction for it, a fused product is a call.
-        if S::IS_SCALAR { self.write::<false>() } else { self.write::<true>() }
+    fn with_simd<S: Simd>(self, simd: S) {
+        if S::F32_LANES == COLUMNS / 2 {
+            self.write(|left, right| wide_tile(simd, left, right));
+        } else {
+            self.write(tile);
+        }
     }
 }
 
+/// The sums of six rows and sixteen columns.
+type Tile = [[f32; COLUMNS]; ROWS];
+
 impl Product<'_> {
     #[inline(always)]
-    fn write<const FUSED: bool>(self) {
+    fn write(self, tile: impl Fn(&[[f32; ROWS]], &[[f32; COLUMNS]]) -> Tile) {
         let Product { left, right, bias, product } = self;
         let (depth, width) = (left.depth.max(1), right.lanes);
         let panels = right.strips.chunks_exact(depth).enumerate();
@@ -114,7 +120,7 @@ impl Product<'_> {
             }
             let blocks = left.strips.chunks_exact(depth).zip(product.chunks_mut(ROWS * width));
             for (rows, block) in blocks {
-                let sums = tile::<FUSED>(rows, strips);
+                let sums = tile(rows, strips);
                 for (row, sums) in block.chunks_exact_mut(width).zip(&sums) {
                     let row = &mut row[columns.clone()];
                     for ((value, sum), start) in row.iter_mut().zip(sums).zip(&start) {
@@ -126,18 +132,39 @@ impl Product<'_> {
     }
 }
 
-/// The sums of six rows and sixteen columns.
+/// With vectors of half as many lanes as there are columns. Written out row by row: the compiler leaves sums in memory
+/// that it does not see one by one.
 #[inline(always)]
-fn tile<const FUSED: bool>(
-    left: &[[f32; ROWS]],
-    right: &[[f32; COLUMNS]],
-) -> [[f32; COLUMNS]; ROWS] {
+fn wide_tile<S: Simd>(simd: S, left: &[[f32; ROWS]], right: &[[f32; COLUMNS]]) -> Tile {
+    let zero = simd.splat_f32s(0.0);
+    let [mut a, mut b, mut c, mut d, mut e, mut f] = [[zero; 2]; ROWS];
+    for (left, right) in left.iter().zip(right) {
+        let &[low, high] = S::as_simd_f32s(right).0 else { break };
+        let add = |number: f32, [of_low, of_high]: [S::f32s; 2]| {
+            let number = simd.splat_f32s(number);
+            let of_low = simd.mul_add_e_f32s(number, low, of_low);
+            [of_low, simd.mul_add_e_f32s(number, high, of_high)]
+        };
+        a = add(left[0], a);
+        b = add(left[1], b);
+        c = add(left[2], c);
+        d = add(left[3], d);
+        e = add(left[4], e);
+        f = add(left[5], f);
+    }
+    let mut sums = [[0f32; COLUMNS]; ROWS];
+    for (sums, vectors) in sums.iter_mut().zip([a, b, c, d, e, f]) {
+        S::as_mut_simd_f32s(sums).0.copy_from_slice(&vectors);
+    }
+    sums
+}
+
+/// With any vectors, or none.
+fn tile(left: &[[f32; ROWS]], right: &[[f32; COLUMNS]]) -> Tile {
     let mut sums = [[0f32; COLUMNS]; ROWS];
     for (left, right) in left.iter().zip(right) {
         for (sums, left) in sums.iter_mut().zip(left) {
-            for (sum, right) in sums.iter_mut().zip(right) {
-                *sum = if FUSED { left.mul_add(*right, *sum) } else { left * right + *sum };
-            }
+            sums.iter_mut().zip(right).for_each(|(sum, right)| *sum += left * right);
         }
     }
     sums
@@ -164,6 +191,19 @@ mod tests {
 
     fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
         (0..columns).flat_map(|column| matrix[column..].iter().step_by(columns).copied()).collect()
+    }
+
+    #[test]
+    fn tiles_are_the_same_with_any_vectors() {
+        let (left, right) = (matrix(9, ROWS, 0.0), matrix(9, COLUMNS, 1.0));
+        let (left, right) = (left.as_chunks::<ROWS>().0, right.as_chunks::<COLUMNS>().0);
+        let mut product = vec![0.0; ROWS * COLUMNS];
+        let pack = |strips: &[[f32; ROWS]]| Left { strips: strips.to_vec(), depth: 9, lanes: ROWS };
+        let right_of = Right { strips: right.to_vec(), depth: 9, lanes: COLUMNS };
+        multiply(&pack(left), &right_of, None, &mut product);
+        for (found, expected) in product.iter().zip(tile(left, right).as_flattened()) {
+            assert!((found - expected).abs() < 1e-6, "{found} instead of {expected}");
+        }
     }
 
     #[test]
