@@ -112,7 +112,7 @@ impl Details {
 /// What learning works with and on.
 pub(super) struct Learner<'a> {
     pub(super) setup: &'a Setup<'a>,
-    pub(super) lesson: Lesson<'a>,
+    pub(super) source: BatchSource<'a>,
     pub(super) shape: ActorShape,
     pub(super) order: RowOrder,
     pub(super) engine: Box<dyn Engine + 'a>,
@@ -126,8 +126,8 @@ pub(super) struct Learner<'a> {
     pub(super) rewards: (f64, usize),
 }
 
-/// What is learnt, and from what: all that a step reads beside the networks.
-pub(super) struct Lesson<'a> {
+/// Where batches come from: all that a step reads beside the networks.
+pub(super) struct BatchSource<'a> {
     pub(super) setup: &'a Setup<'a>,
     pub(super) problem: &'a Problem<'a>,
     pub(super) details: Details,
@@ -217,14 +217,14 @@ impl<'a> Learner<'a> {
     fn take_step(&mut self, model: &Model) -> Result<Option<Losses>> {
         let random = &mut self.setup.streams.random(&format!("step {}", self.step));
         let (deviation, factors) = (self.deviation(), self.factors());
-        let rows = self.order.next(self.lesson.batch);
-        let (acting, asked) = self.lesson.act(rows, deviation, random)?;
-        let draw = self.lesson.draw(self.engine.held(), random);
-        let lesson = &self.lesson;
+        let rows = self.order.next(self.source.batch);
+        let (acting, asked) = self.source.act(rows, deviation, random)?;
+        let draw = self.source.draw(self.engine.held(), random);
+        let source = &self.source;
         let mut asked = Some(asked);
         let mut ask = |mut decoded: Dense| {
             let Some(asked) = asked.take() else { return Err(Model::gone()) };
-            lesson.vary(&mut decoded, (&acting.rows, &asked.wishes), random);
+            source.vary(&mut decoded, (&acting.rows, &asked.wishes), random);
             model.ask.send(Question { decoded, asked }).map_err(|_| Model::gone())
         };
         let update = draw.as_ref().map(|draw| (draw, factors));
@@ -240,7 +240,7 @@ impl<'a> Learner<'a> {
 
     /// The standard deviation of ε; none while z̃ is uniform.
     fn deviation(&self) -> Option<f64> {
-        let explores = self.step < EXPLORATION && !self.lesson.problem.warm;
+        let explores = self.step < EXPLORATION && !self.source.problem.warm;
         (!explores).then(|| (NOISE - LEAST_NOISE) * self.falling() + LEAST_NOISE)
     }
 
@@ -249,9 +249,9 @@ impl<'a> Learner<'a> {
         let falling = self.falling().max(LEAST_RATE);
         Factors {
             rate: self.setup.train.method.learning_rate * self.rate_factor * falling,
-            sparsity: self.lesson.lambda_s * grown * self.eased,
-            consistency: self.lesson.lambda_c * grown,
-            averaging: if self.lesson.details.falling { AVERAGING } else { 1.0 },
+            sparsity: self.source.lambda_s * grown * self.eased,
+            consistency: self.source.lambda_c * grown,
+            averaging: if self.source.details.falling { AVERAGING } else { 1.0 },
         }
     }
 
@@ -259,20 +259,20 @@ impl<'a> Learner<'a> {
     /// no change at all is worth infinitely little, as it is to a critic that tells outcomes apart.
     fn grown(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        let Lesson { details, problem, tells, .. } = &self.lesson;
+        let BatchSource { details, problem, tells, .. } = &self.source;
         if details.falling && !problem.warm && !tells { (share / GROWING).min(1.0) } else { 1.0 }
     }
 
     /// From 1 to 0 over the training, or always 1.
     fn falling(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        if self.lesson.details.falling { cosine(share) } else { 1.0 }
+        if self.source.details.falling { cosine(share) } else { 1.0 }
     }
 
     /// Goes on after so many steps, as far as rows are concerned.
     pub(super) fn skip_to(&mut self, step: usize) {
         for _ in self.step..step {
-            self.order.next(self.lesson.batch);
+            self.order.next(self.source.batch);
         }
         self.step = step;
     }
@@ -306,9 +306,9 @@ impl<'j> Answerer<'j> {
     fn of(learner: &Learner<'j>, judge: &'j Judge) -> Answerer<'j> {
         Answerer {
             judge,
-            rewarder: learner.lesson.problem.rewarder.clone(),
+            rewarder: learner.source.problem.rewarder.clone(),
             encoder: &learner.setup.encoder,
-            shows: learner.lesson.details.form == Form::Relative,
+            shows: learner.source.details.form == Form::Relative,
             classes: learner.shape.classes(),
         }
     }
@@ -327,7 +327,7 @@ impl<'j> Answerer<'j> {
     }
 }
 
-impl Lesson<'_> {
+impl BatchSource<'_> {
     /// What the actor is asked, and all of the model's question but the answer to that.
     fn act(
         &self,

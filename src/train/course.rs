@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use super::cfrl::{FAIRLY_EASED, Learner};
-use super::checkpoint::{Saved, State};
+use super::checkpoint::{Counts, Saved, State};
 use super::engine::{Losses, ReplayState, Snapshot};
 use super::judge::Judge;
 use super::validate::{Bridges, Quality, Validation};
@@ -51,12 +52,37 @@ pub(super) struct Course<'a> {
     best: Option<(f64, Tensor)>,
     /// Networks and optimisers at that time.
     good: Option<Snapshot>,
-    since: usize,
-    poor: usize,
-    rollbacks: u32,
+    counts: Counts,
+    /// Why it ended, once it has.
+    pub(super) ending: Option<Ending>,
     began: Instant,
     before: Duration,
     saved: Instant,
+}
+
+/// Why a training ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// All steps are done.
+    MaxSteps,
+    /// The time is over.
+    MaxSeconds,
+    /// Judgements on the validation rows no longer got better.
+    Patience,
+    /// Validity collapsed twice.
+    Collapse,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ending::MaxSteps => "`train.max_steps`",
+            Ending::MaxSeconds => "`train.max_seconds`",
+            Ending::Patience => "`train.patience`",
+            Ending::Collapse => "a collapse",
+        })
+    }
 }
 
 /// How a training goes wrong.
@@ -96,9 +122,8 @@ impl<'a> Course<'a> {
             curve: Vec::new(),
             best: None,
             good: None,
-            since: 0,
-            poor: 0,
-            rollbacks: 0,
+            counts: Counts::default(),
+            ending: None,
             began: Instant::now(),
             before: Duration::ZERO,
             saved: Instant::now(),
@@ -113,11 +138,23 @@ impl<'a> Course<'a> {
         self.before + self.began.elapsed()
     }
 
-    /// Whether nothing is left to be learnt, as when a training is gone on from that had come to its end.
-    pub(super) fn is_over(&self, learner: &Learner<'_>) -> bool {
+    /// Why nothing is left to be learnt, as when a training is gone on from that had come to its end.
+    pub(super) fn is_over(&mut self, learner: &Learner<'_>) -> bool {
+        let out_of_time = self.elapsed() >= self.limits().max_time && self.best.is_some();
+        self.ends(learner.step, out_of_time)
+    }
+
+    /// Whether it ends here, and remembers why.
+    fn ends(&mut self, step: usize, out_of_time: bool) -> bool {
         let limits = self.limits();
-        let out_of_time = self.elapsed() >= limits.max_time && self.best.is_some();
-        learner.step >= limits.max_steps || self.since >= limits.patience || out_of_time
+        self.ending = match () {
+            () if self.counts.collapsed => Some(Ending::Collapse),
+            () if step >= limits.max_steps => Some(Ending::MaxSteps),
+            () if self.counts.since >= limits.patience => Some(Ending::Patience),
+            () if out_of_time => Some(Ending::MaxSeconds),
+            () => None,
+        };
+        self.ending.is_some()
     }
 
     /// Called after every step; whether it was the last.
@@ -126,12 +163,11 @@ impl<'a> Course<'a> {
         learner: &mut Learner<'_>,
         losses: Option<&Losses>,
     ) -> Result<bool> {
-        let limits = self.limits();
-        let out_of_time = self.elapsed() >= limits.max_time;
-        let ends = learner.step >= limits.max_steps || out_of_time;
-        let every = limits.validate_every;
+        let out_of_time = self.elapsed() >= self.limits().max_time;
+        let every = self.limits().validate_every;
+        let last = self.ends(learner.step, out_of_time);
         if let Some(losses) = losses
-            && (ends || learner.step.is_multiple_of(every))
+            && (last || learner.step.is_multiple_of(every))
         {
             self.judge(learner, losses)?;
             (self.setup.listener)(Event::Steps((learner.step - 1) as u64 % every as u64 + 1));
@@ -141,7 +177,7 @@ impl<'a> Course<'a> {
             self.save(learner)?;
             return Err(Error::interrupted(signal));
         }
-        let ends = ends || self.since >= self.limits().patience;
+        let ends = self.ends(learner.step, out_of_time);
         if !ends && self.saved.elapsed() >= self.limits().checkpoint_every {
             self.save_or_warn(learner);
         }
@@ -169,7 +205,7 @@ impl<'a> Course<'a> {
         if best {
             self.keep(learner, point.quality.score())?;
         } else {
-            self.since += 1;
+            self.counts.since += 1;
         }
         self.balance(learner, &point.quality);
         self.ease(learner, &point.quality);
@@ -187,7 +223,7 @@ impl<'a> Course<'a> {
     }
 
     fn keep(&mut self, learner: &Learner<'_>, score: f64) -> Result<()> {
-        self.since = 0;
+        self.counts.since = 0;
         self.best = Some((score, learner.engine.average()?));
         // Should it be gone back to, the mean of actors begins anew.
         let now = learner.engine.snapshot()?;
@@ -212,7 +248,7 @@ impl<'a> Course<'a> {
                 let found = quality.by_class.iter().find(|entry| entry.class == class);
                 found.map_or(1.0, |entry| 1.0 - entry.validity).max(LEAST_WEIGHT)
             };
-            learner.lesson.sampler.weigh(failing);
+            learner.source.sampler.weigh(failing);
         }
     }
 
@@ -223,24 +259,27 @@ impl<'a> Course<'a> {
         }
         let best = self.curve.iter().map(|point| point.quality.validity).fold(0.0, f64::max);
         let now = point.quality.validity;
-        self.poor =
-            if best >= COLLAPSE_FROM && now < COLLAPSE_SHARE * best { self.poor + 1 } else { 0 };
-        (self.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
+        self.counts.poor = if best >= COLLAPSE_FROM && now < COLLAPSE_SHARE * best {
+            self.counts.poor + 1
+        } else {
+            0
+        };
+        (self.counts.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
     }
 
     /// Goes back to the networks of the best judgement, once. After that a collapse ends the training with
     /// the best weights: they are as good as they were before.
     fn roll_back(&mut self, learner: &mut Learner<'_>, reason: Divergence) -> Result<()> {
         let step = learner.step;
-        if self.rollbacks > 0 && matches!(reason, Divergence::Collapse { .. }) {
+        if self.counts.rollbacks > 0 && matches!(reason, Divergence::Collapse { .. }) {
             tracing::warn!(
                 step,
                 "training diverged again ({reason}); it ends with the best weights"
             );
-            self.since = self.limits().patience;
+            self.counts.collapsed = true;
             return Ok(());
         }
-        let Some(good) = self.good.as_ref().filter(|_| self.rollbacks == 0) else {
+        let Some(good) = self.good.as_ref().filter(|_| self.counts.rollbacks == 0) else {
             let problem = format!("diverged at step {step}: {reason}");
             return Err(Error::training("training", problem).hint(
                 "lower `train.learning_rate`, or check that the model's answers depend on the features",
@@ -251,8 +290,8 @@ impl<'a> Course<'a> {
         // It may hold what a broken actor did.
         learner.engine.forget();
         learner.rate_factor *= SLOWER;
-        self.rollbacks += 1;
-        (self.poor, self.since) = (0, 0);
+        self.counts.rollbacks += 1;
+        (self.counts.poor, self.counts.since) = (0, 0);
         Ok(())
     }
 
@@ -292,10 +331,8 @@ impl<'a> Course<'a> {
             rate_factor: learner.rate_factor,
             rewards: learner.rewards,
             seconds: self.elapsed().as_secs_f64(),
-            since: self.since,
-            poor: self.poor,
+            counts: self.counts,
             good_steps: self.good.as_ref().map(|good| good.steps),
-            rollbacks: self.rollbacks,
             best_score: self.best.as_ref().map(|(score, _)| *score),
             autoencoder: self.autoencoder.clone(),
             curve: self.curve.clone(),
@@ -328,7 +365,7 @@ impl<'a> Course<'a> {
             self.balance(learner, &last.quality);
         }
         self.curve.clone_from(&state.curve);
-        (self.since, self.poor, self.rollbacks) = (state.since, state.poor, state.rollbacks);
+        self.counts = state.counts;
         self.before = Duration::from_secs_f64(state.seconds);
         tracing::info!(step = state.step, "going on from a checkpoint");
         (self.setup.listener)(Event::Steps(state.step as u64));

@@ -37,6 +37,7 @@ use crate::target::{Rewarder, TargetCodec, TargetSampler};
 
 pub use autoencoder::AutoencoderFigures;
 pub use checkpoint::{Checkpoints, Fingerprint};
+pub use course::Ending;
 pub use judge::Judge;
 pub use sample::Sample;
 pub use validate::{ClassQuality, Quality};
@@ -148,6 +149,8 @@ pub struct Fitted {
     pub curve: Vec<Point>,
     /// Steps of actor and critic.
     pub steps: usize,
+    /// Why there are no more.
+    pub ending: Ending,
     /// On the validation rows.
     pub validation: Quality,
 }
@@ -209,10 +212,21 @@ pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
     if learns {
         refuse_nothing(setup, (steps, actor_steps), &validation)?;
     }
-    let curve = course.curve;
+    let (ending, curve) = (course.ending.unwrap_or(Ending::MaxSteps), course.curve);
     let (codec, sampler) = (problem.codec.clone(), problem.sampler.clone());
     let autoencoder = figures;
-    Ok(Fitted { generator, critic, shape, codec, sampler, autoencoder, curve, steps, validation })
+    Ok(Fitted {
+        generator,
+        critic,
+        shape,
+        codec,
+        sampler,
+        autoencoder,
+        curve,
+        steps,
+        ending,
+        validation,
+    })
 }
 
 /// Judges a fitted generator on other rows.

@@ -2,7 +2,7 @@
 
 use tch::Device;
 
-use super::cfrl::{Details, FAIRLY_EASED, Learner, Lesson, WARM_UP};
+use super::cfrl::{BatchSource, Details, FAIRLY_EASED, Learner, WARM_UP};
 use super::device::DeviceEngine;
 use super::engine::Engine;
 use super::host::HostEngine;
@@ -39,7 +39,7 @@ impl<'a> Learner<'a> {
         let (lambda_s, lambda_c) = lambdas(setup, shape, trained);
         let batch = batch(method, shape);
         let balanced = problem.sample.labels().filter(|_| method.balance == Balance::Rows);
-        let lesson = Lesson {
+        let source = BatchSource {
             setup,
             problem,
             details,
@@ -55,7 +55,7 @@ impl<'a> Learner<'a> {
             order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
             engine: engine((setup, problem), networks, kept)?,
             setup,
-            lesson,
+            source,
             shape,
             step: 0,
             eased: if adapts(method, shape) { FAIRLY_EASED } else { 1.0 },
