@@ -55,9 +55,28 @@ pub(super) struct Course<'a> {
     counts: Counts,
     /// Why it ended, once it has.
     pub(super) ending: Option<Ending>,
+    clock: Clock,
+}
+
+/// When things happened.
+struct Clock {
+    /// This process began to learn.
     began: Instant,
+    /// What earlier ones took, from whose checkpoint it goes on.
     before: Duration,
+    /// The last checkpoint was written.
     saved: Instant,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        let now = Instant::now();
+        Clock { began: now, before: Duration::ZERO, saved: now }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.before + self.began.elapsed()
+    }
 }
 
 /// Why a training ended.
@@ -124,9 +143,7 @@ impl<'a> Course<'a> {
             good: None,
             counts: Counts::default(),
             ending: None,
-            began: Instant::now(),
-            before: Duration::ZERO,
-            saved: Instant::now(),
+            clock: Clock::new(),
         }
     }
 
@@ -134,13 +151,9 @@ impl<'a> Course<'a> {
         &self.setup.train.limits
     }
 
-    fn elapsed(&self) -> Duration {
-        self.before + self.began.elapsed()
-    }
-
-    /// Why nothing is left to be learnt, as when a training is gone on from that had come to its end.
+    /// Whether nothing is left to be learnt, as when a training is gone on from that had come to its end.
     pub(super) fn is_over(&mut self, learner: &Learner<'_>) -> bool {
-        let out_of_time = self.elapsed() >= self.limits().max_time && self.best.is_some();
+        let out_of_time = self.clock.elapsed() >= self.limits().max_time && self.best.is_some();
         self.ends(learner.step, out_of_time)
     }
 
@@ -163,7 +176,7 @@ impl<'a> Course<'a> {
         learner: &mut Learner<'_>,
         losses: Option<&Losses>,
     ) -> Result<bool> {
-        let out_of_time = self.elapsed() >= self.limits().max_time;
+        let out_of_time = self.clock.elapsed() >= self.limits().max_time;
         let every = self.limits().validate_every;
         let last = self.ends(learner.step, out_of_time);
         if let Some(losses) = losses
@@ -178,7 +191,7 @@ impl<'a> Course<'a> {
             return Err(Error::interrupted(signal));
         }
         let ends = self.ends(learner.step, out_of_time);
-        if !ends && self.saved.elapsed() >= self.limits().checkpoint_every {
+        if !ends && self.clock.saved.elapsed() >= self.limits().checkpoint_every {
             self.save_or_warn(learner);
         }
         Ok(ends)
@@ -190,7 +203,7 @@ impl<'a> Course<'a> {
         let best = self.best.as_ref().is_none_or(|(score, _)| quality.score() > *score);
         let point = Point {
             step: learner.step as u64,
-            seconds: self.elapsed().as_secs_f64(),
+            seconds: self.clock.elapsed().as_secs_f64(),
             reward: learner.mean_reward(),
             critic_loss: value(&losses.critic),
             actor_loss: value(&losses.actor),
@@ -301,7 +314,7 @@ impl<'a> Course<'a> {
         if let Err(error) = self.save(learner) {
             tracing::warn!("no checkpoint at step {}: {error}", learner.step);
         }
-        self.saved = Instant::now();
+        self.clock.saved = Instant::now();
     }
 
     fn save(&self, learner: &Learner<'_>) -> Result<()> {
@@ -330,7 +343,7 @@ impl<'a> Course<'a> {
             eased: learner.eased,
             rate_factor: learner.rate_factor,
             rewards: learner.rewards,
-            seconds: self.elapsed().as_secs_f64(),
+            seconds: self.clock.elapsed().as_secs_f64(),
             counts: self.counts,
             good_steps: self.good.as_ref().map(|good| good.steps),
             best_score: self.best.as_ref().map(|(score, _)| *score),
@@ -366,7 +379,7 @@ impl<'a> Course<'a> {
         }
         self.curve.clone_from(&state.curve);
         self.counts = state.counts;
-        self.before = Duration::from_secs_f64(state.seconds);
+        self.clock.before = Duration::from_secs_f64(state.seconds);
         tracing::info!(step = state.step, "going on from a checkpoint");
         (self.setup.listener)(Event::Steps(state.step as u64));
         Ok(())

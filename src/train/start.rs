@@ -79,7 +79,6 @@ fn engine<'a>(
 }
 
 /// μ and Q, an earlier generator's or random ones, and what D is to hold.
-#[expect(clippy::type_complexity, reason = "two pairs that two constructors take")]
 pub(super) fn networks(
     setup: &Setup<'_>,
     problem: &Problem<'_>,

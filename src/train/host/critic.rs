@@ -18,9 +18,9 @@ impl Networks<'_> {
     pub(super) fn descend_critic(&self, draw: &Draw, work: &mut CriticWork) -> f32 {
         work.answers.clear();
         if self.shape.classes().is_some() {
-            self.show_rows(draw, work)
+            self.show_rows(draw, work);
         } else {
-            self.show_deeds(draw, work)
+            self.show_deeds(draw, work);
         }
         let CriticWork { pass, answers, gradient } = work;
         self.critic.forward(pass);
