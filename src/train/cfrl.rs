@@ -263,6 +263,11 @@ impl<'a> Learner<'a> {
         if details.falling && !problem.warm && !tells { (share / GROWING).min(1.0) } else { 1.0 }
     }
 
+    /// Whether λ_s and λ_c count in full: before, a generator need not get better.
+    pub(super) fn is_settled(&self) -> bool {
+        self.grown() >= 1.0
+    }
+
     /// From 1 to 0 over the training, or always 1.
     fn falling(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;

@@ -26,6 +26,8 @@ const COLLAPSE_FROM: f64 = 0.2;
 const COLLAPSE_AFTER: usize = 4;
 /// How much more slowly a training learns after it was rolled back.
 const SLOWER: f64 = 0.3;
+/// Validity below which a generator is still learning to be valid at all: patience is not tried.
+const VALID_AT_ALL: f64 = 0.5;
 /// Validity, as far as it is assured, from which all of λ_s counts.
 const VALID_ENOUGH: f64 = 0.988;
 /// Below this one, in the second half of a training, it counts as little …
@@ -217,7 +219,7 @@ impl<'a> Course<'a> {
         }
         if best {
             self.keep(learner, point.quality.score())?;
-        } else {
+        } else if learner.is_settled() && point.quality.validity >= VALID_AT_ALL {
             self.counts.since += 1;
         }
         self.balance(learner, &point.quality);
