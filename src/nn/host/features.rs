@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pulp::{Arch, NullaryFnOnce};
 
-use super::functions::{exp, greatest, tanh_all};
+use super::functions::{atanh_all, exp, greatest, tanh_all};
 use super::network::{HostNetwork, Pass};
 use crate::constrain::NumericRange;
 use crate::encode::{Layout, Slots};
@@ -238,8 +238,8 @@ impl HostFeatures {
                 decoded.extend_from_slice(pass.output());
             }
             HostAutoencoder::Projection => {
-                let widest = WIDEST as f32;
-                decoded.extend(pass.latents().iter().map(|z| z.clamp(-widest, widest).atanh()));
+                decoded.extend_from_slice(pass.latents());
+                atanh_all(decoded, WIDEST as f32);
             }
         }
     }

@@ -33,6 +33,22 @@ const EXP_LOW: f32 = -87.0;
 /// e^x above it is near the greatest number.
 const EXP_HIGH: f32 = 88.0;
 
+/// ln(1 + x) for a number from √½ to √2 that is one more than x: powers of x, highest first, times x³.
+const LN: [f32; 9] = [
+    7.037_683_6e-2,
+    -1.151_461e-1,
+    1.167_699_9e-1,
+    -1.242_014_1e-1,
+    1.424_932_3e-1,
+    -1.666_805_8e-1,
+    2.000_071_5e-1,
+    -2.499_999_4e-1,
+    1.0 / 3.0,
+];
+/// Bits of a number's fraction, and those of ½.
+const FRACTION: u32 = 0x007f_ffff;
+const HALF: u32 = 0x3f00_0000;
+
 /// tanh, to a few units of the last place.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
@@ -55,6 +71,44 @@ pub(super) fn exp(x: f32) -> f32 {
     // A NaN has no exponent, and stays what it is.
     let exponent = (whole as i32 + 127) << 23;
     value * f32::from_bits(exponent as u32)
+}
+
+/// ln of a positive number that is neither very small nor infinite.
+#[inline(always)]
+fn ln(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let exponent = ((bits >> 23) as i32 - 126) as f32;
+    let fraction = f32::from_bits(bits & FRACTION | HALF);
+    let small = fraction < std::f32::consts::FRAC_1_SQRT_2;
+    let exponent = if small { exponent - 1.0 } else { exponent };
+    let rest = if small { fraction + fraction - 1.0 } else { fraction - 1.0 };
+    let square = rest * rest;
+    let curved = powers(&LN, rest) * rest * square + LN_2[1] * exponent - 0.5 * square;
+    // A NaN has bits like any number; it stays one.
+    rest + curved + LN_2[0] * exponent + x * 0.0
+}
+
+/// The inverse of tanh, for what lies between −1 and 1.
+#[inline(always)]
+fn atanh(x: f32) -> f32 {
+    0.5 * ln((1.0 + x) / (1.0 - x))
+}
+
+/// The inverse of tanh of all numbers, none farther from nought than this, which is less than one.
+pub fn atanh_all(values: &mut [f32], most: f32) {
+    Arch::new().dispatch(AtanhAll(values, most));
+}
+
+struct AtanhAll<'a>(&'a mut [f32], f32);
+
+impl NullaryFnOnce for AtanhAll<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let AtanhAll(values, most) = self;
+        values.iter_mut().for_each(|value| *value = atanh(value.clamp(-most, most)));
+    }
 }
 
 /// tanh of all numbers.
@@ -138,6 +192,14 @@ mod tests {
             let relative = f64::from(exp(x)) / wide.exp() - 1.0;
             assert!(relative.abs() < 5e-7, "exp {x}: {}", exp(x));
         }
+        for step in -9_999..10_000 {
+            let x = step as f32 * 1e-4;
+            let (found, expected) = (f64::from(atanh(x)), f64::from(x).atanh());
+            assert!((found - expected).abs() < 3e-7 * (1.0 + expected.abs()), "atanh {x}: {found}");
+        }
+        let mut ends = [-1.0, 0.0, 2.0, f32::NAN];
+        atanh_all(&mut ends, 1.0 - 1e-6);
+        assert!(ends[0] < -7.0 && ends[1] == 0.0 && ends[2] > 7.0 && ends[3].is_nan());
         assert_eq!(exp(0.0), 1.0);
         assert_eq!(tanh(0.0), 0.0);
         assert!(exp(-1e30) < 1e-37 && exp(f32::NAN).is_nan() && tanh(f32::NAN).is_nan());

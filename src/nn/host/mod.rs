@@ -13,7 +13,7 @@ mod replay;
 pub use adam::{HostAdam, average};
 pub use autoencoder::HostAutoencoderFit;
 pub use features::{Decoding, HostAutoencoder, HostFeatures, HostRows, Settling};
-pub use functions::tanh_all;
+pub use functions::{atanh_all, tanh_all};
 pub use losses::{HostSparsity, consistency_loss, critic_loss, outcome_loss};
 pub use network::{HostNetwork, Pass};
 pub use replay::HostReplay;

@@ -23,7 +23,9 @@ pub struct HostReplay {
 impl HostReplay {
     /// An empty buffer for so many experiences.
     pub fn new(shape: ReplayShape, capacity: usize) -> HostReplay {
-        HostReplay { shape, capacity, rows: Vec::new(), records: Vec::new(), next: 0 }
+        // Set aside at once, and taken as it is filled: a buffer that grew would be there twice.
+        let records = Vec::with_capacity(capacity * shape.width() as usize);
+        HostReplay { shape, capacity, rows: Vec::with_capacity(capacity), records, next: 0 }
     }
 
     /// Experiences held.
@@ -113,8 +115,9 @@ impl HostReplay {
     pub fn restore(&mut self, rows: &Tensor, records: &Tensor, next: i64) -> Result<()> {
         // Numbers of rows are exact in 64 bits only.
         let rows: Vec<i64> = rows.try_into().map_err(crate::nn::bridge::refused)?;
-        self.rows = rows.into_iter().map(|row| row as u32).collect();
-        self.records = to_numbers(records)?;
+        self.clear();
+        self.rows.extend(rows.into_iter().map(|row| row as u32));
+        self.records.extend(to_numbers(records)?);
         self.next = next as usize;
         Ok(())
     }

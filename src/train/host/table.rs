@@ -1,7 +1,7 @@
 //! Training rows as a learner in plain memory sees them.
 
 use crate::encode::Dense;
-use crate::nn::host::{Decoding, HostAutoencoder, HostFeatures, Pass};
+use crate::nn::host::{Decoding, HostAutoencoder, HostFeatures, Pass, atanh_all};
 use crate::nn::{ActorShape, NEARLY_ONE};
 
 /// Rows encoded at once: the networks' hidden layers are wider than a row.
@@ -40,13 +40,14 @@ impl<'a> HostTable<'a> {
             decisions: y_m,
         };
         let (mut pass, mut decoding) = (Pass::default(), Decoding::default());
-        let nearly = NEARLY_ONE as f32;
         for first in (0..encoded.rows).step_by(AT_ONCE) {
             let rows = first..(first + AT_ONCE).min(encoded.rows);
             let x = &encoded.values[rows.start * encoded.width..rows.end * encoded.width];
             let z = autoencoder.encode(x, encoded.width, &mut pass);
             table.base.extend(features.base(autoencoder, z, &mut decoding));
-            table.start.extend(z.iter().map(|z| z.clamp(-nearly, nearly).atanh()));
+            let started = table.start.len();
+            table.start.extend_from_slice(z);
+            atanh_all(&mut table.start[started..], NEARLY_ONE as f32);
             for (row, z) in rows.zip(z.chunks_exact(latent)) {
                 table.state.extend_from_slice(z);
                 table.state.extend_from_slice(&decisions[row * y_m..(row + 1) * y_m]);
