@@ -17,7 +17,8 @@ const QUICK: &str = "[autoencoder]\nsteps = 200\nbatch = 64\nhidden = [32]\n\
                      [train]\nmax_steps = 200\nbatch = 64\nhidden = 32\nvalidate_every = 50\n";
 /// One that is long enough to be interrupted.
 const LONG: &str = "[autoencoder]\nsteps = 200\nbatch = 64\nhidden = [32]\n[train]\nmax_steps = 2000\n\
-                    batch = 64\nhidden = 32\nvalidate_every = 100\ncheckpoint_seconds = 0.1\n";
+                    batch = 64\nhidden = 32\nvalidate_every = 100\npatience = 100\n\
+                    checkpoint_seconds = 0.1\n";
 const WEIGHTS: &str = "out/generator/weights.safetensors";
 const CHECKPOINT: &str = ".out.checkpoint/checkpoint.json";
 /// What a run keeps beside its output folder.
