@@ -1,5 +1,6 @@
-//! Everything made of tensors: networks and their optimiser, the losses, the replay buffer, tensors as files. Knows
-//! which slots of an encoded row are what, never a column's name and never a job.
+//! Everything made of tensors: networks and their optimiser, the losses, the replay buffer, tensors as files; and in
+//! [`host`] the same in plain memory, which a CPU trains with. Knows which slots of an encoded row are what, never a
+//! column's name and never a job.
 
 mod adam;
 mod autoencoder;
