@@ -11,6 +11,7 @@ const ROUNDS: usize = 7;
 pub(crate) type Pass<'a> = dyn FnMut() -> f64 + 'a;
 
 /// The seconds that work takes.
+#[allow(dead_code, reason = "some benches count CPU seconds")]
 pub(crate) fn seconds(work: impl FnOnce()) -> f64 {
     let began = Instant::now();
     work();

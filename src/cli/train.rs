@@ -63,9 +63,10 @@ fn text(summary: &TrainSummary) -> String {
         (
             "steps".to_string(),
             format!(
-                "{} at {:.0} a second",
+                "{} at {:.0} a second; ended by {}",
                 grouped(summary.steps as u64),
-                summary.steps_per_second
+                summary.steps_per_second,
+                summary.ended_by
             ),
         ),
         ("validation".to_string(), quality(&summary.validation)),

@@ -310,7 +310,7 @@ impl<'a> JobResolver<'a> {
                 max_steps: spec.max_steps.unwrap_or(Numbers::of_actor(spec.preset).steps),
                 max_time: max_time?,
                 validate_every: spec.validate_every,
-                patience: spec.patience,
+                patience: spec.patience.unwrap_or(Numbers::patience(spec.preset)),
                 checkpoint_every: checkpoint_every?,
             },
         })
@@ -528,6 +528,14 @@ struct Numbers {
 
 impl Numbers {
     const PAPER: Numbers = Numbers { steps: 100_000, batch: Some(128), learning_rate: 1e-3 };
+
+    /// Judgements without improvement, unless the job says otherwise.
+    fn patience(preset: Preset) -> usize {
+        match preset {
+            Preset::Default => 4,
+            Preset::Paper => 20,
+        }
+    }
 
     fn of_autoencoder(preset: Preset) -> Numbers {
         match preset {

@@ -79,8 +79,10 @@ pub struct TrainSpec {
     pub max_seconds: f64,
     /// Steps between two judgements on the validation rows.
     pub validate_every: usize,
-    /// Judgements without improvement after which training ends.
-    pub patience: usize,
+    /// Judgements without improvement after which training ends before its last step. Those are not counted in which
+    /// less than half of the rows are valid, nor those while λ grows (where targets are no labels). By default 4, and
+    /// 20 with the paper's preset; 1000000000 is never.
+    pub patience: Option<usize>,
     /// Seconds between two checkpoints.
     pub checkpoint_seconds: f64,
 
@@ -167,7 +169,7 @@ impl Default for TrainSpec {
             max_steps: None,
             max_seconds: 3_600.0,
             validate_every: 250,
-            patience: 20,
+            patience: None,
             checkpoint_seconds: 60.0,
             preset: Preset::Default,
             batch: None,

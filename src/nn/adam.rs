@@ -5,9 +5,9 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::network::Network;
 
-const BETA_1: f64 = 0.9;
-const BETA_2: f64 = 0.999;
-const EPSILON: f64 = 1e-8;
+pub(super) const BETA_1: f64 = 0.9;
+pub(super) const BETA_2: f64 = 0.999;
+pub(super) const EPSILON: f64 = 1e-8;
 
 /// Adam's moments for one network.
 #[derive(Debug)]

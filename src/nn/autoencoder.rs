@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// tanh in 32 bits is 1 from about 9 on, where its inverse is infinite; this reaches ±7.25 standard
 /// deviations, and post-processing clips anyway.
-const WIDEST: f64 = 1.0 - 1e-6;
+pub(super) const WIDEST: f64 = 1.0 - 1e-6;
 
 /// enc and dec.
 #[derive(Debug)]

@@ -15,11 +15,11 @@ use crate::encode::Dense;
 use crate::error::Result;
 
 /// Keeps the inverse of tanh finite where a latent is at its end.
-const NEARLY_ONE: f64 = 1.0 - 1e-4;
+pub(crate) const NEARLY_ONE: f64 = 1.0 - 1e-4;
 
 /// What a category's own place is ahead of the others in a row left as it is, and so how far moves must go
 /// to change it. Small enough for the softmax to pass a gradient on.
-const SHARPNESS: f64 = 3.0;
+pub(super) const SHARPNESS: f64 = 3.0;
 
 /// Moves of a numeric are less by so many standard deviations: one that would be smaller is none.
 const TRIFLE: f64 = 0.1;
@@ -114,7 +114,7 @@ impl ActorShape {
     }
 
     /// What numerics move less: nothing where a value, and not a class, must be hit.
-    fn trifle(self) -> f64 {
+    pub(super) fn trifle(self) -> f64 {
         if self.outcomes > 0 { TRIFLE } else { 0.0 }
     }
 

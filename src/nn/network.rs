@@ -8,7 +8,7 @@ use super::bridge::to_tensor;
 use crate::error::{Error, Result};
 
 /// As in the paper's reference.
-const NORM_EPSILON: f64 = 1e-5;
+pub(super) const NORM_EPSILON: f64 = 1e-5;
 
 /// What a network looks like.
 #[derive(Debug, Clone, PartialEq, Eq)]

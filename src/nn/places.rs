@@ -8,7 +8,7 @@ use crate::constrain::NumericRange;
 use crate::encode::{Layout, Slots};
 
 /// Stands for the logit of a place that does not exist.
-const NOWHERE: f64 = -1e30;
+pub(super) const NOWHERE: f64 = -1e30;
 
 /// Places of an encoded row, and of the conditioning vector that goes with it.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ pub struct Experiences {
 }
 
 impl ReplayShape {
-    fn width(self) -> i64 {
+    pub(super) fn width(self) -> i64 {
         self.target + self.conditions + self.latent + self.seen + self.answer
     }
 

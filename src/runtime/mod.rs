@@ -94,9 +94,8 @@ impl Runtime {
         stop::check()
     }
 
-    /// Gives torch the threads that training does best with. On a CPU that is one: at the method's batch
-    /// sizes a second thread gains little when it is free and costs a multiple when it is not, and the
-    /// model needs a core as well.
+    /// Gives torch the threads that training does best with. That is one: on a CPU networks learn without
+    /// torch, and what it is left with, judging on the validation rows, is little.
     pub fn for_training(&self) {
         tch::set_num_threads(1);
     }

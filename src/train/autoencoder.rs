@@ -9,6 +9,7 @@ use super::{Event, Setup};
 use crate::encode::Layout;
 use crate::error::{Error, Result};
 use crate::job::AutoencoderKind;
+use crate::nn::host::HostAutoencoderFit;
 use crate::nn::{Adam, Autoencoder, Network, Places, reconstruction_loss, to_numbers};
 use crate::target::RowOrder;
 
@@ -57,7 +58,7 @@ pub(super) fn sizes(setup: &Setup<'_>, layout: &Layout, numerics: usize) -> (Vec
 /// When the job insists on an autoencoder and none is good enough.
 pub(super) fn fit(
     setup: &Setup<'_>,
-    rows: &RowMatrix,
+    rows: &[f32],
     held_out: &Tensor,
     places: &Places,
 ) -> Result<(Autoencoder, AutoencoderFigures)> {
@@ -71,7 +72,14 @@ pub(super) fn fit(
     let (hidden, latent) = sizes(setup, layout, places.numerics as usize);
     let random = &mut setup.streams.random("autoencoder");
     let mut autoencoder = Autoencoder::new(layout.width, &hidden, latent, random, setup.device)?;
-    learn(setup, &mut autoencoder, rows, places)?;
+    (setup.listener)(Event::Stage("autoencoder", setup.autoencoder.steps as u64));
+    if setup.device == Device::Cpu {
+        learn_on_host(setup, &autoencoder, rows)?;
+    } else {
+        let rows = RowMatrix::of(rows, layout.width, setup.device)?;
+        learn(setup, &mut autoencoder, &rows, places)?;
+    }
+    refuse_diverged(&autoencoder)?;
     let mut figures = judge(&autoencoder, held_out, places);
     figures.steps = setup.autoencoder.steps;
     (figures.hidden, figures.latent) = (hidden, latent);
@@ -130,29 +138,66 @@ fn learn(
     places: &Places,
 ) -> Result<()> {
     let job = setup.autoencoder;
-    (setup.listener)(Event::Stage("autoencoder", job.steps as u64));
     let mut random = setup.streams.random("autoencoder rows");
     let mut order = RowOrder::new(rows.len(), None, &mut random);
     autoencoder.trainable(true);
     let mut optimisers = networks(autoencoder).map(Adam::new);
-    for step in 0..job.steps {
+    each_step(setup, |rate| {
         let places_of_rows: Vec<i64> = order.next(job.batch).into_iter().map(i64::from).collect();
         let batch = rows.take(&Tensor::from_slice(&places_of_rows))?;
         let decoded = autoencoder.decode(&autoencoder.encode(&batch));
         let loss = reconstruction_loss(&decoded, &batch, places);
-        let rate = job.learning_rate * cosine(step as f64 / job.steps as f64);
         let gradients = Network::gradients(&networks(autoencoder), &loss)?;
         for ((network, optimiser), gradient) in
             networks(autoencoder).into_iter().zip(&mut optimisers).zip(&gradients)
         {
             optimiser.step(network, gradient, rate);
         }
+        Ok(())
+    })?;
+    autoencoder.trainable(false);
+    Ok(())
+}
+
+/// The same in plain memory, with gradients by hand: on a CPU.
+fn learn_on_host(setup: &Setup<'_>, autoencoder: &Autoencoder, rows: &[f32]) -> Result<()> {
+    let (job, layout) = (setup.autoencoder, setup.encoder.layout());
+    let ranges = setup.constraints.numeric_ranges();
+    let mut learner = HostAutoencoderFit::new(autoencoder, (layout, ranges))?;
+    let mut random = setup.streams.random("autoencoder rows");
+    let mut order = RowOrder::new(rows.len() / layout.width, None, &mut random);
+    each_step(setup, |rate| {
+        let batch = order.next(job.batch);
+        learner.step(
+            batch.iter().map(|row| {
+                let first = *row as usize * layout.width;
+                &rows[first..first + layout.width]
+            }),
+            rate,
+        );
+        Ok(())
+    })?;
+    let [encoder, decoder] = networks(autoencoder);
+    let [of_encoder, of_decoder] = learner.weights();
+    encoder.set(&Tensor::from_slice(of_encoder));
+    decoder.set(&Tensor::from_slice(of_decoder));
+    Ok(())
+}
+
+/// Takes the autoencoder's steps, each with its learning rate.
+fn each_step(setup: &Setup<'_>, mut take: impl FnMut(f64) -> Result<()>) -> Result<()> {
+    let job = setup.autoencoder;
+    for step in 0..job.steps {
+        take(job.learning_rate * cosine(step as f64 / job.steps as f64))?;
         if (step + 1) % TALK_EVERY == 0 {
             super::stopped(setup)?;
             (setup.listener)(Event::Steps(TALK_EVERY as u64));
         }
     }
-    autoencoder.trainable(false);
+    Ok(())
+}
+
+fn refuse_diverged(autoencoder: &Autoencoder) -> Result<()> {
     let finite = networks(autoencoder).iter().all(|network| network.is_finite());
     let diverged = || {
         Error::training("autoencoder", "diverged: its weights are no numbers any more")

@@ -42,30 +42,28 @@
 //! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the wanted class
 //!     instead: what a change is worth shows where it is missing.
 //! 15. Where labels of more than two classes are asked for, a batch has 256 rows: each class has fewer of them.
+//! 16. The actor's step uses the critic of the step before: the two descend side by side.
 
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
-use tch::{Kind, Tensor, no_grad};
 
 use super::autoencoder::cosine;
+use super::engine::{Acting, Draw, Engine, Factors, Losses, Told};
 use super::explore::vary;
 use super::judge::Judge;
 use super::sample::Picked;
 use super::start::adapts;
-use super::table::{Examples, Known, Table};
+use super::table::Examples;
 use super::{Problem, Setup};
 use crate::constrain::Conditions;
-use crate::encode::Dense;
+use crate::encode::{Dense, Encoder};
 use crate::error::{Error, Result};
 use crate::job::{Method, Preset};
-use crate::nn::{
-    ActorShape, Adam, Experiences, Form, Generator, Network, Replay, consistency_loss, critic_loss,
-    outcome_loss, output_sparsity, sparsity_loss, to_dense, to_tensor,
-};
-use crate::target::{RowOrder, TargetSampler, Wishes};
+use crate::nn::{ActorShape, Form};
+use crate::target::{Rewarder, RowOrder, TargetSampler, Wishes};
 
 /// Steps in which z̃ is uniform in [−1, 1].
 const EXPLORATION: usize = 100;
@@ -86,7 +84,7 @@ pub(super) const FAIRLY_EASED: f64 = 0.45;
 const EASIER: f64 = 0.8;
 const HARDER: f64 = 1.25;
 /// What a changed category weighs beside a numeric's standard deviation, both as means over features.
-const CATEGORY_WEIGHT: f64 = 0.95;
+pub(super) const CATEGORY_WEIGHT: f64 = 0.95;
 /// Training rows that the critic sees for every experience.
 const EXAMPLES: f64 = 0.5;
 /// Weight of an actor's step in the mean of actors: those of about 500 steps count.
@@ -114,24 +112,10 @@ impl Details {
 /// What learning works with and on.
 pub(super) struct Learner<'a> {
     pub(super) setup: &'a Setup<'a>,
-    pub(super) problem: &'a Problem<'a>,
-    pub(super) details: Details,
-    /// Rows per step.
-    pub(super) batch: usize,
-    pub(super) lambda_s: f64,
-    pub(super) lambda_c: f64,
-    pub(super) sampler: TargetSampler,
-    pub(super) order: RowOrder,
-    /// Training rows for a critic that tells outcomes apart.
-    pub(super) examples: Examples,
-    pub(super) table: Table,
+    pub(super) source: BatchSource<'a>,
     pub(super) shape: ActorShape,
-    pub(super) generator: Generator,
-    pub(super) critic: Network,
-    /// The actor's weights, averaged over the last steps.
-    pub(super) average: Tensor,
-    pub(super) adams: Adams,
-    pub(super) replay: Replay,
+    pub(super) order: RowOrder,
+    pub(super) engine: Box<dyn Engine + 'a>,
     /// Steps done.
     pub(super) step: usize,
     /// How much of λ_s counts: less while the actor is not valid often enough.
@@ -142,42 +126,57 @@ pub(super) struct Learner<'a> {
     pub(super) rewards: (f64, usize),
 }
 
-/// Optimisers of actor and critic.
-pub(super) struct Adams {
-    pub(super) actor: Adam,
-    pub(super) critic: Adam,
+/// Where batches come from: all that a step reads beside the networks.
+pub(super) struct BatchSource<'a> {
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) details: Details,
+    /// Rows per step.
+    pub(super) batch: usize,
+    pub(super) lambda_s: f64,
+    pub(super) lambda_c: f64,
+    pub(super) sampler: TargetSampler,
+    /// Training rows for a critic that tells outcomes apart.
+    pub(super) examples: Examples,
+    /// Whether the critic tells outcomes apart.
+    pub(super) tells: bool,
+    /// Numbers of an action.
+    pub(super) action: usize,
 }
 
-/// A batch on its way through the model.
-struct Experience {
-    /// Indices of training rows, on the host.
-    rows: Tensor,
-    y_t: Tensor,
-    c: Tensor,
-    z_tilde: Tensor,
-}
-
-/// What the model is asked about it.
-struct Question {
-    decoded: Dense,
+/// What the model is asked about a batch, but for the rows themselves.
+struct Asked {
     picked: Picked,
     conditions: Conditions,
     wishes: Wishes,
 }
 
-/// What the model says: R, x̃ where the critic is shown it, and the outcome where it tells them apart.
-struct Answer {
-    rewards: Vec<f32>,
-    seen: Vec<f32>,
-    outcomes: Vec<f32>,
+/// What the model is asked about a batch.
+struct Question {
+    decoded: Dense,
+    asked: Asked,
 }
 
-/// Losses of one update, still on the device.
-pub(super) struct Losses {
-    pub(super) critic: Tensor,
-    pub(super) actor: Tensor,
-    pub(super) sparsity: Tensor,
-    pub(super) consistency: Tensor,
+/// What the model says about it, and R.
+struct Answer {
+    rewards: Vec<f32>,
+    told: Told,
+}
+
+/// The two ends of the model's thread.
+struct Model {
+    ask: SyncSender<Question>,
+    answers: Receiver<Result<Answer>>,
+}
+
+impl Model {
+    fn gone() -> Error {
+        Error::internal("training", "the model's thread has ended")
+    }
+
+    fn answer(&self) -> Result<Answer> {
+        self.answers.recv().map_err(|_| Model::gone())?
+    }
 }
 
 impl<'a> Learner<'a> {
@@ -187,45 +186,25 @@ impl<'a> Learner<'a> {
         judge: &Judge,
         mut after: impl FnMut(&mut Self, Option<&Losses>) -> Result<bool>,
     ) -> Result<()> {
-        let rewarder = self.problem.rewarder.clone();
-        let (encoder, shows) = (&self.setup.encoder, self.details.form == Form::Relative);
-        let classes = self.shape.classes();
+        let answerer = Answerer::of(self, judge);
         std::thread::scope(|scope| {
             let (ask, questions) = sync_channel::<Question>(1);
             let (tell, answers) = sync_channel::<Result<Answer>>(1);
-            // M runs on a thread of its own, while this one descends.
-            let model = std::thread::Builder::new().name("training-model".to_string());
-            let ask_model = move || {
-                for asked in questions {
-                    let judged = judge.judge(&asked.decoded, &asked.picked, &asked.conditions);
-                    let answer = judged.map(|judged| Answer {
-                        rewards: rewarder.rewards(&judged.scores, &asked.wishes),
-                        seen: if shows {
-                            encoder.encode_rows(&judged.rows).values
-                        } else {
-                            Vec::new()
-                        },
-                        outcomes: classes.map_or_else(Vec::new, |classes| {
-                            rewarder.outcomes(&judged.scores, classes)
-                        }),
-                    });
-                    if tell.send(answer).is_err() {
+            // M runs on a thread of its own, while the networks learn.
+            let thread = std::thread::Builder::new().name("training-model".to_string());
+            let answer = move || {
+                for question in questions {
+                    if tell.send(answerer.answer(&question)).is_err() {
                         break;
                     }
                 }
             };
-            model
-                .spawn_scoped(scope, ask_model)
+            thread
+                .spawn_scoped(scope, answer)
                 .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;
-            let gone = || Error::internal("training", "the model's thread has ended");
+            let model = Model { ask, answers };
             loop {
-                let random = &mut self.setup.streams.random(&format!("step {}", self.step));
-                let (experience, question) = self.act(random)?;
-                ask.send(question).map_err(|_| gone())?;
-                let losses = self.update(random)?;
-                let answer = answers.recv().map_err(|_| gone())??;
-                self.remember(&experience, &answer)?;
-                self.step += 1;
+                let losses = self.take_step(&model)?;
                 if after(self, losses.as_ref())? {
                     return Ok(());
                 }
@@ -233,35 +212,158 @@ impl<'a> Learner<'a> {
         })
     }
 
-    /// Samples x, constructs random y_T and c, and computes z̃ and dec(z̃).
-    fn act(&mut self, random: &mut ChaCha8Rng) -> Result<(Experience, Question)> {
-        let device = self.setup.device;
-        let rows = self.order.next(self.batch);
+    /// Samples x, constructs random y_T and c, computes z̃ and dec(z̃), asks the model, and meanwhile takes one step of
+    /// gradient descent for critic and actor on experiences sampled uniformly from D.
+    fn take_step(&mut self, model: &Model) -> Result<Option<Losses>> {
+        let random = &mut self.setup.streams.random(&format!("step {}", self.step));
+        let (deviation, factors) = (self.deviation(), self.factors());
+        let rows = self.order.next(self.source.batch);
+        let (acting, asked) = self.source.act(rows, deviation, random)?;
+        let draw = self.source.draw(self.engine.held(), random);
+        let source = &self.source;
+        let mut asked = Some(asked);
+        let mut ask = |mut decoded: Dense| {
+            let Some(asked) = asked.take() else { return Err(Model::gone()) };
+            source.vary(&mut decoded, (&acting.rows, &asked.wishes), random);
+            model.ask.send(Question { decoded, asked }).map_err(|_| Model::gone())
+        };
+        let update = draw.as_ref().map(|draw| (draw, factors));
+        let losses = self.engine.step(&acting, update, &mut ask)?;
+        let answer = model.answer()?;
+        self.rewards.0 += answer.rewards.iter().map(|reward| f64::from(*reward)).sum::<f64>();
+        self.rewards.1 += answer.rewards.len();
+        // Stores (x, z, y_M, y_T, c, z̃, x̃, R) in D.
+        self.engine.remember(&acting, &answer.told)?;
+        self.step += 1;
+        Ok(losses)
+    }
+
+    /// The standard deviation of ε; none while z̃ is uniform.
+    fn deviation(&self) -> Option<f64> {
+        let explores = self.step < EXPLORATION && !self.source.problem.warm;
+        (!explores).then(|| (NOISE - LEAST_NOISE) * self.falling() + LEAST_NOISE)
+    }
+
+    pub(super) fn factors(&self) -> Factors {
+        let grown = self.grown();
+        let falling = self.falling().max(LEAST_RATE);
+        Factors {
+            rate: self.setup.train.method.learning_rate * self.rate_factor * falling,
+            sparsity: self.source.lambda_s * grown * self.eased,
+            consistency: self.source.lambda_c * grown,
+            averaging: if self.source.details.falling { AVERAGING } else { 1.0 },
+        }
+    }
+
+    /// How much of λ_s and λ_c counts already: at first an actor learns to be valid at all, unless it has, or
+    /// no change at all is worth infinitely little, as it is to a critic that tells outcomes apart.
+    fn grown(&self) -> f64 {
+        let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
+        let BatchSource { details, problem, tells, .. } = &self.source;
+        if details.falling && !problem.warm && !tells { (share / GROWING).min(1.0) } else { 1.0 }
+    }
+
+    /// Whether λ_s and λ_c count in full: before, a generator need not get better.
+    pub(super) fn is_settled(&self) -> bool {
+        self.grown() >= 1.0
+    }
+
+    /// From 1 to 0 over the training, or always 1.
+    fn falling(&self) -> f64 {
+        let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
+        if self.source.details.falling { cosine(share) } else { 1.0 }
+    }
+
+    /// Goes on after so many steps, as far as rows are concerned.
+    pub(super) fn skip_to(&mut self, step: usize) {
+        for _ in self.step..step {
+            self.order.next(self.source.batch);
+        }
+        self.step = step;
+    }
+
+    /// Lets λ_s, where it follows validity, count a little more or less: on the way to this share.
+    pub(super) fn ease(&mut self, share: f64) {
+        if adapts(&self.setup.train.method, self.shape) {
+            self.eased = share.clamp(self.eased * EASIER, self.eased * HARDER);
+        }
+    }
+
+    /// Mean reward since this was last asked.
+    pub(super) fn mean_reward(&mut self) -> f64 {
+        let (sum, count) = std::mem::take(&mut self.rewards);
+        sum / count.max(1) as f64
+    }
+}
+
+/// Turns questions into answers, on the model's thread.
+struct Answerer<'j> {
+    judge: &'j Judge,
+    rewarder: Rewarder,
+    encoder: &'j Encoder,
+    /// Whether the critic is shown the post-processed row.
+    shows: bool,
+    /// Classes, where the critic tells outcomes apart.
+    classes: Option<usize>,
+}
+
+impl<'j> Answerer<'j> {
+    fn of(learner: &Learner<'j>, judge: &'j Judge) -> Answerer<'j> {
+        Answerer {
+            judge,
+            rewarder: learner.source.problem.rewarder.clone(),
+            encoder: &learner.setup.encoder,
+            shows: learner.source.details.form == Form::Relative,
+            classes: learner.shape.classes(),
+        }
+    }
+
+    fn answer(&self, question: &Question) -> Result<Answer> {
+        let Question { decoded, asked } = question;
+        let judged = self.judge.judge(decoded, &asked.picked, &asked.conditions)?;
+        let rewards = self.rewarder.rewards(&judged.scores, &asked.wishes);
+        let seen =
+            if self.shows { self.encoder.encode_rows(&judged.rows).values } else { Vec::new() };
+        let answers = match self.classes {
+            Some(classes) => self.rewarder.outcomes(&judged.scores, classes),
+            None => rewards.clone(),
+        };
+        Ok(Answer { rewards, told: Told { seen, answers } })
+    }
+}
+
+impl BatchSource<'_> {
+    /// What the actor is asked, and all of the model's question but the answer to that.
+    fn act(
+        &self,
+        rows: Vec<u32>,
+        deviation: Option<f64>,
+        random: &mut ChaCha8Rng,
+    ) -> Result<(Acting, Asked)> {
         let picked = self.problem.sample.pick(&rows)?;
         let wishes = self.wishes(&rows, random);
         let conditions = self.conditions(&picked, random);
-
-        let codec = &self.problem.codec;
-        let y_t = to_tensor(&codec.wishes(&wishes), codec.wish_width(), device)?;
-        let c = to_tensor(&conditions.values, conditions.width, device)?;
-        let indices: Vec<i64> = rows.iter().map(|row| i64::from(*row)).collect();
-        let indices = Tensor::from_slice(&indices);
-        let known = self.table.known(&indices)?;
-        let z_tilde = if self.step < EXPLORATION && !self.problem.warm {
-            self.noise(|| random.random_range(-1.0..=1.0))?
-        } else {
-            let deviation = (NOISE - LEAST_NOISE) * self.falling() + LEAST_NOISE;
-            let noise =
-                self.noise(|| random.sample::<f32, _>(StandardNormal) * deviation as f32)?;
-            let s = Tensor::cat(&[&known.state, &y_t, &c], 1);
-            no_grad(|| (self.generator.act(&s) + noise).clamp(-1.0, 1.0))
+        let count = rows.len() * self.action;
+        let noise: Vec<f32> = match deviation {
+            None => (0..count).map(|_| random.random_range(-1.0..=1.0)).collect(),
+            Some(deviation) => {
+                let one = |_| random.sample::<f32, _>(StandardNormal) * deviation as f32;
+                (0..count).map(one).collect()
+            }
         };
-        let decoded = no_grad(|| self.generator.decode(&z_tilde, &known.x, &known.base));
-        // The one time in a step that the host waits for the device: the model is on the host.
-        let mut decoded = to_dense(&decoded, self.setup.encoder.layout())?;
-        self.vary(&mut decoded, &rows, &wishes, random);
-        let question = Question { decoded, picked, conditions, wishes };
-        Ok((Experience { rows: indices, y_t, c, z_tilde }, question))
+        let (y_t, c) = (self.problem.codec.wishes(&wishes), conditions.values.clone());
+        let acting = Acting { rows, y_t, c, noise, explores: deviation.is_none() };
+        Ok((acting, Asked { picked, conditions, wishes }))
+    }
+
+    /// What an update learns from, once D holds enough.
+    fn draw(&self, held: usize, random: &mut ChaCha8Rng) -> Option<Draw> {
+        if held < WARM_UP * self.batch {
+            return None;
+        }
+        let places = (0..self.batch).map(|_| random.random_range(0..held as i64)).collect();
+        let examples = self.examples.draw((EXAMPLES * self.batch as f64) as usize, random);
+        Some(Draw { places, examples })
     }
 
     /// y_T of rows: not what they have already, unless the paper's method is wanted.
@@ -276,8 +378,13 @@ impl<'a> Learner<'a> {
     }
 
     /// Lets some rows try less than the actor does, where the critic learns from any trial.
-    fn vary(&self, decoded: &mut Dense, rows: &[u32], wishes: &Wishes, random: &mut ChaCha8Rng) {
-        if let Some(wanted) = wishes.classes().filter(|_| self.shape.classes().is_some()) {
+    fn vary(
+        &self,
+        decoded: &mut Dense,
+        (rows, wishes): (&[u32], &Wishes),
+        random: &mut ChaCha8Rng,
+    ) {
+        if let Some(wanted) = wishes.classes().filter(|_| self.tells) {
             let others: Vec<i64> =
                 wanted.iter().map(|class| self.examples.of(*class, random)).collect();
             vary(decoded, &self.problem.encoded, (rows, &others), random);
@@ -297,168 +404,5 @@ impl<'a> Learner<'a> {
             }
         }
         drawn
-    }
-
-    fn noise(&self, draw: impl FnMut() -> f32) -> Result<Tensor> {
-        let width = self.shape.action() as usize;
-        let values: Vec<f32> = std::iter::repeat_with(draw).take(self.batch * width).collect();
-        to_tensor(&values, width, self.setup.device)
-    }
-
-    /// Stores (x, z, y_M, y_T, c, z̃, x̃, R) in D.
-    fn remember(&mut self, experience: &Experience, answer: &Answer) -> Result<()> {
-        self.rewards.0 += answer.rewards.iter().map(|reward| f64::from(*reward)).sum::<f64>();
-        self.rewards.1 += answer.rewards.len();
-        let device = self.setup.device;
-        let rewards = || to_tensor(&answer.rewards, 1, device);
-        let seen = || to_tensor(&answer.seen, self.table.width(), device);
-        let Experience { rows, y_t, c, z_tilde } = experience;
-        match (self.details.form, self.shape.classes()) {
-            (Form::Paper, _) => self.replay.append(rows, &[y_t, c, z_tilde, &rewards()?]),
-            (Form::Relative, None) => {
-                let (seen, rewards) = (seen()?, rewards()?);
-                self.replay.append(rows, &[y_t, c, z_tilde, &seen, &rewards]);
-            }
-            (Form::Relative, Some(classes)) => {
-                let (seen, outcomes) = (seen()?, to_tensor(&answer.outcomes, classes + 1, device)?);
-                self.replay.append(rows, &[y_t, c, &seen, &outcomes]);
-            }
-        }
-        Ok(())
-    }
-
-    /// Samples a batch of experiences uniformly from D, and takes one step of gradient descent for the
-    /// critic, then one for the actor.
-    fn update(&mut self, random: &mut ChaCha8Rng) -> Result<Option<Losses>> {
-        let held = self.replay.len() as i64;
-        if held < (WARM_UP * self.batch) as i64 {
-            return Ok(None);
-        }
-        let places: Vec<i64> = (0..self.batch).map(|_| random.random_range(0..held)).collect();
-        let examples = self.examples.draw((EXAMPLES * self.batch as f64) as usize, random);
-        self.descend_on(&places, examples).map(Some)
-    }
-
-    /// The same on these experiences of D and these training rows.
-    pub(super) fn descend_on(&mut self, places: &[i64], examples: Vec<i64>) -> Result<Losses> {
-        let batch = self.replay.sample(&Tensor::from_slice(places))?;
-        let known = self.table.known(&batch.rows)?;
-        let critic = self.descend_critic(&batch, &known, examples)?;
-        self.descend_actor(&batch, &known, critic)
-    }
-
-    fn descend_critic(
-        &mut self,
-        batch: &Experiences,
-        known: &Known,
-        examples: Vec<i64>,
-    ) -> Result<Tensor> {
-        let loss = if self.shape.classes().is_some() {
-            // L_Q = −mean log Q(M(x̃) | x̃), on training rows as well
-            let examples = self.table.known(&Tensor::from_slice(&examples))?;
-            let rows = Tensor::cat(&[batch.seen(), examples.x], 0);
-            let decisions = examples.decisions.pad([0, 1], "constant", 0.0);
-            let outcomes = Tensor::cat(&[batch.answers(), decisions], 0);
-            outcome_loss(&self.critic.forward(&rows), &outcomes)
-        } else {
-            // L_Q = mean (Q(s, z̃, x̃) − R)²
-            let q = self.critic.forward(&Tensor::cat(&[&known.state, &batch.deeds()], 1));
-            critic_loss(&q, &batch.answers())
-        };
-        let gradient = self.critic.gradient(&loss)?;
-        self.adams.critic.step(&self.critic, &gradient, self.rate());
-        Ok(loss)
-    }
-
-    fn descend_actor(
-        &mut self,
-        batch: &Experiences,
-        known: &Known,
-        critic: Tensor,
-    ) -> Result<Losses> {
-        let (x, c, rate) = (&known.x, batch.conditions(), self.rate());
-        let s = Tensor::cat(&[&known.state, &batch.wishes()], 1);
-
-        // L_μ = −mean Q(s, z_cf, x_cf) + λ_s L_sparsity + λ_c L_consist
-        let z_cf = self.generator.act(&s);
-        let decoded = self.generator.decode(&z_cf, x, &known.base);
-        let places = &self.generator.places;
-        let (x_cf, parts) = match self.details.form {
-            Form::Paper => {
-                let x_cf = places.post_process(&decoded.detach(), x, &c);
-                (x_cf, sparsity_loss(&decoded, x, places))
-            }
-            Form::Relative => {
-                let x_cf = places.post_process(&decoded, x, &c);
-                let parts = output_sparsity(&x_cf, x, places);
-                (x_cf, parts)
-            }
-        };
-        let (l_max, weight) = match (self.details.form, self.shape.classes()) {
-            (Form::Paper, _) => (-self.value(&[&s, &z_cf]), 1.0),
-            (Form::Relative, None) => (-self.value(&[&s, &z_cf, &x_cf]), 1.0),
-            (Form::Relative, Some(_)) => {
-                (outcome_loss(&self.critic.forward(&x_cf), &batch.targets()), CATEGORY_WEIGHT)
-            }
-        };
-        let sparsity = parts.numeric + parts.categorical * weight;
-        let grown = self.grown();
-        let mut actor = l_max + &sparsity * (self.lambda_s * grown * self.eased);
-        let mut consistency = Tensor::zeros([], (Kind::Float, self.setup.device));
-        if self.lambda_c > 0.0 {
-            let again = no_grad(|| self.generator.autoencoder.encode(&x_cf));
-            consistency = consistency_loss(&self.generator.latent_of(&z_cf), &again);
-            actor += &consistency * (self.lambda_c * grown);
-        }
-        let gradient = self.generator.actor.gradient(&actor)?;
-        self.adams.actor.step(&self.generator.actor, &gradient, rate);
-        let weight = if self.details.falling { AVERAGING } else { 1.0 };
-        let _ = no_grad(|| self.average.lerp_(self.generator.actor.flat(), weight));
-        Ok(Losses { critic, actor, sparsity, consistency })
-    }
-
-    /// mean Q
-    fn value(&self, judged: &[&Tensor]) -> Tensor {
-        self.critic.forward(&Tensor::cat(judged, 1)).mean(Kind::Float)
-    }
-
-    fn rate(&self) -> f64 {
-        let falling = self.falling().max(LEAST_RATE);
-        self.setup.train.method.learning_rate * self.rate_factor * falling
-    }
-
-    /// How much of λ_s and λ_c counts already: at first an actor learns to be valid at all, unless it has, or
-    /// no change at all is worth infinitely little, as it is to a critic that tells outcomes apart.
-    fn grown(&self) -> f64 {
-        let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        let grows = self.details.falling && !self.problem.warm && self.shape.classes().is_none();
-        if grows { (share / GROWING).min(1.0) } else { 1.0 }
-    }
-
-    /// From 1 to 0 over the training, or always 1.
-    fn falling(&self) -> f64 {
-        let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        if self.details.falling { cosine(share) } else { 1.0 }
-    }
-
-    /// Goes on after so many steps, as far as rows are concerned.
-    pub(super) fn skip_to(&mut self, step: usize) {
-        for _ in self.step..step {
-            self.order.next(self.batch);
-        }
-        self.step = step;
-    }
-
-    /// Lets λ_s, where it follows validity, count a little more or less: on the way to this share.
-    pub(super) fn ease(&mut self, share: f64) {
-        if adapts(&self.setup.train.method, self.shape) {
-            self.eased = share.clamp(self.eased * EASIER, self.eased * HARDER);
-        }
-    }
-
-    /// Mean reward since this was last asked.
-    pub(super) fn mean_reward(&mut self) -> f64 {
-        let (sum, count) = std::mem::take(&mut self.rewards);
-        sum / count.max(1) as f64
     }
 }

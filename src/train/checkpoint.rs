@@ -27,6 +27,19 @@ pub struct Checkpoints {
     fingerprint: Fingerprint,
 }
 
+/// What the end of a training is decided by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Counts {
+    /// Judgements since the last that was better.
+    pub(super) since: usize,
+    /// Judgements in a row that were far below the best.
+    pub(super) poor: usize,
+    /// Times that it went back to the best.
+    pub(super) rollbacks: u32,
+    /// Whether it collapsed once more after that.
+    pub(super) collapsed: bool,
+}
+
 /// What a checkpoint holds beside tensors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct State {
@@ -42,13 +55,9 @@ pub(super) struct State {
     /// Sum and number of rewards since the last judgement.
     pub(super) rewards: (f64, usize),
     pub(super) seconds: f64,
-    /// Judgements since the best.
-    pub(super) since: usize,
-    /// Judgements in a row that were far below the best.
-    pub(super) poor: usize,
+    pub(super) counts: Counts,
     /// Steps of the optimisers at the best judgement.
     pub(super) good_steps: Option<[i64; 2]>,
-    pub(super) rollbacks: u32,
     pub(super) best_score: Option<f64>,
     pub(super) autoencoder: AutoencoderFigures,
     pub(super) curve: Vec<Point>,

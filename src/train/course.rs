@@ -5,10 +5,12 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use super::cfrl::{FAIRLY_EASED, Learner, Losses};
-use super::checkpoint::{Saved, State};
+use super::cfrl::{FAIRLY_EASED, Learner};
+use super::checkpoint::{Counts, Saved, State};
+use super::engine::{Losses, ReplayState, Snapshot};
 use super::judge::Judge;
 use super::validate::{Bridges, Quality, Validation};
 use super::{AutoencoderFigures, Event, Point, Setup};
@@ -24,6 +26,8 @@ const COLLAPSE_FROM: f64 = 0.2;
 const COLLAPSE_AFTER: usize = 4;
 /// How much more slowly a training learns after it was rolled back.
 const SLOWER: f64 = 0.3;
+/// Validity below which a generator is still learning to be valid at all: patience is not tried.
+const VALID_AT_ALL: f64 = 0.5;
 /// Validity, as far as it is assured, from which all of λ_s counts.
 const VALID_ENOUGH: f64 = 0.988;
 /// Below this one, in the second half of a training, it counts as little …
@@ -32,6 +36,11 @@ const VALID_TOO_SELDOM: f64 = 0.93;
 const LEAST_OF_POOR: f64 = 0.25;
 /// Least weight of a target that never fails, when targets are balanced.
 const LEAST_WEIGHT: f64 = 0.1;
+
+/// Names of tensors in a checkpoint: networks and moments …
+const NOW: [&str; 4] = ["actor", "critic", "actor_moments", "critic_moments"];
+/// … and the same at the best judgement.
+const GOOD: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "good_critic_moments"];
 
 /// How far a training has come.
 pub(super) struct Course<'a> {
@@ -44,32 +53,56 @@ pub(super) struct Course<'a> {
     /// Score and weights of the best actor.
     best: Option<(f64, Tensor)>,
     /// Networks and optimisers at that time.
-    good: Option<Good>,
-    since: usize,
-    poor: usize,
-    rollbacks: u32,
+    good: Option<Snapshot>,
+    counts: Counts,
+    /// Why it ended, once it has.
+    pub(super) ending: Option<Ending>,
+    clock: Clock,
+}
+
+/// When things happened.
+struct Clock {
+    /// This process began to learn.
     began: Instant,
+    /// What earlier ones took, from whose checkpoint it goes on.
     before: Duration,
+    /// The last checkpoint was written.
     saved: Instant,
 }
 
-/// A state to go back to.
-struct Good {
-    actor: Tensor,
-    critic: Tensor,
-    moments: [Tensor; 2],
-    steps: [i64; 2],
+impl Clock {
+    fn new() -> Clock {
+        let now = Instant::now();
+        Clock { began: now, before: Duration::ZERO, saved: now }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.before + self.began.elapsed()
+    }
 }
 
-impl Good {
-    fn of(learner: &Learner<'_>) -> Good {
-        let adams = [&learner.adams.actor, &learner.adams.critic];
-        Good {
-            actor: learner.generator.actor.flat().copy(),
-            critic: learner.critic.flat().copy(),
-            moments: adams.map(|adam| adam.moments.copy()),
-            steps: adams.map(|adam| adam.steps),
-        }
+/// Why a training ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// All steps are done.
+    MaxSteps,
+    /// The time is over.
+    MaxSeconds,
+    /// Judgements on the validation rows no longer got better.
+    Patience,
+    /// Validity collapsed twice.
+    Collapse,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ending::MaxSteps => "`train.max_steps`",
+            Ending::MaxSeconds => "`train.max_seconds`",
+            Ending::Patience => "`train.patience`",
+            Ending::Collapse => "a collapse",
+        })
     }
 }
 
@@ -110,12 +143,9 @@ impl<'a> Course<'a> {
             curve: Vec::new(),
             best: None,
             good: None,
-            since: 0,
-            poor: 0,
-            rollbacks: 0,
-            began: Instant::now(),
-            before: Duration::ZERO,
-            saved: Instant::now(),
+            counts: Counts::default(),
+            ending: None,
+            clock: Clock::new(),
         }
     }
 
@@ -123,15 +153,23 @@ impl<'a> Course<'a> {
         &self.setup.train.limits
     }
 
-    fn elapsed(&self) -> Duration {
-        self.before + self.began.elapsed()
+    /// Whether nothing is left to be learnt, as when a training is gone on from that had come to its end.
+    pub(super) fn is_over(&mut self, learner: &Learner<'_>) -> bool {
+        let out_of_time = self.clock.elapsed() >= self.limits().max_time && self.best.is_some();
+        self.ends(learner.step, out_of_time)
     }
 
-    /// Whether nothing is left to be learnt, as when a training is gone on from that had come to its end.
-    pub(super) fn is_over(&self, learner: &Learner<'_>) -> bool {
+    /// Whether it ends here, and remembers why.
+    fn ends(&mut self, step: usize, out_of_time: bool) -> bool {
         let limits = self.limits();
-        let out_of_time = self.elapsed() >= limits.max_time && self.best.is_some();
-        learner.step >= limits.max_steps || self.since >= limits.patience || out_of_time
+        self.ending = match () {
+            () if self.counts.collapsed => Some(Ending::Collapse),
+            () if step >= limits.max_steps => Some(Ending::MaxSteps),
+            () if self.counts.since >= limits.patience => Some(Ending::Patience),
+            () if out_of_time => Some(Ending::MaxSeconds),
+            () => None,
+        };
+        self.ending.is_some()
     }
 
     /// Called after every step; whether it was the last.
@@ -140,12 +178,11 @@ impl<'a> Course<'a> {
         learner: &mut Learner<'_>,
         losses: Option<&Losses>,
     ) -> Result<bool> {
-        let limits = self.limits();
-        let out_of_time = self.elapsed() >= limits.max_time;
-        let ends = learner.step >= limits.max_steps || out_of_time;
-        let every = limits.validate_every;
+        let out_of_time = self.clock.elapsed() >= self.limits().max_time;
+        let every = self.limits().validate_every;
+        let last = self.ends(learner.step, out_of_time);
         if let Some(losses) = losses
-            && (ends || learner.step.is_multiple_of(every))
+            && (last || learner.step.is_multiple_of(every))
         {
             self.judge(learner, losses)?;
             (self.setup.listener)(Event::Steps((learner.step - 1) as u64 % every as u64 + 1));
@@ -155,8 +192,8 @@ impl<'a> Course<'a> {
             self.save(learner)?;
             return Err(Error::interrupted(signal));
         }
-        let ends = ends || self.since >= self.limits().patience;
-        if !ends && self.saved.elapsed() >= self.limits().checkpoint_every {
+        let ends = self.ends(learner.step, out_of_time);
+        if !ends && self.clock.saved.elapsed() >= self.limits().checkpoint_every {
             self.save_or_warn(learner);
         }
         Ok(ends)
@@ -168,7 +205,7 @@ impl<'a> Course<'a> {
         let best = self.best.as_ref().is_none_or(|(score, _)| quality.score() > *score);
         let point = Point {
             step: learner.step as u64,
-            seconds: self.elapsed().as_secs_f64(),
+            seconds: self.clock.elapsed().as_secs_f64(),
             reward: learner.mean_reward(),
             critic_loss: value(&losses.critic),
             actor_loss: value(&losses.actor),
@@ -181,9 +218,9 @@ impl<'a> Course<'a> {
             return self.roll_back(learner, reason);
         }
         if best {
-            self.keep(learner, point.quality.score());
-        } else {
-            self.since += 1;
+            self.keep(learner, point.quality.score())?;
+        } else if learner.is_settled() && point.quality.validity >= VALID_AT_ALL {
+            self.counts.since += 1;
         }
         self.balance(learner, &point.quality);
         self.ease(learner, &point.quality);
@@ -193,18 +230,20 @@ impl<'a> Course<'a> {
     }
 
     /// Of the averaged actor, which is the one that is kept.
-    fn quality(&self, learner: &Learner<'_>) -> Result<Quality> {
-        let own = learner.generator.actor.flat().copy();
-        learner.generator.actor.set(&learner.average);
-        let quality = self.validation.quality(&learner.generator, self.judge, self.bridges);
-        learner.generator.actor.set(&own);
-        quality
+    fn quality(&self, learner: &mut Learner<'_>) -> Result<Quality> {
+        let average = learner.engine.average()?;
+        let mut quality =
+            |generator: &_| self.validation.quality(generator, self.judge, self.bridges);
+        learner.engine.judge(&average, &mut quality)
     }
 
-    fn keep(&mut self, learner: &Learner<'_>, score: f64) {
-        self.since = 0;
-        self.best = Some((score, learner.average.copy()));
-        self.good = Some(Good::of(learner));
+    fn keep(&mut self, learner: &Learner<'_>, score: f64) -> Result<()> {
+        self.counts.since = 0;
+        self.best = Some((score, learner.engine.average()?));
+        // Should it be gone back to, the mean of actors begins anew.
+        let now = learner.engine.snapshot()?;
+        self.good = Some(Snapshot { average: now.networks[0].copy(), ..now });
+        Ok(())
     }
 
     /// Lets an actor move farther that is not valid often enough, and holds it to small changes when it is.
@@ -224,53 +263,50 @@ impl<'a> Course<'a> {
                 let found = quality.by_class.iter().find(|entry| entry.class == class);
                 found.map_or(1.0, |entry| 1.0 - entry.validity).max(LEAST_WEIGHT)
             };
-            learner.sampler.weigh(failing);
+            learner.source.sampler.weigh(failing);
         }
     }
 
     fn diverged(&mut self, learner: &Learner<'_>, point: &Point) -> Option<Divergence> {
         let finite = point.critic_loss.is_finite() && point.actor_loss.is_finite();
-        if !finite || !learner.generator.actor.is_finite() || !learner.critic.is_finite() {
+        if !finite || !learner.engine.is_finite() {
             return Some(Divergence::NoNumbers);
         }
         let best = self.curve.iter().map(|point| point.quality.validity).fold(0.0, f64::max);
         let now = point.quality.validity;
-        self.poor =
-            if best >= COLLAPSE_FROM && now < COLLAPSE_SHARE * best { self.poor + 1 } else { 0 };
-        (self.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
+        self.counts.poor = if best >= COLLAPSE_FROM && now < COLLAPSE_SHARE * best {
+            self.counts.poor + 1
+        } else {
+            0
+        };
+        (self.counts.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
     }
 
     /// Goes back to the networks of the best judgement, once. After that a collapse ends the training with
     /// the best weights: they are as good as they were before.
     fn roll_back(&mut self, learner: &mut Learner<'_>, reason: Divergence) -> Result<()> {
         let step = learner.step;
-        if self.rollbacks > 0 && matches!(reason, Divergence::Collapse { .. }) {
+        if self.counts.rollbacks > 0 && matches!(reason, Divergence::Collapse { .. }) {
             tracing::warn!(
                 step,
                 "training diverged again ({reason}); it ends with the best weights"
             );
-            self.since = self.limits().patience;
+            self.counts.collapsed = true;
             return Ok(());
         }
-        let Some(good) = self.good.as_ref().filter(|_| self.rollbacks == 0) else {
+        let Some(good) = self.good.as_ref().filter(|_| self.counts.rollbacks == 0) else {
             let problem = format!("diverged at step {step}: {reason}");
             return Err(Error::training("training", problem).hint(
                 "lower `train.learning_rate`, or check that the model's answers depend on the features",
             ));
         };
         tracing::warn!(step, "training diverged ({reason}); going back, and on more slowly");
-        learner.generator.actor.set(&good.actor);
-        learner.average = good.actor.copy();
-        learner.critic.set(&good.critic);
-        let adams = [&mut learner.adams.actor, &mut learner.adams.critic];
-        for ((adam, moments), steps) in adams.into_iter().zip(&good.moments).zip(good.steps) {
-            (adam.moments, adam.steps) = (moments.copy(), steps);
-        }
+        learner.engine.restore(good)?;
         // It may hold what a broken actor did.
-        learner.replay.clear();
+        learner.engine.forget();
         learner.rate_factor *= SLOWER;
-        self.rollbacks += 1;
-        (self.poor, self.since) = (0, 0);
+        self.counts.rollbacks += 1;
+        (self.counts.poor, self.counts.since) = (0, 0);
         Ok(())
     }
 
@@ -280,31 +316,23 @@ impl<'a> Course<'a> {
         if let Err(error) = self.save(learner) {
             tracing::warn!("no checkpoint at step {}: {error}", learner.step);
         }
-        self.saved = Instant::now();
+        self.clock.saved = Instant::now();
     }
 
     fn save(&self, learner: &Learner<'_>) -> Result<()> {
         let Some(checkpoints) = self.setup.checkpoints else { return Ok(()) };
-        let [rows, records] = learner.replay.state();
-        let mut tensors = vec![
-            ("actor", learner.generator.actor.flat().shallow_clone()),
-            ("average", learner.average.shallow_clone()),
-            ("critic", learner.critic.flat().shallow_clone()),
-            ("actor_moments", learner.adams.actor.moments.shallow_clone()),
-            ("critic_moments", learner.adams.critic.moments.shallow_clone()),
-            ("replay_rows", rows),
-            ("replay_records", records),
-        ];
+        let (now, replay) = (learner.engine.snapshot()?, learner.engine.replay()?);
+        let mut tensors = Vec::from(now.named(NOW));
+        tensors.push(("average", now.average.shallow_clone()));
+        tensors.push(("replay_rows", replay.rows));
+        tensors.push(("replay_records", replay.records));
         if let Some((_, best)) = &self.best {
             tensors.push(("best", best.shallow_clone()));
         }
         if let Some(good) = &self.good {
-            tensors.push(("good_actor", good.actor.shallow_clone()));
-            tensors.push(("good_critic", good.critic.shallow_clone()));
-            tensors.push(("good_actor_moments", good.moments[0].shallow_clone()));
-            tensors.push(("good_critic_moments", good.moments[1].shallow_clone()));
+            tensors.extend(good.named(GOOD));
         }
-        if let Autoencoder::Trained { encoder, decoder } = &learner.generator.autoencoder {
+        if let Autoencoder::Trained { encoder, decoder } = learner.engine.autoencoder() {
             tensors.push(("encoder", encoder.flat().shallow_clone()));
             tensors.push(("decoder", decoder.flat().shallow_clone()));
         }
@@ -312,16 +340,14 @@ impl<'a> Course<'a> {
             fingerprint: checkpoints.fingerprint().clone(),
             tensors: String::new(),
             step: learner.step,
-            adam_steps: [learner.adams.actor.steps, learner.adams.critic.steps],
-            replay_next: learner.replay.next(),
+            adam_steps: now.steps,
+            replay_next: replay.next,
             eased: learner.eased,
             rate_factor: learner.rate_factor,
             rewards: learner.rewards,
-            seconds: self.elapsed().as_secs_f64(),
-            since: self.since,
-            poor: self.poor,
+            seconds: self.clock.elapsed().as_secs_f64(),
+            counts: self.counts,
             good_steps: self.good.as_ref().map(|good| good.steps),
-            rollbacks: self.rollbacks,
             best_score: self.best.as_ref().map(|(score, _)| *score),
             autoencoder: self.autoencoder.clone(),
             curve: self.curve.clone(),
@@ -332,48 +358,37 @@ impl<'a> Course<'a> {
     /// Goes on from a checkpoint.
     pub(super) fn resume(&mut self, learner: &mut Learner<'_>, saved: &Saved) -> Result<()> {
         let state = &saved.state;
-        learner.generator.actor.set(saved.tensor("actor")?);
-        learner.critic.set(saved.tensor("critic")?);
-        let device = self.setup.device;
-        learner.average = saved.tensor("average")?.to_device(device);
-        learner.adams.actor.moments = saved.tensor("actor_moments")?.to_device(device);
-        learner.adams.critic.moments = saved.tensor("critic_moments")?.to_device(device);
-        [learner.adams.actor.steps, learner.adams.critic.steps] = state.adam_steps;
-        let (rows, records) = (saved.tensor("replay_rows")?, saved.tensor("replay_records")?);
-        learner.replay.restore(rows, records, state.replay_next);
+        let tensor = |name: &str| Ok::<_, Error>(saved.tensor(name)?.shallow_clone());
+        let snapshot = |names, steps, average: &str| {
+            Snapshot::of(names, steps, |name| tensor(name), tensor(average)?)
+        };
+        learner.engine.restore(&snapshot(NOW, state.adam_steps, "average")?)?;
+        let (rows, records) = (tensor("replay_rows")?, tensor("replay_records")?);
+        let replay = ReplayState { rows, records, next: state.replay_next };
+        learner.engine.restore_replay(&replay)?;
         learner.eased = state.eased;
         learner.rate_factor = state.rate_factor;
         learner.rewards = state.rewards;
         learner.skip_to(state.step);
         if let Some(score) = state.best_score {
-            self.best = Some((score, saved.tensor("best")?.to_device(device)));
+            self.best = Some((score, tensor("best")?));
         }
         if let Some(steps) = state.good_steps {
-            let tensor = |name: &str| Ok::<_, Error>(saved.tensor(name)?.to_device(device));
-            self.good = Some(Good {
-                actor: tensor("good_actor")?,
-                critic: tensor("good_critic")?,
-                moments: [tensor("good_actor_moments")?, tensor("good_critic_moments")?],
-                steps,
-            });
+            self.good = Some(snapshot(GOOD, steps, "good_actor")?);
         }
         if let Some(last) = state.curve.last() {
             self.balance(learner, &last.quality);
         }
         self.curve.clone_from(&state.curve);
-        (self.since, self.poor, self.rollbacks) = (state.since, state.poor, state.rollbacks);
-        self.before = Duration::from_secs_f64(state.seconds);
+        self.counts = state.counts;
+        self.clock.before = Duration::from_secs_f64(state.seconds);
         tracing::info!(step = state.step, "going on from a checkpoint");
         (self.setup.listener)(Event::Steps(state.step as u64));
         Ok(())
     }
 
-    /// Gives the learner's actor the best weights there were.
-    pub(super) fn settle(&self, learner: &mut Learner<'_>) {
-        if let Some((_, best)) = &self.best {
-            learner.generator.actor.set(best);
-        }
-        learner.generator.actor.trainable(false);
-        learner.critic.trainable(false);
+    /// The best weights of the actor that there were.
+    pub(super) fn best(&self) -> Option<&Tensor> {
+        self.best.as_ref().map(|(_, best)| best)
     }
 }

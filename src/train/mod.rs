@@ -5,7 +5,10 @@ mod autoencoder;
 mod cfrl;
 mod checkpoint;
 mod course;
+mod device;
+mod engine;
 mod explore;
+mod host;
 mod judge;
 mod rows;
 mod sample;
@@ -34,13 +37,13 @@ use crate::target::{Rewarder, TargetCodec, TargetSampler};
 
 pub use autoencoder::AutoencoderFigures;
 pub use checkpoint::{Checkpoints, Fingerprint};
+pub use course::Ending;
 pub use judge::Judge;
 pub use sample::Sample;
 pub use validate::{ClassQuality, Quality};
 
 use cfrl::Learner;
 use course::Course;
-use rows::RowMatrix;
 use validate::{Bridges, Validation};
 
 /// What training needs to know and to use.
@@ -146,6 +149,8 @@ pub struct Fitted {
     pub curve: Vec<Point>,
     /// Steps of actor and critic.
     pub steps: usize,
+    /// Why there are no more.
+    pub ending: Ending,
     /// On the validation rows.
     pub validation: Quality,
 }
@@ -201,17 +206,27 @@ pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
         // If what follows fails, it need not be learnt again.
         course.save_or_warn(&learner);
     }
-    course.settle(&mut learner);
-    let validation = validation.quality(&learner.generator, &judge, &bridges)?;
+    let (shape, steps, actor_steps) = (learner.shape, learner.step, learner.engine.actor_steps());
+    let (generator, critic) = learner.engine.finish(course.best())?;
+    let validation = validation.quality(&generator, &judge, &bridges)?;
     if learns {
-        refuse_nothing(setup, &learner, &validation)?;
+        refuse_nothing(setup, (steps, actor_steps), &validation)?;
     }
-    let curve = course.curve;
-    let (shape, steps) = (learner.shape, learner.step);
-    let Learner { generator, critic, .. } = learner;
+    let (ending, curve) = (course.ending.unwrap_or(Ending::MaxSteps), course.curve);
     let (codec, sampler) = (problem.codec.clone(), problem.sampler.clone());
     let autoencoder = figures;
-    Ok(Fitted { generator, critic, shape, codec, sampler, autoencoder, curve, steps, validation })
+    Ok(Fitted {
+        generator,
+        critic,
+        shape,
+        codec,
+        sampler,
+        autoencoder,
+        curve,
+        steps,
+        ending,
+        validation,
+    })
 }
 
 /// Judges a fitted generator on other rows.
@@ -278,17 +293,20 @@ impl<'a> Problem<'a> {
         let (values, width) = (&self.encoded.values, layout.width);
         let first = self.validation_rows()[0] as usize;
         let held_out = to_tensor(&values[first * width..], width, setup.device)?;
-        let train = RowMatrix::of(&values[..self.train * width], width, setup.device)?;
-        let (autoencoder, figures) = autoencoder::fit(setup, &train, &held_out, &places)?;
+        let train = &values[..self.train * width];
+        let (autoencoder, figures) = autoencoder::fit(setup, train, &held_out, &places)?;
         Ok((Start { autoencoder, places, networks: None }, figures))
     }
 }
 
-fn refuse_nothing(setup: &Setup<'_>, learner: &Learner<'_>, validation: &Quality) -> Result<()> {
-    if learner.adams.actor.steps == 0 {
+fn refuse_nothing(
+    setup: &Setup<'_>,
+    (steps, actor_steps): (usize, i64),
+    validation: &Quality,
+) -> Result<()> {
+    if actor_steps == 0 {
         let problem = format!(
-            "ended after {} steps; the first {} only gather what is learnt from",
-            learner.step,
+            "ended after {steps} steps; the first {} only gather what is learnt from",
             cfrl::WARM_UP
         );
         return Err(Error::training("training", problem)

@@ -1,13 +1,16 @@
 //! What learning starts with: μ and Q, an empty D, and the weights of the losses.
 
-use tch::no_grad;
+use tch::Device;
 
-use super::cfrl::{Adams, Details, FAIRLY_EASED, Learner, WARM_UP};
-use super::table::{Examples, Table};
+use super::cfrl::{BatchSource, Details, FAIRLY_EASED, Learner, WARM_UP};
+use super::device::DeviceEngine;
+use super::engine::Engine;
+use super::host::HostEngine;
+use super::table::Examples;
 use super::{Problem, Setup, Start};
 use crate::error::Result;
 use crate::job::{Balance, Method, TargetsKind};
-use crate::nn::{ActorShape, Adam, Form, Generator, Network, Replay, ReplayShape};
+use crate::nn::{ActorShape, Form, Generator, Network, ReplayShape};
 use crate::target::{RowOrder, TargetCodec};
 
 /// Bytes that the replay buffer may take; a table with thousands of categories gets a shorter one.
@@ -29,49 +32,68 @@ impl<'a> Learner<'a> {
         problem: &'a Problem<'a>,
         start: Start,
     ) -> Result<Learner<'a>> {
-        let (method, device) = (&setup.train.method, setup.device);
+        let method = &setup.train.method;
         let details = Details::of(method);
-        let shape = actor_shape(setup, problem, &start, details.form);
-        let (lambda_s, lambda_c) = lambdas(setup, shape, start.autoencoder.is_trained());
-        let (mut actor, mut critic) = match start.networks {
-            Some(networks) => networks,
-            None => random_networks(setup, shape)?,
-        };
-        actor.trainable(true);
-        critic.trainable(true);
-        let kept = kept(setup, &problem.codec, shape);
-        let batch = method.batch.unwrap_or_else(|| usual_batch(shape));
-        let (sample, codec) = (problem.sample, &problem.codec);
-        let decisions = codec.decisions(&sample.scores)?;
-        let decisions = (&decisions[..], codec.decision_width());
-        let adams = Adams { actor: Adam::new(&actor), critic: Adam::new(&critic) };
-        let average = actor.flat().copy();
-        let generator =
-            Generator { autoencoder: start.autoencoder, actor, places: start.places, shape };
-        let balanced = sample.labels().filter(|_| method.balance == Balance::Rows);
-        Ok(Learner {
-            lambda_s,
-            lambda_c,
-            sampler: problem.sampler.clone(),
-            examples: Examples::new(problem, shape.classes().unwrap_or(0)),
-            order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
-            table: no_grad(|| Table::new(&generator, &problem.encoded, decisions, device))?,
-            replay: Replay::new(kept, capacity(kept, batch), device),
+        let (networks, kept) = networks(setup, problem, start)?;
+        let (shape, trained) = (networks.0.shape, networks.0.autoencoder.is_trained());
+        let (lambda_s, lambda_c) = lambdas(setup, shape, trained);
+        let batch = batch(method, shape);
+        let balanced = problem.sample.labels().filter(|_| method.balance == Balance::Rows);
+        let source = BatchSource {
             setup,
             problem,
             details,
             batch,
+            lambda_s,
+            lambda_c,
+            sampler: problem.sampler.clone(),
+            examples: Examples::new(problem, shape.classes().unwrap_or(0)),
+            tells: shape.classes().is_some(),
+            action: shape.action() as usize,
+        };
+        Ok(Learner {
+            order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
+            engine: engine((setup, problem), networks, kept)?,
+            setup,
+            source,
             shape,
-            generator,
-            critic,
-            average,
-            adams,
             step: 0,
             eased: if adapts(method, shape) { FAIRLY_EASED } else { 1.0 },
             rate_factor: 1.0,
             rewards: (0.0, 0),
         })
     }
+}
+
+/// What learns: plain memory on a CPU, tensors elsewhere.
+fn engine<'a>(
+    of: (&'a Setup<'a>, &'a Problem<'a>),
+    networks: (Generator, Network),
+    kept: (ReplayShape, usize),
+) -> Result<Box<dyn Engine + 'a>> {
+    Ok(if of.0.device == Device::Cpu {
+        Box::new(HostEngine::new(of, networks, kept)?)
+    } else {
+        Box::new(DeviceEngine::new(of, networks, kept)?)
+    })
+}
+
+/// μ and Q, an earlier generator's or random ones, and what D is to hold.
+pub(super) fn networks(
+    setup: &Setup<'_>,
+    problem: &Problem<'_>,
+    start: Start,
+) -> Result<((Generator, Network), (ReplayShape, usize))> {
+    let method = &setup.train.method;
+    let shape = actor_shape(setup, problem, &start, Details::of(method).form);
+    let (actor, critic) = match start.networks {
+        Some(networks) => networks,
+        None => random_networks(setup, shape)?,
+    };
+    let kept = kept(setup, &problem.codec, shape);
+    let generator =
+        Generator { autoencoder: start.autoencoder, actor, places: start.places, shape };
+    Ok(((generator, critic), (kept, capacity(kept, batch(method, shape)))))
 }
 
 /// What the actor is given and what it moves.
@@ -106,10 +128,10 @@ pub(super) fn adapts(method: &Method, shape: ActorShape) -> bool {
     shape.classes().is_some() && method.sparsity.is_none()
 }
 
-/// Rows per step, where the job does not say: among many classes, fewer of them want each.
-fn usual_batch(shape: ActorShape) -> usize {
+/// Rows per step; where the job does not say, by the classes: among many, fewer rows want each.
+fn batch(method: &Method, shape: ActorShape) -> usize {
     let classes = shape.classes().unwrap_or(0);
-    if classes > 2 { BATCH_OF_MANY } else { BATCH }
+    method.batch.unwrap_or(if classes > 2 { BATCH_OF_MANY } else { BATCH })
 }
 
 /// What D keeps of an experience.

@@ -55,11 +55,6 @@ impl Table {
         Ok(Table { rows, widths })
     }
 
-    /// Numbers of an encoded row.
-    pub(super) fn width(&self) -> usize {
-        self.widths[0] as usize
-    }
-
     /// What is known of training rows, whose indices are on the host.
     pub(super) fn known(&self, rows: &Tensor) -> Result<Known> {
         let known = self.rows.take(rows)?;

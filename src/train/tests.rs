@@ -11,12 +11,15 @@ use arrow::datatypes::{Field, Schema};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
-use super::cfrl::Learner;
+use super::device::DeviceEngine;
+use super::engine::{Acting, Draw, Engine, Factors, Losses, ReplayState, Snapshot};
+use super::host::HostEngine;
 use super::*;
 use crate::constrain::{Constraints, RowBounds};
 use crate::encode::Encoder;
 use crate::feature::{CategoricalStats, FeatureStats, NumericStats, RowReader, Stats};
 use crate::job::{AutoencoderKind, Balance, Method, Preset, TargetsKind, TrainLimits, TrainRows};
+use crate::nn::host::HostAutoencoderFit;
 use crate::nn::{reconstruction_loss, to_numbers};
 use crate::predictor::{Outcome, Scores, Task};
 
@@ -213,8 +216,21 @@ fn frozen_autoencoder() -> Autoencoder {
     Autoencoder::Trained { encoder: network(encoder, 1.0), decoder: network(decoder, 5.0) }
 }
 
-/// Calls `check` with a learner in the oracle's state and its replay buffer filled with the oracle's batch.
-fn with_learner(check: impl FnOnce(&mut Learner<'_>, &Value)) {
+/// What a learner's networks start from, in the oracle's shapes.
+struct Case {
+    preset: Preset,
+    /// Whether the model gives classes, or a value.
+    classes: bool,
+    /// Whether there is an autoencoder.
+    trained: bool,
+    targets: TargetsKind,
+}
+
+const PAPER: Case =
+    Case { preset: Preset::Paper, classes: true, trained: true, targets: TargetsKind::Label };
+
+/// Calls `check` with a setup and a problem of the oracle's six rows.
+fn with_problem(case: &Case, check: impl FnOnce(&Setup<'_>, &Problem<'_>)) {
     let schema = Arc::new(FeatureSchema::parse(SCHEMA, Path::new("f.toml")).expect("a schema"));
     let encoder = Encoder::new(Arc::clone(&schema), &stats());
     let constraints = Constraints::new(
@@ -224,8 +240,12 @@ fn with_learner(check: impl FnOnce(&mut Learner<'_>, &Value)) {
         &batch().schema(),
     );
     let classes = Arc::from(["no".to_string(), "yes".to_string()]);
-    let task = Task::Classification { classes, probabilities: false };
-    let (train, autoencoder, stop) = (train_job(), autoencoder_job(), AtomicI32::new(0));
+    let task = match case.classes {
+        true => Task::Classification { classes, probabilities: true },
+        false => Task::Regression,
+    };
+    let (mut train, autoencoder, stop) = (train_job(), autoencoder_job(), AtomicI32::new(0));
+    (train.method.preset, train.method.targets) = (case.preset, case.targets);
     let setup = Setup {
         train: &train,
         autoencoder: &autoencoder,
@@ -240,68 +260,197 @@ fn with_learner(check: impl FnOnce(&mut Learner<'_>, &Value)) {
         checkpoints: None,
         listener: &|_| {},
     };
-    let sample = sample(&schema);
-    let problem = Problem::new(&setup, &sample, ROWS, false).expect("a problem");
+    let mut sample = sample(&schema);
+    if let Outcome::Classes { probabilities, .. } = &mut sample.scores.outcome {
+        *probabilities = Some((0..2 * ROWS).map(|index| [0.3, 0.7][index % 2]).collect());
+    }
+    if !case.classes {
+        let values = (0..ROWS).map(|row| row as f64).collect();
+        sample.scores.outcome = Outcome::Values(values);
+    }
+    check(&setup, &Problem::new(&setup, &sample, ROWS, false).expect("a problem"));
+}
+
+/// Networks of the case's shape in the oracle's state, in memory or as tensors.
+fn engine<'a>(
+    case: &Case,
+    (setup, problem): (&'a Setup<'a>, &'a Problem<'a>),
+    plain: bool,
+) -> Box<dyn Engine + 'a> {
     let layout = setup.encoder.layout();
     let places = Places::new(layout, setup.constraints.numeric_ranges(), Device::Cpu);
-    let start = Start { autoencoder: frozen_autoencoder(), places, networks: None };
-    let mut learner = Learner::new(&setup, &problem, start).expect("a learner");
+    let autoencoder = match case.trained {
+        true => frozen_autoencoder(),
+        false => Autoencoder::Projection { width: layout.width as i64 },
+    };
+    let start = Start { autoencoder, places, networks: None };
+    let (networks, kept) = start::networks(setup, problem, start).expect("networks");
     let set = |network: &Network, salt| {
         let values = filled(network.shape(), salt);
         network.set(&Tensor::from_slice(&values));
     };
-    set(&learner.generator.actor, 11.0);
-    set(&learner.critic, 31.0);
-    let oracle = oracle();
-    let inputs = &oracle["inputs"];
-    let tensor = |value: &Value| {
-        let values: Vec<f32> = numbers(value).iter().map(|value| *value as f32).collect();
-        Tensor::from_slice(&values).view([ROWS as i64, -1])
+    set(&networks.0.actor, 11.0);
+    set(&networks.1, 31.0);
+    if plain {
+        Box::new(HostEngine::new((setup, problem), networks, kept).expect("an engine"))
+    } else {
+        Box::new(DeviceEngine::new((setup, problem), networks, kept).expect("an engine"))
+    }
+}
+
+fn oracle_tensor(oracle: &Value, name: &str) -> Tensor {
+    let values: Vec<f32> =
+        numbers(&oracle["inputs"][name]).iter().map(|value| *value as f32).collect();
+    Tensor::from_slice(&values).view([ROWS as i64, -1])
+}
+
+/// One update on the oracle's batch of experiences, and on further parts of it where more is kept.
+fn update(engine: &mut dyn Engine, parts: &[Tensor], action: usize) -> Losses {
+    let rows = Tensor::arange(ROWS as i64, (Kind::Int64, Device::Cpu));
+    let records = Tensor::cat(parts, 1);
+    engine.restore_replay(&ReplayState { rows, records, next: ROWS as i64 }).expect("restored");
+    let places = (0..ROWS as i64).collect();
+    let draw = Draw { places, examples: vec![4, 1, 2] };
+    let acting = Acting {
+        rows: (0..ROWS as u32).collect(),
+        y_t: to_numbers(&parts[0]).expect("numbers"),
+        c: to_numbers(&parts[1]).expect("numbers"),
+        noise: vec![0.0; ROWS * action],
+        explores: false,
     };
+    let losses = engine.step(&acting, Some((&draw, FACTORS)), &mut |_| Ok(()));
+    losses.expect("a step").expect("an update")
+}
+
+const FACTORS: Factors = Factors { rate: 1e-3, sparsity: 0.5, consistency: 0.5, averaging: 1.0 };
+
+fn oracle_parts(oracle: &Value) -> Vec<Tensor> {
     let rows = Tensor::arange(ROWS as i64, (Kind::Int64, Device::Cpu));
     let y_t = rows.divide_scalar_mode(2, "floor").remainder(2).one_hot(2).to_kind(Kind::Float);
-    let parts =
-        [&y_t, &tensor(&inputs["c"]), &tensor(&inputs["z_tilde"]), &tensor(&inputs["reward"])];
-    learner.replay.append(&rows, &parts);
-    check(&mut learner, &oracle);
+    let part = |name| oracle_tensor(oracle, name);
+    vec![y_t, part("c"), part("z_tilde"), part("reward")]
 }
 
 #[test]
 fn one_update_is_what_an_independent_computation_gives() {
-    with_learner(|learner, oracle| {
-        let losses = learner.descend_on(&[0, 1, 2, 3, 4, 5], Vec::new()).expect("updated");
-        let (critic, actor) = (&oracle["critic"], &oracle["actor"]);
-        assert_close(&losses.critic, &critic["loss"], "critic loss");
-        assert_close(&losses.consistency, &actor["loss"]["consistency"], "consistency");
-        let sparsity = actor["loss"]["numeric"].as_f64().expect("a number")
-            + actor["loss"]["category"].as_f64().expect("a number");
-        assert_close(&losses.sparsity, &Value::from(sparsity), "sparsity");
-        assert_close(&losses.actor, &actor["loss"]["total"], "actor loss");
-        assert_close(learner.critic.flat(), &critic["parameters_after"], "critic");
-        assert_close(learner.generator.actor.flat(), &actor["parameters_after"], "actor");
-        // Adam's first moment is a tenth of the gradient, which a first step hides otherwise.
-        let gradient = |adam: &crate::nn::Adam| adam.moments.get(0) * 10.0;
-        assert_close(&gradient(&learner.adams.critic), &critic["gradients"], "critic's gradient");
-        assert_close(&gradient(&learner.adams.actor), &actor["gradients"], "actor's gradient");
+    let oracle = oracle();
+    for plain in [true, false] {
+        with_problem(&PAPER, |setup, problem| {
+            let mut engine = engine(&PAPER, (setup, problem), plain);
+            let losses = update(engine.as_mut(), &oracle_parts(&oracle), 3);
+            let (critic, actor) = (&oracle["critic"], &oracle["actor"]);
+            assert_close(&losses.critic, &critic["loss"], "critic loss");
+            assert_close(&losses.consistency, &actor["loss"]["consistency"], "consistency");
+            let sparsity = actor["loss"]["numeric"].as_f64().expect("a number")
+                + actor["loss"]["category"].as_f64().expect("a number");
+            assert_close(&losses.sparsity, &Value::from(sparsity), "sparsity");
+            assert_close(&losses.actor, &actor["loss"]["total"], "actor loss");
+            let Snapshot { networks, moments, .. } = engine.snapshot().expect("a snapshot");
+            assert_close(&networks[1], &critic["parameters_after"], "critic");
+            assert_close(&networks[0], &actor["parameters_after"], "actor");
+            // Adam's first moment is a tenth of the gradient, which a first step hides otherwise.
+            let gradient = |moments: &Tensor| moments.get(0) * 10.0;
+            assert_close(&gradient(&moments[1]), &critic["gradients"], "critic's gradient");
+            assert_close(&gradient(&moments[0]), &actor["gradients"], "actor's gradient");
+        });
+    }
+}
+
+/// Gradients written out by hand against libtorch's, for every form of actor and critic.
+#[test]
+fn learning_in_plain_memory_is_learning_with_tensors() {
+    let oracle = oracle();
+    for (classes, targets) in
+        [(true, TargetsKind::Label), (true, TargetsKind::Distribution), (false, TargetsKind::Label)]
+    {
+        for trained in [true, false] {
+            for preset in [Preset::Default, Preset::Paper] {
+                let case = Case { preset, classes, trained, targets };
+                let name = format!("{preset:?}, {classes}, {targets:?}, {trained}");
+                with_problem(&case, |setup, problem| assert_same(&case, (setup, problem), &oracle));
+                println!("{name}");
+            }
+        }
+    }
+}
+
+fn assert_same<'a>(case: &Case, of: (&'a Setup<'a>, &'a Problem<'a>), oracle: &Value) {
+    let results = [true, false].map(|plain| {
+        let mut engine = engine(case, of, plain);
+        let (parts, action) = parts_of(case, of, oracle);
+        let losses = update(engine.as_mut(), &parts, action);
+        let Snapshot { networks, moments, average, .. } = engine.snapshot().expect("a snapshot");
+        let [actor, critic] = networks;
+        let of = |moments: &Tensor| moments.get(0) * 10.0;
+        let gradients = [of(&moments[0]), of(&moments[1])];
+        let Losses { critic: a, actor: b, sparsity: c, consistency: d } = losses;
+        let losses = Tensor::stack(&[a, b, c, d], 0);
+        let [of_actor, of_critic] = gradients;
+        [losses, of_critic, of_actor, critic, actor, average]
     });
+    let names = ["losses", "critic's gradient", "actor's gradient", "critic", "actor", "average"];
+    for ((found, expected), name) in results[0].iter().zip(&results[1]).zip(names) {
+        let far = (found - expected).abs().max().double_value(&[]);
+        let size = expected.abs().max().double_value(&[]);
+        assert!(far < 2e-5 * (1.0 + size), "{name} differ by {far}, of {size}");
+        assert!(name != "actor's gradient" || size > 1e-4, "nothing flows back");
+    }
+}
+
+/// Experiences of the case's widths: y_T, c, z̃, x̃ and the answer, as far as they are kept; and the width of actions.
+fn parts_of(
+    case: &Case,
+    (setup, problem): (&Setup<'_>, &Problem<'_>),
+    oracle: &Value,
+) -> (Vec<Tensor>, usize) {
+    let matrix = |width: usize, salt: f64| {
+        Tensor::from_slice(&fill(ROWS * width, salt)).view([ROWS as i64, width as i64])
+    };
+    let shares = |width: usize| matrix(width, 3.0).softmax(-1, Kind::Float);
+    let relative = case.preset == Preset::Default;
+    let tells = relative && case.classes && case.targets == TargetsKind::Label;
+    let width = setup.encoder.layout().width;
+    let latent = if case.trained { 3 } else { width };
+    let direct = match relative {
+        true if tells && case.trained => width,
+        true => 3,
+        false => 0,
+    };
+    let mut parts = vec![shares(problem.codec.wish_width()), oracle_tensor(oracle, "c")];
+    if !tells {
+        parts.push(matrix(latent + direct, 4.0) * 1.5);
+    }
+    if relative {
+        parts.push(oracle_tensor(oracle, "x") * 0.9);
+    }
+    parts.push(if tells { shares(3) } else { oracle_tensor(oracle, "reward") });
+    (parts, latent + direct)
 }
 
 #[test]
 fn the_autoencoder_s_loss_and_gradients_are_what_an_independent_computation_gives() {
-    with_learner(|learner, oracle| {
-        let x = Tensor::from_slice(
-            &numbers(&oracle["inputs"]["x"]).iter().map(|value| *value as f32).collect::<Vec<_>>(),
-        )
-        .view([ROWS as i64, 8]);
-        learner.generator.autoencoder.trainable(true);
-        let autoencoder = &learner.generator.autoencoder;
+    let oracle = oracle();
+    with_problem(&PAPER, |setup, _| {
+        let x = oracle_tensor(&oracle, "x");
+        let mut autoencoder = frozen_autoencoder();
+        autoencoder.trainable(true);
         let decoded = autoencoder.decode(&autoencoder.encode(&x));
         assert_close(&decoded, &oracle["autoencoder"]["decoded"], "decoded");
-        let loss = reconstruction_loss(&decoded, &x, &learner.generator.places);
+        let ranges = setup.constraints.numeric_ranges();
+        let places = Places::new(setup.encoder.layout(), ranges, Device::Cpu);
+        let loss = reconstruction_loss(&decoded, &x, &places);
         assert_close(&loss, &oracle["autoencoder"]["loss"]["total"], "reconstruction");
-        let Autoencoder::Trained { encoder, decoder } = autoencoder else { panic!("trained") };
+        let Autoencoder::Trained { encoder, decoder } = &autoencoder else { panic!("trained") };
         let gradients = Network::gradients(&[encoder, decoder], &loss).expect("gradients");
         let all = Tensor::cat(&gradients, 0);
+        assert_close(&all, &oracle["autoencoder"]["gradients"], "gradients");
+        // The same in plain memory.
+        let mut host = HostAutoencoderFit::new(&autoencoder, (setup.encoder.layout(), ranges))
+            .expect("networks");
+        let (loss, gradients) = host.gradients(&to_numbers(&x).expect("numbers"));
+        let total = &oracle["autoencoder"]["loss"]["total"];
+        assert_close(&Tensor::from(loss), total, "reconstruction");
+        let all = Tensor::from_slice(&gradients.concat());
         assert_close(&all, &oracle["autoencoder"]["gradients"], "gradients");
     });
 }

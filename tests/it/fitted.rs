@@ -11,7 +11,8 @@ use crate::util::{Bench, Run, overturn, program, project};
 
 /// A training of a few seconds, good enough for most rows.
 pub const QUICK: &str = "[autoencoder]\nsteps = 400\nbatch = 128\nhidden = [64]\n\
-                         [train]\nmax_steps = 600\nbatch = 128\nhidden = 64\nvalidate_every = 100\n";
+                         [train]\nmax_steps = 600\nbatch = 128\nhidden = 64\nvalidate_every = 100\n\
+                         patience = 100\n";
 /// What is wanted of every row.
 pub const APPROVED: &str = "[target]\nclass = \"approved\"\n";
 

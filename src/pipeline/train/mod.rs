@@ -33,7 +33,8 @@ use crate::output::{Manifest, RunFacts, SUCCESS_FILE, Staging, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
 use crate::train::{
-    AutoencoderFigures, Checkpoints, Event, Fitted, Lesson, Point, Quality, Setup, fit, judge_on,
+    AutoencoderFigures, Checkpoints, Ending, Event, Fitted, Lesson, Point, Quality, Setup, fit,
+    judge_on,
 };
 
 use load::Loaded;
@@ -60,6 +61,8 @@ pub struct TrainSummary {
     pub rows_rejected: usize,
     /// Steps of actor and critic.
     pub steps: usize,
+    /// Why there were no more.
+    pub ended_by: Ending,
     /// Steps a second.
     pub steps_per_second: f64,
     /// Seconds for checks, reading and scoring the rows.
@@ -408,6 +411,7 @@ fn summarise(loaded: &Loaded, fitted: &Fitted, test: Option<Quality>) -> TrainSu
         rows_trained: loaded.train,
         rows_rejected: loaded.rejected,
         steps: fitted.steps,
+        ended_by: fitted.ending,
         steps_per_second: fitted.steps as f64 / seconds.max(1e-9),
         load_seconds: 0.0,
         train_seconds: 0.0,
