@@ -1,20 +1,19 @@
-//! `overturn run`: a generator (trained, or brought along), every row in scope explained unit by unit, the
+//! `overturn run`: a generator (trained, or brought along), every row in scope explained split by split, the
 //! reports, and all of it published as one folder. `overturn explain` is the same without training and
-//! reports. Every finished piece is journalled, so that a killed run goes on where it stopped.
+//! reports. Every finished split is journalled, so that a killed run resumes where it stopped.
 
 mod again;
 mod columns;
 mod dry;
+mod execute;
 mod facts;
+mod figures;
 mod finish;
 mod generator;
-mod kept;
 mod prometheus;
 mod spot;
 mod summary;
 mod survival;
-mod work;
-mod written;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -23,15 +22,15 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::partitions::{check_class_folders, check_key_folders};
+use super::partitions::{check_class_folders, check_key_folders, check_segments};
 use super::places::check_places;
 use super::validate::{check_generator, check_target, hold_against};
 use super::{Inputs, Observer, Scope, assumed, check_repeatable, replace, seconds_since, versions};
 use crate::artefact::{Artefact, Description, load_neighbours};
-use crate::engine::{check_keys, gather_decisions};
+use crate::engine::{SplitRecord, check_keys, gather_decisions};
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
-use crate::job::{ExplainMethod, Job, MmdSpace, Target, TaskSpec};
+use crate::explain::{Decisions, Explainer, Setup, check_fit};
+use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, REPORTS, RunFacts,
     SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of, parse_journal,
@@ -43,13 +42,13 @@ use crate::runtime::Runtime;
 pub use again::report;
 use columns::ScanColumns;
 pub use dry::{DryRun, dry_run};
+use execute::{Done, is_there};
 use facts::Stamp;
 pub(super) use facts::{gather as gather_facts, refuse_changed};
 use finish::Finished;
 pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
 pub use summary::{Example, RunSummary, Seconds, TargetSummary};
-use work::{Done, Shop, UnitRecord};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +77,23 @@ impl Part {
 #[serde(rename_all = "snake_case")]
 enum Entry {
     Generator(Box<GeneratorRecord>),
-    Unit(Box<UnitRecord>),
+    Split(Box<SplitRecord>),
+}
+
+/// Version of what the lines of a journal are. The first had counts for reports, and files beside it.
+const JOURNAL_FORMAT: u32 = 2;
+
+/// The first line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct JournalHeader {
+    #[serde(default = "first_format")]
+    format: u32,
+    #[serde(flatten)]
+    facts: RunFacts,
+}
+
+fn first_format() -> u32 {
+    1
 }
 
 /// What a run shares with its stages.
@@ -101,7 +116,8 @@ struct Stages<'a> {
 struct Progressed {
     journal: Journal,
     generator: Option<GeneratorRecord>,
-    units: Vec<UnitRecord>,
+    /// By the number of the split.
+    records: BTreeMap<usize, SplitRecord>,
 }
 
 /// Rows in scope, whose keys were found to be good.
@@ -200,6 +216,9 @@ impl<'a> Stages<'a> {
         let keys = self.runtime.block_on(checked)?;
         inputs.refuse_keys(&self.job.input, scope, &keys)?;
         self.runtime.block_on(check_key_folders(self.job, inputs))?;
+        if self.part != Part::Explain {
+            self.runtime.block_on(check_segments(self.job, inputs))?;
+        }
         Ok(Keyed { rows: keys.rows, seconds: seconds_since(began) })
     }
 
@@ -243,49 +262,37 @@ impl<'a> Stages<'a> {
         Ok(Some(found))
     }
 
-    /// The journal of this run: a fresh one, or that of the run to be gone on with.
+    /// The journal of this run: a fresh one, or that of the run to be resumed.
     fn journal(&self, staging: &Staging, resume: bool) -> Result<Progressed> {
-        let folder = staging.journal();
-        let path = folder.join(JOURNAL_FILE);
-        let found: Option<Found<RunFacts, Entry>> =
-            if resume { Journal::open(&path)? } else { None };
+        let path = staging.journal().join(JOURNAL_FILE);
+        let header = Journal::header::<JournalHeader>(&path).filter(|_| resume);
+        if let Some(header) = &header {
+            self.refuse_format(header.format)?;
+            self.refuse_other(&header.facts)?;
+        }
+        let found: Option<Found<JournalHeader, Entry>> =
+            if header.is_some() { Journal::open(&path)? } else { None };
         if let Some(found) = found {
-            self.refuse_other(&found.header)?;
-            return self.progressed(found, staging);
+            return progressed(found, staging);
         }
         staging.start_over()?;
-        let journal = Journal::create(&path, &self.facts)?;
-        Ok(Progressed { journal, generator: None, units: Vec::new() })
+        let header = JournalHeader { format: JOURNAL_FORMAT, facts: self.facts.clone() };
+        let journal = Journal::create(&path, &header)?;
+        Ok(Progressed { journal, generator: None, records: BTreeMap::new() })
     }
 
-    /// What of a journal can be used: pieces whose files are there. All other files are removed: they are
-    /// halves, or of a run before.
-    fn progressed(&self, found: Found<RunFacts, Entry>, staging: &Staging) -> Result<Progressed> {
-        let mut progressed =
-            Progressed { journal: found.journal, generator: None, units: Vec::new() };
-        // What was done twice is there once, and units of another generator are of no use.
-        let mut units: BTreeMap<usize, UnitRecord> = BTreeMap::new();
-        for entry in found.entries {
-            match entry {
-                Entry::Generator(record) => {
-                    progressed.generator = Some(*record).filter(|record| record.is_there(staging));
-                    units.clear();
-                }
-                Entry::Unit(unit) => {
-                    units.insert(unit.unit, *unit);
-                }
-            }
+    /// Only what this version has written can be resumed.
+    fn refuse_format(&self, format: u32) -> Result<()> {
+        if format == JOURNAL_FORMAT {
+            return Ok(());
         }
-        if progressed.generator.is_some() {
-            progressed.units = units.into_values().filter(|unit| unit.is_there(staging)).collect();
-        }
-        let units = progressed.units.iter().flat_map(|unit| &unit.files);
-        let files = progressed.generator.iter().flat_map(|record| &record.files).chain(units);
-        let known: HashSet<&str> = files.map(|file| file.name.as_str()).collect();
-        let generator = progressed.generator.is_some();
-        staging.sweep(&|name| known.contains(name) || (generator && is_of_generator(name)))?;
-        tracing::info!(units = progressed.units.len(), "going on from the journal");
-        Ok(progressed)
+        let problem = format!(
+            "cannot be resumed: its journal has format {format}, expected {JOURNAL_FORMAT}"
+        );
+        Err(Error::input(self.job.output.dir.display().to_string(), problem).hint(
+            "another version of overturn has begun the run: resume with that one, or run without \
+             `--resume` to start over",
+        ))
     }
 
     /// Only the very same work can be gone on with.
@@ -369,21 +376,18 @@ impl<'a> Stages<'a> {
                 description: &artefact.description,
                 schema: Arc::clone(&inputs.schema),
                 table: self.columns.schema(inputs),
-                columns: self.columns.places.clone(),
+                columns: self.columns.indexes.clone(),
                 predictor,
                 decisions: decisions.map(Arc::new),
                 target: self.target,
                 explain: &job.explain,
                 neighbours,
                 streams: self.runtime.streams(),
-                keep: self.keep(),
             },
         )?;
         let check_seconds = keyed.seconds + seconds_since(began);
-        let shop = Shop::new(self, staging, progressed, Arc::new(explainer), keyed.rows)?;
-        self.observer.stage("explaining", Some(shop.rows_left()));
-        staging.keep();
-        let mut done = shop.work(self.runtime.threads).await?;
+        let explained = self.execute(staging, progressed, (Arc::new(explainer), keyed.rows));
+        let mut done = explained.await?;
         (done.check_seconds, done.remarks) = (check_seconds, remarks);
         Ok(done)
     }
@@ -405,16 +409,6 @@ impl<'a> Stages<'a> {
             tracing::warn!("{text}");
             text.to_string()
         })
-    }
-
-    /// Which answers are kept for the comparison of distributions.
-    fn keep(&self) -> Keep {
-        let mmd = &self.job.report.mmd;
-        match mmd.rows {
-            _ if self.part == Part::Explain || mmd.space == MmdSpace::None => Keep::None,
-            0 => Keep::All,
-            rows => Keep::Most(rows as usize),
-        }
     }
 
     fn writer_options(&self) -> Result<WriterOptions> {
@@ -443,13 +437,40 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
     }
 }
 
+/// What of a journal can be used: splits whose files are there. All other files are removed: they are halves, or of
+/// a run before.
+fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<Progressed> {
+    let (mut generator, mut records) = (None, BTreeMap::new());
+    for entry in found.entries {
+        match entry {
+            Entry::Generator(record) => {
+                generator = Some(*record).filter(|record| record.is_there(staging));
+                // Splits of another generator are of no use.
+                records.clear();
+            }
+            Entry::Split(record) => {
+                records.entry(record.split).or_insert(*record);
+            }
+        }
+    }
+    records.retain(|_, record| generator.is_some() && is_there(record, staging));
+    let files = records.values().flat_map(|record| &record.files);
+    let files = generator.iter().flat_map(|record: &GeneratorRecord| &record.files).chain(files);
+    let known: HashSet<&str> = files.map(|file| file.name.as_str()).collect();
+    let generated = generator.is_some();
+    staging.sweep(&|name| known.contains(name) || (generated && is_of_generator(name)))?;
+    tracing::info!(splits = records.len(), "resuming from the journal");
+    Ok(Progressed { journal: found.journal, generator, records })
+}
+
 /// The run that was stopped before it could publish into a folder, if there is one.
 fn unfinished(folder: &Path) -> Option<RunFacts> {
-    Journal::header(&journal_of(folder).join(JOURNAL_FILE))
+    let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
+    Some(header.facts)
 }
 
 /// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
 /// come to.
 pub fn journal_pieces(content: &[u8]) -> Option<usize> {
-    parse_journal::<RunFacts, Entry>(content).map(|found| found.entries.len())
+    parse_journal::<JournalHeader, Entry>(content).map(|found| found.entries.len())
 }
