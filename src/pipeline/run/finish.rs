@@ -18,7 +18,7 @@ use crate::explain::{StageSeconds, target_names};
 use crate::job::Coherence;
 use crate::metrics::{Group, Source, Status, Tally, wilson};
 use crate::output::{
-    COUNTERFACTUALS, MANIFEST_FILE, REJECTS, StagedFile, Staging, TableWriter,
+    COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
 use crate::report::{
@@ -155,6 +155,7 @@ impl Stages<'_> {
         tables: &[(&str, RecordBatch)],
     ) -> Result<Vec<StagedFile>> {
         let options = self.writer_options()?;
+        staging.tables(&[REPORTS])?;
         let write = |(report, table): &(&str, RecordBatch)| {
             let name = report_name(report);
             let path = staging.folder().join(&name);

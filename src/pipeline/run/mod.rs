@@ -32,7 +32,7 @@ use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Decisions, Explainer, Setup, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::output::{
-    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, REPORTS, RunFacts,
+    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, RunFacts,
     SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of, parse_journal,
     refuse_folders, refuse_taken, rejects_schema, tidy,
 };
@@ -332,9 +332,6 @@ impl<'a> Stages<'a> {
         let shown = job.explain.generator.as_deref().unwrap_or(&shown).display().to_string();
         check_fit(&artefact.description, &self.inputs.schema, predictor.task(), &shown)?;
         staging.tables(&[COUNTERFACTUALS, REJECTS])?;
-        if self.part == Part::Run {
-            staging.tables(&[REPORTS])?;
-        }
         let work = self.work(staging, progressed, (artefact, keyed), Arc::clone(&predictor));
         let done = runtime.block_on(work).and_then(|mut done| {
             let found = self.spot_check(staging.folder(), &done, predictor.as_ref())?;
