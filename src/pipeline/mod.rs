@@ -1,5 +1,6 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
+mod context;
 mod inputs;
 mod memory;
 mod model;
@@ -28,6 +29,7 @@ use crate::output::{
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
+use context::RunContext;
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};
 pub use run::{

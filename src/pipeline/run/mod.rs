@@ -24,19 +24,21 @@ use serde::{Deserialize, Serialize};
 
 use super::partitions::{check_class_folders, check_key_folders, check_segments};
 use super::places::check_places;
-use super::validate::{check_generator, check_target, hold_against};
-use super::{Inputs, Observer, Scope, assumed, check_repeatable, replace, seconds_since, versions};
+use super::validate::{check_generator, check_target};
+use super::{
+    Inputs, Observer, RunContext, Scope, assumed, check_repeatable, replace, seconds_since,
+    versions,
+};
 use crate::artefact::{Artefact, Description, load_neighbours};
-use crate::engine::{SplitRecord, check_keys, gather_decisions};
+use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Decisions, Explainer, Setup, check_fit};
+use crate::explain::{Explainer, Setup, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, RunFacts,
     SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of, parse_journal,
     refuse_folders, refuse_taken, rejects_schema, tidy,
 };
-use crate::predictor::{self, Predictor};
 use crate::runtime::Runtime;
 
 pub use again::report;
@@ -145,16 +147,13 @@ pub fn run(
         return Ok(summary);
     }
     let keyed = stages.check_keys()?;
-    // What is gone on with was checked when it began.
-    let remarks = if resume { Vec::new() } else { stages.check_early()? };
-    let open = if resume { Staging::resume } else { Staging::begin };
-    let mut staging = open(&job.output.dir, replace(job))?;
-    let mut progressed = stages.journal(&staging, resume)?;
-    let artefact = stages.generator(&mut staging, &mut progressed, (keyed.rows, resume))?;
-    let generator = progressed.generator.take().unwrap_or_default();
-    let mut done = stages.explain(&mut staging, progressed, &artefact, keyed)?;
-    done.remarks.extend(remarks);
-    stages.finish(staging, Finished { done, generator, artefact, began, before: None })
+    let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
+    let explained = stages.explained(&context, keyed, resume);
+    let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
+    // Reports need no model of the job's.
+    drop(context);
+    finished.began = began;
+    stages.finish(staging, finished)
 }
 
 impl<'a> Stages<'a> {
@@ -181,6 +180,27 @@ impl<'a> Stages<'a> {
         let inputs = Arc::new(inputs);
         let command = part;
         Ok(Stages { job, part, command, target, inputs, columns, facts, stamps, runtime, observer })
+    }
+
+    /// All up to the tables: the generator, and every row in scope explained.
+    fn explained(
+        &self,
+        context: &RunContext,
+        keyed: Keyed,
+        resume: bool,
+    ) -> Result<(Staging, Finished)> {
+        // What is resumed was checked when it began.
+        let remarks = if resume { Vec::new() } else { self.check_early(context)? };
+        let open = if resume { Staging::resume } else { Staging::begin };
+        let mut staging = open(&self.job.output.dir, replace(self.job))?;
+        let mut progressed = self.journal(&staging, resume)?;
+        let training = (context, keyed.rows, resume);
+        let artefact = self.generator(&mut staging, &mut progressed, training)?;
+        let generator = progressed.generator.take().unwrap_or_default();
+        let mut done = self.explain(&mut staging, progressed, (context, &artefact), keyed)?;
+        done.remarks.extend(remarks);
+        let began = Instant::now();
+        Ok((staging, Finished { done, generator, artefact, began, before: None }))
     }
 
     /// The summary of a run that has published the very same. One that is to be replaced is looked at only
@@ -211,55 +231,33 @@ impl<'a> Stages<'a> {
         let (inputs, began) = (&self.inputs, Instant::now());
         self.observer.stage("checking keys", None);
         let scope = Scope::explained(&self.job.input);
-        let (predicate, key) = (inputs.plan(scope).predicate, &self.job.input.key);
-        let checked = check_keys(&inputs.engine, &inputs.features, key, predicate);
-        let keys = self.runtime.block_on(checked)?;
-        inputs.refuse_keys(&self.job.input, scope, &keys)?;
+        let rows = self.runtime.block_on(inputs.check_keys(&self.job.input, scope))?;
         self.runtime.block_on(check_key_folders(self.job, inputs))?;
         if self.part != Part::Explain {
             self.runtime.block_on(check_segments(self.job, inputs))?;
         }
-        Ok(Keyed { rows: keys.rows, seconds: seconds_since(began) })
+        Ok(Keyed { rows, seconds: seconds_since(began) })
     }
 
     /// Finds what would stop the run later, perhaps after hours of training: a target, a generator or a score
     /// table that does not go with the model, a model that decides by chance. Gives what is odd, but usable.
-    fn check_early(&self) -> Result<Vec<String>> {
-        let (job, inputs) = (self.job, &self.inputs);
-        let columns = inputs.predictor_columns();
-        let predictor = predictor::open(&job.predictor, &columns, self.runtime.threads)?;
+    fn check_early(&self, context: &RunContext) -> Result<Vec<String>> {
+        let (job, inputs, predictor) = (self.job, &self.inputs, &context.predictor);
         let task = predictor.task();
-        let repeated = || {
-            let scope = Scope::explained(&job.input);
-            self.runtime.block_on(check_repeatable(job, inputs, scope, &predictor))
-        };
-        let checked = check_target(job, inputs, task).and_then(|()| check_class_folders(job, task));
-        let checked = checked.and_then(|()| match &job.explain.generator {
-            Some(folder) => check_generator(folder, job, (inputs, task), self.runtime),
+        check_class_folders(job, task)?;
+        match &job.explain.generator {
+            Some(folder) => check_generator(folder, job, (inputs, task), self.runtime)?,
             // Where there is nothing to train, they are looked at soon enough.
             None => {
-                let stored = self.stored_decisions(predictor.as_ref());
-                self.runtime.block_on(stored).map(|_| ())
+                self.runtime.block_on(context.decisions(job, self.observer))?;
             }
-        });
-        let mut remarks = checked.and_then(|()| repeated()).inspect_err(|_| predictor.stop())?;
+        }
+        let scope = Scope::explained(&job.input);
+        let repeated = check_repeatable(job, inputs, scope, predictor);
+        let mut remarks = self.runtime.block_on(repeated)?;
         remarks.extend(assumed(job, predictor.as_ref()));
-        self.check_retrained(predictor.task())?;
+        self.check_retrained(task)?;
         Ok(remarks)
-    }
-
-    /// The decisions of the score table, if there is one, held against the model.
-    async fn stored_decisions(&self, predictor: &dyn Predictor) -> Result<Option<Decisions>> {
-        let (job, inputs) = (self.job, &self.inputs);
-        let (Some(scores), Some(table)) = (&job.input.scores, &inputs.scores) else {
-            return Ok(None);
-        };
-        self.observer.stage("comparing scores", None);
-        let tables = (table, &inputs.features);
-        let wanted = (&job.input.key[..], scores.decision.as_str());
-        let found = gather_decisions(&inputs.engine, tables, wanted, predictor.task()).await?;
-        hold_against(job, inputs, predictor, (scores, &found)).await?;
-        Ok(Some(found))
     }
 
     /// The journal of this run: a fresh one, or that of the run to be resumed.
@@ -320,25 +318,19 @@ impl<'a> Stages<'a> {
         &self,
         staging: &mut Staging,
         progressed: Progressed,
-        artefact: &Artefact,
+        (context, artefact): (&RunContext, &Artefact),
         keyed: Keyed,
     ) -> Result<Done> {
-        let (job, runtime) = (self.job, self.runtime);
-        runtime.for_explaining();
-        let columns = self.inputs.predictor_columns();
-        let predictor = predictor::open(&job.predictor, &columns, runtime.threads)?;
-        check_target(job, &self.inputs, predictor.task())?;
+        let (job, predictor) = (self.job, context.predictor.as_ref());
+        self.runtime.for_explaining();
         let shown = staging.folder().join(GENERATOR);
         let shown = job.explain.generator.as_deref().unwrap_or(&shown).display().to_string();
         check_fit(&artefact.description, &self.inputs.schema, predictor.task(), &shown)?;
         staging.tables(&[COUNTERFACTUALS, REJECTS])?;
-        let work = self.work(staging, progressed, (artefact, keyed), Arc::clone(&predictor));
-        let done = runtime.block_on(work).and_then(|mut done| {
-            let found = self.spot_check(staging.folder(), &done, predictor.as_ref())?;
-            done.remarks.extend(found);
-            Ok(done)
-        });
-        done.inspect_err(|_| predictor.stop())
+        let work = self.work(staging, progressed, (artefact, keyed), context);
+        let mut done = self.runtime.block_on(work)?;
+        done.remarks.extend(self.spot_check(staging.folder(), &done, predictor)?);
+        Ok(done)
     }
 
     /// Everything that the engine has a part in.
@@ -347,7 +339,7 @@ impl<'a> Stages<'a> {
         staging: &mut Staging,
         progressed: Progressed,
         (artefact, keyed): (&Artefact, Keyed),
-        predictor: Arc<dyn Predictor>,
+        context: &RunContext,
     ) -> Result<Done> {
         let (job, inputs) = (self.job, &self.inputs);
         let began = Instant::now();
@@ -359,7 +351,7 @@ impl<'a> Stages<'a> {
             remarks.push(text.to_string());
             None
         } else {
-            self.stored_decisions(predictor.as_ref()).await?
+            context.decisions(job, self.observer).await?
         };
         remarks.extend(self.searched(&artefact.description, keyed.rows));
         if let Some(found) = &decisions {
@@ -374,8 +366,8 @@ impl<'a> Stages<'a> {
                 schema: Arc::clone(&inputs.schema),
                 table: self.columns.schema(inputs),
                 columns: self.columns.indexes.clone(),
-                predictor,
-                decisions: decisions.map(Arc::new),
+                predictor: Arc::clone(&context.predictor),
+                decisions,
                 target: self.target,
                 explain: &job.explain,
                 neighbours,
