@@ -1,6 +1,7 @@
 //! Whether the columns of `output.partition_by` can become folders without losing a value, and those of `report.by`
 //! segments, as far as that can be known before anything long starts.
 
+use super::run::check_segment_columns;
 use super::{Inputs, Scope};
 use crate::engine::distinct_values;
 use crate::error::{Error, Fault, Kind, Result};
@@ -49,9 +50,10 @@ pub(super) async fn check_key_folders(job: &Job, inputs: &Inputs) -> Result<()> 
 /// Names the columns.
 pub(super) async fn check_segments(job: &Job, inputs: &Inputs) -> Result<()> {
     let by = &job.report.by;
-    if by.is_empty() {
+    if by.is_empty() || job.target.is_none() {
         return Ok(());
     }
+    check_segment_columns(job, inputs)?;
     let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
     let wanted = (&by[..], predicate);
     let found = distinct_values(&inputs.engine, &inputs.features, wanted, MOST_SEGMENTS).await?;

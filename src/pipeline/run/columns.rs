@@ -25,7 +25,7 @@ pub(super) struct ScanColumns {
 
 impl ScanColumns {
     pub(super) fn new(job: &Job, inputs: &Inputs) -> Result<ScanColumns> {
-        Error::from_faults(Kind::Spec, segment_faults(job, inputs))?;
+        check_segment_columns(job, inputs)?;
         let (mut names, mut reported) = (inputs.columns.clone(), inputs.columns.clone());
         for constraint in &inputs.constraints {
             index_of(&mut names, &constraint.column);
@@ -60,6 +60,14 @@ fn index_of(names: &mut Vec<String>, name: &str) -> usize {
         names.push(name.to_string());
         names.len() - 1
     })
+}
+
+/// Refuses segment columns that are not there, have no text or the name of a report's own column.
+///
+/// # Errors
+/// All that is wrong with them.
+pub(in crate::pipeline) fn check_segment_columns(job: &Job, inputs: &Inputs) -> Result<()> {
+    Error::from_faults(Kind::Spec, segment_faults(job, inputs))
 }
 
 fn segment_faults(job: &Job, inputs: &Inputs) -> Vec<Fault> {

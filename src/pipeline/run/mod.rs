@@ -43,6 +43,7 @@ use crate::runtime::Runtime;
 
 pub use again::report;
 use columns::ScanColumns;
+pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
 use execute::{Done, is_there};
 use facts::Stamp;
