@@ -45,7 +45,10 @@ fn more_segments_than_a_report_can_show() {
     bench.parquet("t.parquet", &credit(1001));
     bench.append("job.toml", "[report]\nby = [\"application_id\"]\n");
     let said = "report.by: names `application_id`, which gives more than 1000 segments";
-    refused(&bench, &[said, "name columns with few values"]);
+    for command in ["validate", "run"] {
+        bench.does(command, &[]).fails(1, &[said, "name columns with few values"]);
+    }
+    bench.nothing_is_left();
 }
 
 #[test]
