@@ -18,10 +18,18 @@
 //!             encode ─▶ autoencoder ─▶ actor and critic ─▶ generator/ ───────────┤   whole)
 //!                       enc, dec     │  ▲ decode ─▶ constrain ─▶ predict         │
 //!                                    ▼                                           │
-//!     explain: units ─▶ encode ─▶ actor ─▶ decode ─▶ constrain ─▶ predict ─▶     │
-//!              of rows      refine ◀─▶ predict; measure ─▶ counterfactuals/ ─────┤
-//!                                    └────▶ tally ─▶ reports/ ───────────────────┘
+//!     explain: splits ─▶ encode ─▶ actor ─▶ decode ─▶ constrain ─▶ predict ─▶    │
+//!              of the table   refine ◀─▶ predict; measure ─▶ counterfactuals/ ───┤
+//!     report:  read back, split by split ─▶ count ─▶ reports/ ───────────────────┘
 //! ```
+//!
+//! # A run is a plan
+//!
+//! The table is cut into splits: file, row groups, rows. Explaining is a plan of the query engine over a table in
+//! memory with a descriptor of each split, and one operator, `ExplainSplitExec`, which scans, explains and writes a
+//! split and emits a record of it. `pipeline::run` reads the records as they come, journals them, checks that every
+//! row is accounted for, makes the reports from the written tables and publishes. What is written depends on the
+//! descriptor alone, never on a partition or a thread.
 //!
 //! # The folders
 //!
@@ -63,6 +71,7 @@
 //!   constraint is a bug that ends the run.
 //! - The same job, inputs and seed give the same values, whatever the number of threads and the batch
 //!   size. Statistics are exact sums for that reason.
+//! - Reports are counted from the written tables, by the same code for `run` and `report`.
 //! - Bad input ends in an error that names file, key or column, what was found and what was expected;
 //!   all faults of a file are listed at once.
 

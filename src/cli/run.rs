@@ -120,7 +120,7 @@ fn plan_text(plan: &DryRun) -> String {
         None => "not known before there is a generator".to_string(),
     };
     rows.push(("estimate".to_string(), estimate));
-    lines(&rows)
+    format!("{}\n{}\n", lines(&rows), plan.plan.join("\n"))
 }
 
 fn text(summary: &RunSummary) -> String {

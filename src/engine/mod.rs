@@ -13,13 +13,15 @@ mod relations;
 mod sample;
 mod scan;
 mod session;
+mod split_scan;
+mod splits;
 mod sql;
 mod stats;
 mod table;
-mod units;
+mod wire;
 
 pub use decisions::gather_decisions;
-pub use explain::UnitStream;
+pub use explain::{ExplainPlan, OnRows, RecordStream, SplitWork};
 pub use extremes::{Extremes, Usual, count_contradictions, find_extremes};
 pub use files::{SourceFile, SourceFiles, since_1970};
 pub use infer::{InferOptions, Inferred, infer, infer_from};
@@ -29,9 +31,11 @@ pub use relations::observed_rules;
 pub use sample::{SamplePlan, gather_sample};
 pub use scan::{BatchStream, Scan, ScanPlan};
 pub use session::{Engine, EngineOptions};
+pub use split_scan::SplitScan;
+pub use splits::{FileRange, Split};
 pub use stats::gather_stats;
 pub use table::Table;
-pub use units::Unit;
+pub use wire::SplitRecord;
 
 /// The release of the query engine.
 pub fn datafusion_version() -> &'static str {

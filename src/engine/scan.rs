@@ -56,13 +56,8 @@ impl ScanPlan<'_> {
 
     /// Who is to blame if it cannot be read.
     pub(super) fn origin(&self) -> Origin {
-        self.origin_of(self.shown())
-    }
-
-    /// The same, where it is known more exactly what is read.
-    pub(super) fn origin_of(&self, shown: String) -> Origin {
         let predicate = self.predicate.map(|(key, text)| (key.to_string(), text.to_string()));
-        Origin(Arc::new((shown, predicate)))
+        Origin(Arc::new((self.shown(), predicate)))
     }
 }
 
@@ -74,6 +69,11 @@ impl Origin {
     /// A table that is read as it is.
     pub(super) fn of_table(shown: &str) -> Origin {
         Origin(Arc::new((shown.to_string(), None)))
+    }
+
+    /// The same, where it is known which file is read.
+    pub(super) fn of_file(&self, file: &str) -> Origin {
+        Origin(Arc::new((file.to_string(), self.0.1.clone())))
     }
 
     /// A text that stands for all that is read.

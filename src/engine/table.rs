@@ -2,6 +2,7 @@
 //! of about equal size, cut the same way every time: the engine's own listing table would choose them by
 //! its own lights, and skip or take other files than we checked.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -22,7 +23,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
 use super::files::{SourceFile, SourceFiles};
-use super::units::{Piece, Unit};
+use super::splits::{FileRange, Split};
 
 /// What is known of a table before it is read.
 #[derive(Debug, Clone)]
@@ -55,8 +56,8 @@ pub(super) struct ParquetTable {
     pub(super) files: SourceFiles,
     schema: TableSchema,
     partitions: usize,
-    /// The part of it that is read; all of it otherwise.
-    unit: Option<Unit>,
+    /// What of it is read, as one partition; all of it otherwise.
+    ranges: Option<Vec<FileRange>>,
 }
 
 impl ParquetTable {
@@ -64,12 +65,17 @@ impl ParquetTable {
         let schema = TableSchema::builder(Arc::clone(&files.file_schema))
             .with_table_partition_cols(files.partition_fields.clone())
             .build();
-        ParquetTable { files, schema, partitions, unit: None }
+        ParquetTable { files, schema, partitions, ranges: None }
     }
 
-    /// The same table with a part of its rows only, as one partition.
-    pub(super) fn part(&self, unit: &Unit) -> ParquetTable {
-        ParquetTable { unit: Some(unit.clone()), ..self.clone() }
+    /// The same table with the rows of some splits only, as one partition.
+    pub(super) fn of_splits(&self, splits: &[Split]) -> ParquetTable {
+        let ranges = splits.iter().flat_map(|split| split.ranges.clone()).collect();
+        ParquetTable { ranges: Some(ranges), ..self.clone() }
+    }
+
+    pub(super) fn table_schema(&self) -> &TableSchema {
+        &self.schema
     }
 
     pub(super) fn describe(self: &Arc<Self>, name: &str, paths: &[String]) -> Table {
@@ -86,9 +92,8 @@ impl ParquetTable {
 
     /// Runs of row groups, about equally many rows each, in the table's order.
     fn groups(&self) -> Vec<FileGroup> {
-        if let Some(unit) = &self.unit {
-            let pieces = unit.pieces.iter().map(|piece| self.rows_of(piece));
-            return vec![FileGroup::new(pieces.collect())];
+        if let Some(ranges) = &self.ranges {
+            return vec![file_group(&self.schema, ranges)];
         }
         let total = self.files.rows().max(1);
         let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); self.partitions];
@@ -123,35 +128,44 @@ impl ParquetTable {
     fn piece(&self, file: &SourceFile, first: usize, last: usize) -> PartitionedFile {
         let start = file.row_groups[first].start as i64;
         let end = file.row_groups.get(last).map_or(file.bytes as i64, |group| group.start as i64);
-        self.located(file, PartitionedFile::new("", file.bytes).with_range(start, end))
+        let piece = PartitionedFile::new("", file.bytes).with_range(start, end);
+        located(&self.schema, &file.path, (piece, &file.partition_values))
     }
+}
 
-    /// A run of rows of a file.
-    fn rows_of(&self, piece: &Piece) -> PartitionedFile {
-        let file = &self.files.files[piece.file];
-        let after = file.rows - piece.first - piece.rows;
-        let selection = RowSelection::from(vec![
-            RowSelector::skip(piece.first as usize),
-            RowSelector::select(piece.rows as usize),
-            RowSelector::skip(after as usize),
-        ]);
-        let whole = PartitionedFile::new("", file.bytes);
-        self.located(file, whole.with_extension(ParquetRowSelection::new(selection)))
-    }
+/// Runs of rows as a partition of a table with this schema.
+pub(super) fn file_group(schema: &TableSchema, ranges: &[FileRange]) -> FileGroup {
+    FileGroup::new(ranges.iter().map(|range| rows_of(schema, range)).collect())
+}
 
-    fn located(&self, file: &SourceFile, mut piece: PartitionedFile) -> PartitionedFile {
-        if let Ok(path) = ObjectPath::from_absolute_path(&file.path) {
-            piece.object_meta.location = path;
-        }
-        let fields = self.schema.table_partition_cols().iter().zip(&file.partition_values);
-        let values = fields.map(|(field, value)| match field.data_type() {
-            DataType::Int64 => {
-                ScalarValue::Int64(value.as_ref().and_then(|value| value.parse().ok()))
-            }
-            _ => ScalarValue::Utf8(value.clone()),
-        });
-        piece.with_partition_values(values.collect())
+/// A run of rows of a file.
+fn rows_of(schema: &TableSchema, range: &FileRange) -> PartitionedFile {
+    let after = range.file_rows - range.first_row - range.rows;
+    let selection = RowSelection::from(vec![
+        RowSelector::skip(range.first_row as usize),
+        RowSelector::select(range.rows as usize),
+        RowSelector::skip(after as usize),
+    ]);
+    let whole = PartitionedFile::new("", range.bytes);
+    let whole = whole.with_extension(ParquetRowSelection::new(selection));
+    located(schema, Path::new(&range.file), (whole, &range.folders))
+}
+
+/// A file at its path, with the values of the folders that it lies in.
+fn located(
+    schema: &TableSchema,
+    path: &Path,
+    (mut file, folders): (PartitionedFile, &[Option<String>]),
+) -> PartitionedFile {
+    if let Ok(path) = ObjectPath::from_absolute_path(path) {
+        file.object_meta.location = path;
     }
+    let fields = schema.table_partition_cols().iter().zip(folders);
+    let values = fields.map(|(field, value)| match field.data_type() {
+        DataType::Int64 => ScalarValue::Int64(value.as_ref().and_then(|value| value.parse().ok())),
+        _ => ScalarValue::Utf8(value.clone()),
+    });
+    file.with_partition_values(values.collect())
 }
 
 #[async_trait]

@@ -83,8 +83,6 @@ pub(super) struct Answers {
     pub(super) wishes: Wishes,
     /// Number within the row.
     pub(super) samples: Vec<i32>,
-    /// Whether it is the first for its row and wish.
-    pub(super) first: Vec<bool>,
     pub(super) status: Vec<Status>,
     /// What found the counterfactuals of solved rows.
     pub(super) source: Vec<Option<Source>>,
@@ -345,7 +343,6 @@ impl Explainer {
         let before = take(&usable.originals, &rows)?;
         Ok(Answers {
             samples: numbered(&rows),
-            first: kept.iter().map(|entry| entries.draws[*entry as usize] == 0).collect(),
             wishes: entries.wishes.take(kept),
             after: self.writer.write(&counterfactuals, &originals, &before)?,
             decided: usable.scores.take(&rows),
@@ -368,6 +365,19 @@ impl Explainer {
             certified,
             margins,
         })
+    }
+}
+
+impl Explainer {
+    /// What the changes of solved rows cost; NaN for others.
+    fn costs_of(&self, rows: &Rows, originals: &Rows, status: &[Status]) -> Vec<f64> {
+        let mut costs = self.refiner.costs_of(rows, originals, &self.constraints);
+        for (cost, status) in costs.iter_mut().zip(status) {
+            if *status != Status::Solved {
+                *cost = f64::NAN;
+            }
+        }
+        costs
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! What comes out of a block of rows depends on nothing but those rows: random numbers are drawn from the
 //! row's key. A matrix product may round otherwise in a block of another size, so whoever calls cuts blocks
-//! of [`BLOCK_ROWS`] rows, counted from the start of a unit of work.
+//! of [`BLOCK_ROWS`] rows, counted from the start of a split.
 
 mod admit;
 mod ask;
@@ -12,7 +12,6 @@ mod changes;
 mod decisions;
 mod fit;
 mod ledger;
-mod measure;
 mod plausible;
 mod refine;
 mod table;
@@ -40,8 +39,7 @@ use crate::target::TargetCodec;
 use ask::Goal;
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
-pub use ledger::{Kept, Ledger, Stage, StageSeconds};
-pub use measure::{Keep, Recorder};
+pub use ledger::{Ledger, Stage, StageSeconds};
 pub use plausible::check_plausibility;
 use refine::{Plateaus, Refiner};
 
@@ -65,8 +63,6 @@ pub struct Columns {
     pub constraints: Vec<RowConstraint>,
     /// What is wanted of each row.
     pub target: Option<usize>,
-    /// What divides the rows into segments.
-    pub segments: Vec<usize>,
 }
 
 /// What rows are explained with.
@@ -91,8 +87,6 @@ pub struct Setup<'a> {
     pub neighbours: Option<Points>,
     /// Random streams.
     pub streams: Streams,
-    /// Which answers are kept for the comparison of distributions.
-    pub keep: Keep,
 }
 
 /// All that explaining needs and threads can share; see [`Worker`].
@@ -115,7 +109,6 @@ pub struct Explainer {
     /// None without training rows, or with too few.
     plausibility: Option<Plausibility>,
     streams: Streams,
-    recorder: Recorder,
     /// Schema of the counterfactual table.
     pub counterfactuals: SchemaRef,
     /// Schema of the rejects table.
@@ -177,7 +170,6 @@ impl Explainer {
                 .with_observed(&observed);
         let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
         let refiner = Refiner::new(&explain, &schema, &layout, (points, classes), plateaus);
-        let recorder = Recorder::new(encoder.clone(), setup.keep);
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());
         Ok(Explainer {
@@ -198,7 +190,6 @@ impl Explainer {
             refiner,
             plausibility,
             streams: setup.streams,
-            recorder,
             counterfactuals,
             rejects,
         })
@@ -232,7 +223,7 @@ impl Explainer {
 
     /// An empty ledger for its rows.
     pub fn ledger(&self) -> Ledger {
-        Ledger::new(self.encoder.layout().width)
+        Ledger::default()
     }
 }
 
@@ -253,8 +244,7 @@ impl Worker {
         let entries = shared.ask(&usable)?;
         let answers = self.answer(&usable, entries, ledger)?;
         clock = Instant::now();
-        shared.record(&usable, &answers, ledger)?;
-        ledger.clock(Stage::Measure, &mut clock);
+        ledger.count(&answers.samples, &answers.status);
         let table = shared.table(&usable, &answers)?;
         ledger.clock(Stage::Tabulate, &mut clock);
         Ok(table)

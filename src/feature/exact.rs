@@ -58,7 +58,7 @@ impl ExactSum {
     }
 
     /// Adds another sum.
-    pub(super) fn merge(&mut self, other: &ExactSum) {
+    pub(crate) fn merge(&mut self, other: &ExactSum) {
         let mut other = other.clone();
         other.carry();
         self.carry();

@@ -13,7 +13,9 @@ use crate::feature::{Cells, Rows};
 pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Space};
 pub use sketch::Sketch;
 pub use status::{Source, Status};
-pub use tally::{Count, FeatureChanges, Group, Observed, Segment, Spread, Tally};
+pub use tally::{
+    Changes, Count, FeatureChanges, Group, MOST_SEGMENTS, Outcomes, Segment, Spread, Tally,
+};
 pub use wilson::{Interval, wilson};
 
 /// Distances of some rows.

@@ -1,6 +1,6 @@
 //! Counts of counterfactuals by wanted decision and segment, made batch by batch and merged: what all
-//! reports but the comparison of distributions are made of. Merging in the order of the units gives the same
-//! figures whatever the number of threads, and a tally survives a kill as JSON.
+//! reports but the comparison of distributions are made of. Sums are exact, so that neither the order of the
+//! splits nor the number of threads changes a figure.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::feature::{Cells, Rows};
 
 /// Segments are for reports that people read; each has counts for every feature.
-const MOST_SEGMENTS: usize = 1_000;
+pub const MOST_SEGMENTS: usize = 1_000;
 
 /// Values of the segment columns, as text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Segment(pub Vec<Option<String>>);
 
 /// Counts by wanted decision and segment.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// Rows of the table with `sample` 0: one for every row explained.
     pub rows: u64,
@@ -26,12 +26,11 @@ pub struct Tally {
     pub segments: Vec<Segment>,
     /// Wanted decision → segment → counts.
     pub groups: BTreeMap<u32, BTreeMap<u32, Group>>,
-    #[serde(skip)]
     numbers: hashbrown::HashMap<Segment, u32>,
 }
 
 /// Counts of one group.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Group {
     /// First answers by status.
     pub statuses: BTreeMap<Status, Count>,
@@ -46,14 +45,13 @@ pub struct Group {
     /// Plausibility of the valid ones.
     pub plausibility: Sketch,
     /// How far inside the target the valid ones are, where that is known.
-    #[serde(default)]
     pub margin: Sketch,
     /// Per feature, over the valid ones.
     pub features: Vec<FeatureChanges>,
 }
 
 /// Some first answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     /// How many.
     pub rows: u64,
@@ -69,7 +67,7 @@ impl Count {
 }
 
 /// How far counterfactuals are from their rows.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spread {
     /// Changed categoricals ÷ categoricals.
     pub l0: Sketch,
@@ -80,7 +78,7 @@ pub struct Spread {
 }
 
 /// How a feature changes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct FeatureChanges {
     /// Counterfactuals in which it changes.
     pub changed: u64,
@@ -89,16 +87,15 @@ pub struct FeatureChanges {
     /// Sizes of changes of numbers, in the column's unit.
     pub size: Sketch,
     /// Those that are no whole number.
-    #[serde(default)]
     pub fractions: u64,
     /// What categories change to, by code.
     pub values: BTreeMap<u32, u64>,
 }
 
-/// Answers to be counted.
+/// What became of some rows and targets.
 #[derive(Debug, Clone, Copy)]
-pub struct Observed<'a> {
-    /// Number of the wanted decision.
+pub struct Outcomes<'a> {
+    /// Number of the target.
     pub targets: &'a [u32],
     /// Number of the segment.
     pub segments: &'a [u32],
@@ -106,9 +103,7 @@ pub struct Observed<'a> {
     pub status: &'a [Status],
     /// What found it, if it is solved.
     pub source: &'a [Option<Source>],
-    /// Whether it gets the wanted decision.
-    pub valid: &'a [bool],
-    /// Whether it is the first for its row and wish.
+    /// Whether it is the first for its row and target.
     pub first: &'a [bool],
     /// Its number within the row.
     pub samples: &'a [i32],
@@ -116,9 +111,20 @@ pub struct Observed<'a> {
     pub queries: &'a [u32],
     /// Whether it is proven that there is no answer.
     pub certified: &'a [bool],
+}
+
+/// Counterfactuals that were needed: not of rows that are at the target.
+#[derive(Debug, Clone, Copy)]
+pub struct Changes<'a> {
+    /// Number of the target.
+    pub targets: &'a [u32],
+    /// Number of the segment.
+    pub segments: &'a [u32],
+    /// Whether the model predicts the target.
+    pub valid: &'a [bool],
     /// How far inside the target it is; NaN where unknown.
     pub margins: &'a [f64],
-    /// How far it is.
+    /// How far it is from its row.
     pub distances: &'a Distances,
     /// How plausible it is; NaN if that is not known.
     pub plausibility: &'a [f64],
@@ -141,9 +147,7 @@ impl Tally {
             return Ok(*number);
         }
         if self.segments.len() == MOST_SEGMENTS {
-            let problem = format!("gives more than {MOST_SEGMENTS} segments");
-            return Err(Error::spec("report.by", problem)
-                .hint("name columns with few values, such as a region or an age band"));
+            return Err(Error::internal("segments", "there are more than were counted"));
         }
         let number = self.segments.len() as u32;
         self.segments.push(segment.clone());
@@ -151,13 +155,18 @@ impl Tally {
         Ok(number)
     }
 
-    /// Counts answers.
-    pub fn count(&mut self, observed: &Observed<'_>) {
-        self.rows += observed.samples.iter().filter(|sample| **sample == 0).count() as u64;
-        for (key, places) in observed.by_group() {
-            let features = observed.originals.cells.len();
-            let group = self.group(key, features);
-            group.count(observed, &places);
+    /// Counts what became of rows of features.
+    pub fn count_outcomes(&mut self, outcomes: &Outcomes<'_>, features: usize) {
+        self.rows += outcomes.samples.iter().filter(|sample| **sample == 0).count() as u64;
+        for (key, indexes) in by_group(outcomes.targets, outcomes.segments) {
+            self.group(key, features).count_outcomes(outcomes, &indexes);
+        }
+    }
+
+    /// Counts how counterfactuals differ from their rows.
+    pub fn count_changes(&mut self, changes: &Changes<'_>) {
+        for (key, indexes) in by_group(changes.targets, changes.segments) {
+            self.group(key, changes.originals.cells.len()).count_changes(changes, &indexes);
         }
     }
 
@@ -204,17 +213,13 @@ impl Tally {
     }
 }
 
-impl Observed<'_> {
-    /// Places by group, in the order of the groups.
-    fn by_group(&self) -> BTreeMap<(u32, u32), Vec<usize>> {
-        let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
-        for (place, key) in
-            self.targets.iter().copied().zip(self.segments.iter().copied()).enumerate()
-        {
-            groups.entry(key).or_default().push(place);
-        }
-        groups
+/// Indexes by group, in the order of the groups.
+fn by_group(targets: &[u32], segments: &[u32]) -> BTreeMap<(u32, u32), Vec<usize>> {
+    let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+    for (index, key) in targets.iter().copied().zip(segments.iter().copied()).enumerate() {
+        groups.entry(key).or_default().push(index);
     }
+    groups
 }
 
 impl Group {
@@ -238,24 +243,25 @@ impl Group {
         self.valid.l1.count()
     }
 
-    fn count(&mut self, observed: &Observed<'_>, places: &[usize]) {
-        for place in places.iter().filter(|place| observed.first[**place]) {
-            let one = Count { rows: 1, queries: u64::from(observed.queries[*place]) };
-            self.statuses.entry(observed.status[*place]).or_default().add(one);
-            if let Some(source) = observed.source[*place] {
+    fn count_outcomes(&mut self, outcomes: &Outcomes<'_>, indexes: &[usize]) {
+        for index in indexes.iter().filter(|index| outcomes.first[**index]) {
+            let one = Count { rows: 1, queries: u64::from(outcomes.queries[*index]) };
+            self.statuses.entry(outcomes.status[*index]).or_default().add(one);
+            if let Some(source) = outcomes.source[*index] {
                 self.sources.entry(source).or_default().add(one);
             }
-            self.certified += u64::from(observed.certified[*place]);
+            self.certified += u64::from(outcomes.certified[*index]);
         }
-        let needed = |place: &&usize| observed.status[**place] != Status::AlreadyTarget;
-        let needed: Vec<usize> = places.iter().filter(needed).copied().collect();
+    }
+
+    fn count_changes(&mut self, changes: &Changes<'_>, indexes: &[usize]) {
         let valid: Vec<usize> =
-            needed.iter().filter(|place| observed.valid[**place]).copied().collect();
-        self.all.count(observed.distances, &needed);
-        self.valid.count(observed.distances, &valid);
-        valid.iter().for_each(|place| self.plausibility.add(observed.plausibility[*place]));
-        valid.iter().for_each(|place| self.margin.add(observed.margins[*place]));
-        let cells = observed.counterfactuals.cells.iter().zip(&observed.originals.cells);
+            indexes.iter().filter(|index| changes.valid[**index]).copied().collect();
+        self.all.count(changes.distances, indexes);
+        self.valid.count(changes.distances, &valid);
+        valid.iter().for_each(|index| self.plausibility.add(changes.plausibility[*index]));
+        valid.iter().for_each(|index| self.margin.add(changes.margins[*index]));
+        let cells = changes.counterfactuals.cells.iter().zip(&changes.originals.cells);
         for (feature, (new, own)) in self.features.iter_mut().zip(cells) {
             feature.count(new, own, &valid);
         }

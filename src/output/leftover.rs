@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 
 use super::place::is_real_folder;
 use super::tables::{
-    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, KEPT, MANIFEST_FILE, REJECTS, REPORTS, SCORES,
-    SUCCESS_FILE,
+    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, MANIFEST_FILE, REJECTS, REPORTS, SCORES, SUCCESS_FILE,
 };
 use crate::error::{Error, Result};
 
 /// What a folder under construction is called, after the published one's name.
 pub(super) const STAGING: &str = "staging";
+
+/// What names of files begin with that runs left beside their journals before its second format.
+const KEPT: &str = "kept-";
 
 /// What a run may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

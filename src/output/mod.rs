@@ -21,16 +21,16 @@ pub use journal::{Found, Journal, JournalContents, parse_journal};
 pub use manifest::{
     FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, list,
 };
-pub use parts::PartWriter;
+pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,
     REPORTS, SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item,
-    counterfactual_schema, coverage_schema, describe_tables, features_schema, is_part, kept_name,
-    mmd_schema, part_name, plausibility_schema, refuse_folders, refuse_taken, rejects_schema,
-    report_columns, report_name, rules_schema, score_schema, sparsity_schema, survival_schema,
-    training_schema, validity_schema,
+    counterfactual_schema, coverage_schema, describe_tables, features_schema, is_part, mmd_schema,
+    part_name, plausibility_schema, refuse_folders, refuse_taken, rejects_schema, report_columns,
+    report_name, rules_schema, score_schema, sparsity_schema, survival_schema, training_schema,
+    validity_schema,
 };
 pub use verify::{hex, sha256_of, sha256_read, sha256_while, verify};
 pub use writer::{StagedFile, TableWriter, WriterOptions, cannot_write};

@@ -1,4 +1,4 @@
-//! The part of a table that one unit of work writes: one file, or one in each hive-style folder.
+//! The part of a table that one split writes: one file, or one in each hive-style folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,24 +10,67 @@ use arrow::compute::{cast, take_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use super::folders::folder_name;
-use super::tables::{further_part_name, part_name};
+use super::tables::{COUNTERFACTUALS, further_part_name, part_name};
 use super::writer::{StagedFile, TableWriter, WriterOptions};
 use crate::error::{Error, Fault, Kind, Result};
 
-/// Files that one unit has open at once. Where its rows go to more folders, all are finished and further ones
+/// Files that one split has open at once. Where its rows go to more folders, all are finished and further ones
 /// begun, so that a folder may have several.
 const OPEN_FILES: usize = 256;
 
-/// Writes one unit's part of a table.
+/// Where and how the files of a run's tables are written.
+#[derive(Debug, Clone)]
+pub struct TableFiles {
+    /// The run's folder, which has a folder for each table.
+    pub folder: PathBuf,
+    /// How each file is written.
+    pub options: WriterOptions,
+    /// Columns of the counterfactual table that become folders.
+    pub partition_by: Vec<String>,
+}
+
+impl TableFiles {
+    /// A writer for a split's part of a table.
+    ///
+    /// # Errors
+    /// When a column that is to become folders is not one of the table's.
+    pub fn writer(&self, table: &str, split: usize, schema: &SchemaRef) -> Result<PartWriter> {
+        let by = if table == COUNTERFACTUALS { &self.partition_by[..] } else { &[] };
+        let index = |name: &String| {
+            schema.index_of(name).map_err(|_| {
+                let known: Vec<&str> =
+                    schema.fields().iter().map(|field| field.name().as_str()).collect();
+                let problem = format!("names `{name}`, expected one of {}", known.join(", "));
+                Error::spec("output.partition_by", problem)
+            })
+        };
+        let by: Vec<usize> = by.iter().map(index).collect::<Result<_>>()?;
+        let rest = (0..schema.fields().len()).filter(|index| !by.contains(index)).collect();
+        Ok(PartWriter {
+            folder: self.folder.clone(),
+            table: table.to_string(),
+            part: split,
+            schema: Arc::clone(schema),
+            by,
+            rest,
+            options: self.options.clone(),
+            files: BTreeMap::new(),
+            finished: Vec::new(),
+            rounds: 0,
+        })
+    }
+}
+
+/// Writes one split's part of a table.
 #[derive(Debug)]
 pub struct PartWriter {
     folder: PathBuf,
     table: String,
     part: usize,
     schema: SchemaRef,
-    /// Places of the columns that become folders.
+    /// Indexes of the columns that become folders.
     by: Vec<usize>,
-    /// Places of the others.
+    /// Indexes of the others.
     rest: Vec<usize>,
     options: WriterOptions,
     files: BTreeMap<String, TableWriter>,
@@ -37,41 +80,6 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// A writer for part `part` of a table below `folder`.
-    ///
-    /// # Errors
-    /// When a column that is to become folders is not one of the table's.
-    pub fn new(
-        folder: PathBuf,
-        (table, part): (&str, usize),
-        schema: &SchemaRef,
-        by: &[String],
-        options: &WriterOptions,
-    ) -> Result<PartWriter> {
-        let place = |name: &String| {
-            schema.index_of(name).map_err(|_| {
-                let known: Vec<&str> =
-                    schema.fields().iter().map(|field| field.name().as_str()).collect();
-                let problem = format!("names `{name}`, expected one of {}", known.join(", "));
-                Error::spec("output.partition_by", problem)
-            })
-        };
-        let by: Vec<usize> = by.iter().map(place).collect::<Result<_>>()?;
-        let rest = (0..schema.fields().len()).filter(|place| !by.contains(place)).collect();
-        Ok(PartWriter {
-            folder,
-            table: table.to_string(),
-            part,
-            schema: Arc::clone(schema),
-            by,
-            rest,
-            options: options.clone(),
-            files: BTreeMap::new(),
-            finished: Vec::new(),
-            rounds: 0,
-        })
-    }
-
     /// Appends rows.
     ///
     /// # Errors
@@ -90,6 +98,11 @@ impl PartWriter {
             self.file(folder)?.write(&rows)?;
         }
         Ok(())
+    }
+
+    /// Bytes that wait to be written.
+    pub fn memory(&self) -> usize {
+        self.files.values().map(TableWriter::memory).sum()
     }
 
     /// Finishes and syncs the files, in the order of their names.
@@ -186,15 +199,14 @@ mod tests {
     #[test]
     fn more_folders_than_files_may_be_open() {
         let home = tempfile::tempdir().expect("a folder");
-        fs::create_dir(home.path().join("t")).expect("made");
+        fs::create_dir(home.path().join(COUNTERFACTUALS)).expect("made");
         let fields =
             vec![Field::new("k", DataType::Utf8, true), Field::new("v", DataType::Int64, true)];
         let schema = Arc::new(Schema::new(fields));
         let options = WriterOptions { row_group_rows: 10, metadata: Vec::new() };
-        let by = ["k".to_string()];
-        let folder = home.path().to_path_buf();
-        let mut writer =
-            PartWriter::new(folder, ("t", 7), &schema, &by, &options).expect("a writer");
+        let (folder, partition_by) = (home.path().to_path_buf(), vec!["k".to_string()]);
+        let files = TableFiles { folder, options, partition_by };
+        let mut writer = files.writer(COUNTERFACTUALS, 7, &schema).expect("a writer");
         let keys: Vec<String> = (0..600).map(|row| (row % 300).to_string()).collect();
         let columns: Vec<ArrayRef> =
             vec![Arc::new(StringArray::from(keys)), Arc::new(Int64Array::from_iter_values(0..600))];

@@ -32,17 +32,9 @@ pub fn report_name(report: &str) -> String {
     format!("{REPORTS}/{report}.parquet")
 }
 
-/// What names of files beside the journal begin with.
-pub(super) const KEPT: &str = "kept-";
-
-/// Name of what a unit of work keeps beside the journal.
-pub fn kept_name(unit: usize) -> String {
-    format!("{KEPT}{unit:05}.parquet")
-}
-
-/// Path of a table's part, by the partition that wrote it.
-pub fn part_name(table: &str, partition: usize) -> String {
-    format!("{table}/part-{partition:05}.parquet")
+/// Path of a table's part, by the number of its split, or of the partition that wrote it.
+pub fn part_name(table: &str, number: usize) -> String {
+    format!("{table}/part-{number:05}.parquet")
 }
 
 /// Path of a further file of a part, where its rows go to more folders than files can be open at once.

@@ -68,6 +68,11 @@ impl TableWriter {
         self.writer.write(batch).map_err(|error| cannot_write(&self.path, error))
     }
 
+    /// Bytes that wait to be written.
+    pub(super) fn memory(&self) -> usize {
+        self.writer.memory_size()
+    }
+
     /// Finishes and syncs the file.
     pub fn close(self) -> Result<StagedFile> {
         let file = self.writer.into_inner().map_err(|error| cannot_write(&self.path, error))?;

@@ -1,7 +1,7 @@
 //! Tables, schema and what they say about each other: all that is settled before anything long starts.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use serde::Serialize;
@@ -40,6 +40,8 @@ pub struct Inputs {
     pub key: Arc<[usize]>,
     /// Where the features stand in a batch, in the schema's order.
     pub feature_columns: Arc<[usize]>,
+    /// What was found of the keys of rows that satisfy a predicate.
+    checked: Mutex<Vec<(Option<String>, KeyFaults)>>,
 }
 
 /// Which rows of the feature table a stage works on: an SQL predicate and the job's key that it is from.
@@ -117,7 +119,17 @@ impl Inputs {
         for stray in stray_constraints(&schema, &features.schema) {
             tracing::warn!("{stray}");
         }
-        Ok(Inputs { engine, features, scores, schema, constraints, columns, key, feature_columns })
+        Ok(Inputs {
+            engine,
+            features,
+            scores,
+            schema,
+            constraints,
+            columns,
+            key,
+            feature_columns,
+            checked: Mutex::default(),
+        })
     }
 
     /// Fields of the key columns.
@@ -166,9 +178,8 @@ impl Inputs {
     ) -> Result<CheckSummary> {
         let plan = self.plan(scope);
         observer.stage("checking keys", None);
-        let keys = check_keys(&self.engine, &self.features, &job.key, plan.predicate).await?;
-        self.refuse_keys(job, scope, &keys)?;
-        observer.stage("checking features", Some(keys.rows));
+        let rows = self.check_keys(job, scope).await?;
+        observer.stage("checking features", Some(rows));
         let progress = Arc::clone(observer);
         let on_rows = Arc::new(move |rows| progress.advance(rows));
         let scan = self.engine.scan(plan).await?;
@@ -184,15 +195,34 @@ impl Inputs {
         Ok(self.summarise(findings, stats))
     }
 
-    /// Refuses keys that do not tell rows apart, and an empty scope.
+    /// Counts the rows in scope, and refuses keys that do not tell them apart, and an empty scope. Reads the keys
+    /// once, however often it is asked.
     ///
     /// # Errors
     /// All that is wrong with them.
-    pub fn refuse_keys(&self, job: &InputJob, scope: Scope<'_>, keys: &KeyFaults) -> Result<()> {
+    pub async fn check_keys(&self, job: &InputJob, scope: Scope<'_>) -> Result<u64> {
+        let keys = self.keys(job, scope).await?;
         if keys.rows == 0 {
             return Err(nothing_in_scope(&self.features, scope));
         }
-        Error::from_faults(Kind::Input, key_faults(&self.features.shown, job, keys))
+        Error::from_faults(Kind::Input, key_faults(&self.features.shown, job, &keys))?;
+        Ok(keys.rows)
+    }
+
+    async fn keys(&self, job: &InputJob, scope: Scope<'_>) -> Result<KeyFaults> {
+        let same = |known: &&(Option<String>, KeyFaults)| known.0.as_deref() == scope.predicate;
+        let known = self.known().iter().find(same).map(|(_, keys)| keys.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let predicate = self.plan(scope).predicate;
+        let keys = check_keys(&self.engine, &self.features, &job.key, predicate).await?;
+        self.known().push((scope.predicate.map(String::from), keys.clone()));
+        Ok(keys)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<(Option<String>, KeyFaults)>> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Numbers so far from all others that statistics leave them out, with the keys of their rows.

@@ -1,5 +1,6 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
+mod context;
 mod init;
 mod inputs;
 mod memory;
@@ -29,6 +30,7 @@ use crate::output::{
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
+use context::RunContext;
 pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};

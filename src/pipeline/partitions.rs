@@ -1,10 +1,12 @@
-//! Whether the columns of `output.partition_by` can become folders without losing a value, as far as that can be
-//! known before anything long starts.
+//! Whether the columns of `output.partition_by` can become folders without losing a value, and those of `report.by`
+//! segments, as far as that can be known before anything long starts.
 
+use super::run::check_segment_columns;
 use super::{Inputs, Scope};
 use crate::engine::distinct_values;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::job::Job;
+use crate::metrics::MOST_SEGMENTS;
 use crate::output::{MOST_FOLDERS, folder_name};
 use crate::predictor::Task;
 
@@ -40,6 +42,28 @@ pub(super) async fn check_key_folders(job: &Job, inputs: &Inputs) -> Result<()> 
         faults.extend(named.filter_map(|(name, value)| folder_name(name, value.as_deref()).err()));
     }
     refuse(faults)
+}
+
+/// Refuses segment columns with more values than a report can show.
+///
+/// # Errors
+/// Names the columns.
+pub(super) async fn check_segments(job: &Job, inputs: &Inputs) -> Result<()> {
+    let by = &job.report.by;
+    if by.is_empty() || job.target.is_none() {
+        return Ok(());
+    }
+    check_segment_columns(job, inputs)?;
+    let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
+    let wanted = (&by[..], predicate);
+    let found = distinct_values(&inputs.engine, &inputs.features, wanted, MOST_SEGMENTS).await?;
+    if found.len() <= MOST_SEGMENTS {
+        return Ok(());
+    }
+    let columns = by.join("`, `");
+    let problem = format!("names `{columns}`, which gives more than {MOST_SEGMENTS} segments");
+    Err(Error::spec("report.by", problem)
+        .hint("name columns with few values, such as a region or an age band"))
 }
 
 /// Refuses classes that no folder can be named after.

@@ -12,7 +12,7 @@ use super::model::shown;
 use crate::artefact::{Artefact, Description, load, load_neighbours};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
-use crate::explain::{Columns, Explainer, Keep, Setup, check_fit};
+use crate::explain::{Columns, Explainer, Setup, check_fit};
 use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
 use crate::predictor::{self, Columns as PredictorColumns, Task};
 use crate::runtime::Runtime;
@@ -150,7 +150,6 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
             explain: &explain,
             neighbours,
             streams: runtime.streams(),
-            keep: Keep::None,
         },
     )?;
     engine.register_counterfactual(Arc::new(explainer), features);

@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use serde::{Deserialize, Serialize};
-
 use super::columns::Columns;
+use super::sample::MmdSample;
 use super::{Level, Names};
 use crate::artefact::ReferenceRows;
 use crate::error::{Error, Result};
@@ -16,14 +14,20 @@ use crate::metrics::{
     Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Segment, Space,
 };
 use crate::output::mmd_schema;
+use arrow::array::RecordBatch;
 
 /// Rows of a class needed on both sides; fewer say nothing.
 const LEAST_ROWS: u64 = 10;
 
-/// Comparisons of explained rows with the rows of their wanted classes, made batch by batch.
-pub struct Comparison {
-    /// By wanted decision.
-    classes: BTreeMap<u32, Class>,
+/// Comparisons of explained rows with the training rows of their targets, made sample by sample.
+pub struct Comparison<'a> {
+    rows: &'a ReferenceRows,
+    width: usize,
+    /// None if nothing is to be compared.
+    space: Option<Arc<Space>>,
+    options: MmdOptions,
+    /// By target; none where there is too little to compare with.
+    classes: BTreeMap<u32, Option<Class>>,
 }
 
 struct Class {
@@ -40,7 +44,7 @@ struct Samples {
 }
 
 /// One row of the report.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MmdRow {
     /// Number of the wanted decision.
     pub target: u32,
@@ -71,77 +75,84 @@ pub fn mmd_ratio(mmd2: Option<f64>, unchanged: Option<f64>) -> Option<f64> {
     Some(mmd2? / unchanged.filter(|unchanged| *unchanged > 0.0)?)
 }
 
-/// Number of a wanted decision, and which of the model's decisions it is.
-pub type Wanted<'a> = (u32, Box<dyn Fn(f64) -> bool + 'a>);
+/// Which of the model's decisions are the target; none if every row has a range of its own.
+pub type AtTarget<'a> = Option<Box<dyn Fn(f64) -> bool + 'a>>;
 
-/// Some explained rows of one wanted decision.
-#[derive(Debug, Clone)]
-pub struct Rows<'a> {
-    /// Number of the wanted decision.
-    pub target: u32,
-    /// Their segment, if figures by segment are wanted.
-    pub segment: Option<&'a Segment>,
-    /// Encoded counterfactuals.
-    pub counterfactuals: &'a [f32],
-    /// The valid ones among them.
-    pub valid: &'a [f32],
-    /// The rows as they were.
-    pub originals: &'a [f32],
-}
-
-impl Comparison {
-    /// Prepares comparisons with the training rows for which the model decides as wanted: `wanted` says
-    /// for each wanted decision which those are.
+impl Comparison<'_> {
+    /// Prepares comparisons with training rows of so many numbers each.
     ///
     /// # Errors
     /// When the generator's encoders are not for its rows.
-    pub fn new(
+    pub fn new<'a>(
         spec: &MmdSpec,
-        (rows, width): (&ReferenceRows, usize),
-        wanted: &[Wanted<'_>],
+        (rows, width): (&'a ReferenceRows, usize),
         seed: u64,
-    ) -> Result<Comparison> {
-        let mut classes = BTreeMap::new();
-        let Some(space) = space(spec, rows, width)? else {
-            return Ok(Comparison { classes });
-        };
-        let space = Arc::new(space);
+    ) -> Result<Comparison<'a>> {
+        let space = space(spec, rows, width)?.map(Arc::new);
         let options = MmdOptions {
             pairs: spec.pairs,
             frequencies: spec.frequencies,
             permutations: spec.permutations,
             seed,
         };
-        for (target, wanted) in wanted {
-            let trained = rows.trained.of(wanted);
-            if (trained.len() / width.max(1)) as u64 >= LEAST_ROWS {
-                let reference = Reference::new(Arc::clone(&space), &trained, options)?;
-                classes.insert(*target, Class::new(reference, &rows.held_out.of(wanted)));
-            }
-        }
-        Ok(Comparison { classes })
+        Ok(Comparison { rows, width, space, options, classes: BTreeMap::new() })
     }
 
-    /// Adds explained rows.
-    pub fn add(&mut self, rows: &Rows<'_>) {
-        let Some(class) = self.classes.get_mut(&rows.target) else { return };
-        for segment in [Some(None), rows.segment.map(Some)].into_iter().flatten() {
-            let reference = &class.reference;
-            let samples = class.groups.entry(segment.cloned()).or_insert_with(|| Samples {
-                all: reference.sample(),
-                valid: reference.sample(),
-                unchanged: reference.sample(),
-            });
-            samples.all.add(rows.counterfactuals);
-            samples.valid.add(rows.valid);
-            samples.unchanged.add(rows.originals);
+    /// Adds explained rows whose segments are those of a list; `at_target` says of a target which decisions of the
+    /// model are it. With no list there are no figures by segment.
+    ///
+    /// # Errors
+    /// When the training rows cannot be compared with.
+    pub fn add<'t>(
+        &mut self,
+        sample: &MmdSample,
+        segments: Option<&[Segment]>,
+        at_target: &dyn Fn(u32) -> AtTarget<'t>,
+    ) -> Result<()> {
+        let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+        for (row, key) in sample.targets.iter().zip(&sample.segments).enumerate() {
+            groups.entry((*key.0, *key.1)).or_default().push(row);
         }
+        for ((target, segment), rows) in groups {
+            if !self.classes.contains_key(&target) {
+                let class = self.class(at_target(target))?;
+                self.classes.insert(target, class);
+            }
+            let Some(Some(class)) = self.classes.get_mut(&target) else { continue };
+            let valid: Vec<usize> = rows.iter().copied().filter(|row| sample.valid[*row]).collect();
+            let (all, valid) = (sample.take(&rows), sample.take(&valid));
+            let segment = segments.map(|segments| &segments[segment as usize]);
+            for segment in [Some(None), segment.map(Some)].into_iter().flatten() {
+                let reference = &class.reference;
+                let samples = class.groups.entry(segment.cloned()).or_insert_with(|| Samples {
+                    all: reference.sample(),
+                    valid: reference.sample(),
+                    unchanged: reference.sample(),
+                });
+                samples.all.add(&all.counterfactuals);
+                samples.valid.add(&valid.counterfactuals);
+                samples.unchanged.add(&all.originals);
+            }
+        }
+        Ok(())
+    }
+
+    /// The training rows for which the model predicts a target, if they are enough.
+    fn class(&self, at_target: AtTarget<'_>) -> Result<Option<Class>> {
+        let (Some(space), Some(at_target)) = (&self.space, at_target) else { return Ok(None) };
+        let trained = self.rows.trained.of(&at_target);
+        if ((trained.len() / self.width.max(1)) as u64) < LEAST_ROWS {
+            return Ok(None);
+        }
+        let reference = Reference::new(Arc::clone(space), &trained, self.options)?;
+        Ok(Some(Class::new(reference, &self.rows.held_out.of(&at_target))))
     }
 
     /// The figures.
     pub fn finish(&self) -> Vec<MmdRow> {
         let mut found = Vec::new();
         for (target, class) in &self.classes {
+            let Some(class) = class else { continue };
             for (segment, samples) in &class.groups {
                 let unchanged = class.estimate(&samples.unchanged).map(|estimate| estimate.mmd2);
                 for (over, sample) in [("all", &samples.all), ("valid", &samples.valid)] {

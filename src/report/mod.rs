@@ -1,11 +1,18 @@
-//! From counts to report tables: coverage, validity, sparsity, plausibility, features, and how like rows of the wanted
-//! class counterfactuals are ([`Comparison`]). Knows what the columns mean; counts nothing itself.
+//! From written tables to reports: counterfactuals are read back and counted beside the rows of the input
+//! ([`Counter`]), split by split, and the counts become coverage, validity, sparsity, plausibility, features, and how
+//! like rows of the target class counterfactuals are ([`Comparison`]).
 
 mod columns;
+mod count;
 mod gates;
+mod input;
 mod mmd;
+mod pieces;
+mod rejects;
 mod rules;
+mod sample;
 mod survival;
+mod written;
 
 use std::sync::Arc;
 
@@ -20,10 +27,18 @@ use crate::output::{
 };
 
 use columns::Columns;
+pub use count::{Counter, CounterSetup, SplitFigures};
 pub use gates::{Gate, Reached, judge};
-pub use mmd::{Comparison, MmdRow, Rows as ComparedRows, Wanted, mmd_ratio, mmd_table};
+pub use input::InputRows;
+pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
+pub use pieces::SplitReader;
+pub use rejects::count_rejects;
 pub use rules::rules;
+pub use sample::{Keep, MmdSample};
 pub use survival::{Retrained, Survival, survival};
+pub use written::{
+    WrittenRows, column, features as written_features, read, read_row, statuses as written_statuses,
+};
 
 /// What numbers in a tally stand for.
 #[derive(Debug, Clone)]

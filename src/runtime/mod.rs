@@ -6,13 +6,16 @@ mod device;
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::RwLock;
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use tokio::task::{JoinError, JoinHandle};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
@@ -113,6 +116,32 @@ impl Runtime {
     /// The job's random streams.
     pub fn streams(&self) -> Streams {
         Streams { seed: self.seed }
+    }
+}
+
+/// A task on the engine's threads; dropped, it is stopped where it next waits.
+#[derive(Debug)]
+pub struct Spawned<T>(JoinHandle<Result<T>>);
+
+/// Starts a task, to be awaited inside of [`Runtime::block_on`].
+pub fn spawn<T: Send + 'static>(
+    task: impl Future<Output = Result<T>> + Send + 'static,
+) -> Spawned<T> {
+    Spawned(tokio::spawn(task))
+}
+
+impl<T> Future for Spawned<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let lost = |error: JoinError| Err(Error::internal("a task", error.to_string()));
+        Pin::new(&mut self.0).poll(context).map(|ended| ended.unwrap_or_else(lost))
+    }
+}
+
+impl<T> Drop for Spawned<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -48,6 +48,18 @@ fn a_key_that_the_output_has_no_room_for() {
 }
 
 #[test]
+fn more_segments_than_a_report_can_show() {
+    let (bench, _) = endless();
+    bench.parquet("t.parquet", &credit(1001));
+    bench.append("job.toml", "[report]\nby = [\"application_id\"]\n");
+    let said = "report.by: names `application_id`, which gives more than 1000 segments";
+    for command in ["validate", "run"] {
+        bench.does(command, &[]).fails(1, &[said, "name columns with few values"]);
+    }
+    bench.nothing_is_left();
+}
+
+#[test]
 fn metrics_without_a_folder() {
     let (bench, _) = endless();
     bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\nmetrics = \"nowhere/x.prom\"");

@@ -24,6 +24,7 @@ mod models;
 mod numbers;
 mod outputs;
 mod paper;
+mod plan;
 mod predicates;
 mod processes;
 mod real_data;

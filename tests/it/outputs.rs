@@ -367,7 +367,7 @@ fn a_table_with_another_content_is_not_resumed_with() {
     let mut child = bench.command("run", &["--threads", "1"]).spawn().expect("started");
     let journal = bench.path(".out.journal/journal.jsonl");
     let began = std::time::Instant::now();
-    while !fs::read_to_string(&journal).unwrap_or_default().contains("{\"unit\"") {
+    while !fs::read_to_string(&journal).unwrap_or_default().contains("{\"split\"") {
         assert!(began.elapsed() < Duration::from_secs(120), "never happened");
         std::thread::sleep(Duration::from_millis(2));
     }

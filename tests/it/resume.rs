@@ -39,15 +39,15 @@ fn tables(bench: &Bench) -> Vec<RecordBatch> {
     found
 }
 
-fn finished_units(bench: &Bench) -> usize {
+fn finished_splits(bench: &Bench) -> usize {
     let journal = fs::read_to_string(bench.path(".out.journal/journal.jsonl")).unwrap_or_default();
-    journal.lines().filter(|line| line.starts_with("{\"unit\"")).count()
+    journal.lines().filter(|line| line.starts_with("{\"split\"")).count()
 }
 
 /// Waits until so many pieces are finished.
-fn wait_for_units(child: &mut Child, bench: &Bench, units: usize) {
+fn wait_for_splits(child: &mut Child, bench: &Bench, splits: usize) {
     let began = Instant::now();
-    while finished_units(bench) < units {
+    while finished_splits(bench) < splits {
         assert!(began.elapsed() < Duration::from_secs(120), "never happened");
         assert!(child.try_wait().expect("a process").is_none(), "ended early");
         std::thread::sleep(Duration::from_millis(1));
@@ -118,13 +118,13 @@ fn killed_at_any_moment_it_ends_with_the_same_rows() {
 fn only_unfinished_pieces_are_done_again() {
     let bench = prepared(30_000, "");
     let mut child = bench.command("run", &["--threads", "1"]).spawn().expect("started");
-    wait_for_units(&mut child, &bench, 3);
+    wait_for_splits(&mut child, &bench, 3);
     child.kill().expect("killed");
     child.wait().expect("ended");
-    let finished = finished_units(&bench);
+    let finished = finished_splits(&bench);
     // A piece that was done twice counts once.
     let journal = fs::read_to_string(bench.path(".out.journal/journal.jsonl")).expect("readable");
-    let twice = journal.lines().find(|line| line.starts_with("{\"unit\"")).expect("a unit");
+    let twice = journal.lines().find(|line| line.starts_with("{\"split\"")).expect("a split");
     bench.append(".out.journal/journal.jsonl", &format!("{twice}\n"));
     // A piece that was being written, and one of another run: neither may be published.
     bench.write(".out.staging/counterfactuals/part-00999.parquet", "half");
@@ -135,6 +135,14 @@ fn only_unfinished_pieces_are_done_again() {
         .does("run", &["--resume"])
         .fails(1, &["cannot be resumed: the job", "without `--resume`"]);
     bench.replace("job.toml", "[report]\nby = [\"region\"]\n", "");
+    // A journal of another version is left as it is.
+    let journal = fs::read_to_string(bench.path(".out.journal/journal.jsonl")).expect("readable");
+    bench.write(".out.journal/journal.jsonl", &journal.replacen("{\"format\":2,", "{", 1));
+    bench.does("run", &["--resume"]).fails(
+        1,
+        &["out: cannot be resumed: its journal has format 1, expected 2", "without `--resume`"],
+    );
+    bench.write(".out.journal/journal.jsonl", &journal);
     let summary = bench.does("run", &["--resume"]).ok().json();
     assert_eq!(summary["units_resumed"], finished);
     assert_eq!(summary["rows_read"], 30_000);
@@ -147,7 +155,7 @@ fn only_unfinished_pieces_are_done_again() {
 fn a_table_that_changes_in_between() {
     let bench = prepared(30_000, "");
     let mut child = bench.command("run", &[]).spawn().expect("started");
-    wait_for_units(&mut child, &bench, 1);
+    wait_for_splits(&mut child, &bench, 1);
     child.kill().expect("killed");
     child.wait().expect("ended");
     fs::remove_dir_all(bench.path("applications")).expect("removed");
@@ -162,9 +170,9 @@ fn a_table_that_changes_in_between() {
 fn told_to_stop_it_stops_and_can_go_on() {
     let bench = prepared(30_000, "samples = 4\n");
     for (number, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
-        let before = finished_units(&bench);
+        let before = finished_splits(&bench);
         let mut child = bench.command("run", &["--resume"]).spawn().expect("started");
-        wait_for_units(&mut child, &bench, before + 1);
+        wait_for_splits(&mut child, &bench, before + 1);
         let told = Instant::now();
         signal(&child, number);
         ended(child).fails(code, &["interrupted"]);
@@ -184,7 +192,7 @@ fn killed_after_training_it_keeps_the_generator() {
     bench.job(&table, "max_reject_share = 0.5", None);
     bench.append("job.toml", &format!("{APPROVED}{QUICK}[explain]\nunit_rows = 2000\n"));
     let mut child = bench.command("run", &[]).spawn().expect("started");
-    wait_for_units(&mut child, &bench, 1);
+    wait_for_splits(&mut child, &bench, 1);
     child.kill().expect("killed");
     child.wait().expect("ended");
     let weights = |folder: &str| {
@@ -218,13 +226,13 @@ fn the_same_again_is_no_work_and_another_is_refused() {
     // What another job has finished is not thrown away for reports or for a run that has nothing to do.
     bench.replace("job.toml", "samples = 2", "samples = 3");
     let mut child = bench.command("run", &["--threads", "1"]).spawn().expect("started");
-    wait_for_units(&mut child, &bench, 1);
+    wait_for_splits(&mut child, &bench, 1);
     child.kill().expect("killed");
     child.wait().expect("ended");
     bench.replace("job.toml", "samples = 3", "samples = 2");
     bench.does("report", &[]).fails(2, &["out: has an unfinished run", "--resume"]);
     assert_eq!(bench.does("run", &["--resume"]).ok().json()["already_published"], true);
-    assert!(finished_units(&bench) >= 1);
+    assert!(finished_splits(&bench) >= 1);
     fs::remove_dir_all(bench.path(".out.journal")).expect("removed");
     fs::remove_dir_all(bench.path(".out.staging")).expect("removed");
     // Killed between publishing and clearing up, it has nothing left to do.
@@ -237,7 +245,7 @@ fn the_same_again_is_no_work_and_another_is_refused() {
 fn two_runs_at_once_cannot_both_publish() {
     let bench = prepared(40_000, "samples = 3\n");
     let mut first = bench.command("run", &[]).spawn().expect("started");
-    wait_for_units(&mut first, &bench, 1);
+    wait_for_splits(&mut first, &bench, 1);
     // It holds still meanwhile, or it would be done before the others have begun.
     signal(&first, Signal::SIGSTOP);
     bench.does("run", &[]).fails(2, &["out: is being written by another run"]);
@@ -340,7 +348,7 @@ fn a_model_that_dies_in_mid_run() {
     bench.append("job.toml", &format!("{APPROVED}{explain}"));
     bench.does("run", &["--threads", "1"]).fails(1, &["scorer.py", "out of order"]);
     assert!(!bench.path("out").exists());
-    let finished = finished_units(&bench);
+    let finished = finished_splits(&bench);
     assert!(finished >= 1, "{finished}");
     bench.write("repaired", "");
     bench.append("scorer.py", "# another version\n");

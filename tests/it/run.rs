@@ -381,6 +381,8 @@ fn every_class_and_ranges_of_values() {
     let summary = bench.does("run", &[]).ok().json();
     assert_eq!(summary["targets"][0]["target"], "by row");
     check(&bench);
+    bench.does("report", &[]).ok();
+    check(&bench);
 }
 
 /// Puts another line into the section `[target]`.
@@ -543,6 +545,11 @@ fn a_dry_run_writes_nothing() {
     );
     assert!(plan["explaining_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{plan}");
     assert_eq!(plan["stages"].as_array().map(Vec::len), Some(5));
+    let lines = plan["plan"].as_array().expect("lines").iter();
+    let lines: Vec<&str> = lines.filter_map(Value::as_str).map(str::trim_start).collect();
+    let begin = ["ExplainSplitExec: ", "DataSourceExec: partitions=2", "each split", "DataSource"];
+    assert_eq!(lines.len(), begin.len(), "{lines:?}");
+    assert!(lines.iter().zip(begin).all(|(line, begin)| line.starts_with(begin)), "{lines:?}");
     let text = crate::util::overturn(&["run", &bench.text("job.toml"), "--dry-run"]).ok().stdout;
     assert!(text.contains("2,000 in 2 files") && text.contains("publish "), "{text}");
     assert_eq!(bench.names(""), ["applications", "job.toml"]);

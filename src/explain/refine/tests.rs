@@ -14,7 +14,7 @@ use crate::constrain::Observed;
 use crate::constrain::tests::Case;
 use crate::constrain::tests::random::{Dice, case, coupled_table, table};
 use crate::error::Result;
-use crate::explain::{Columns, Explainer, Keep, Setup, Worker};
+use crate::explain::{Columns, Explainer, Setup, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
     Balance, ExplainJob, ExplainMethod, Method, Preset, ProbabilitiesSpec, Refine, Step, Target,
@@ -260,7 +260,6 @@ impl Ground {
                 explain: job,
                 neighbours: Some(self.points()),
                 streams: Streams::new(0),
-                keep: Keep::None,
             },
         );
         Arc::new(explainer.expect("an explainer")).worker().expect("a worker")

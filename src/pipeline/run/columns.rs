@@ -12,49 +12,62 @@ use crate::feature::{missing_column, type_name};
 use crate::job::{Job, Target};
 use crate::output::report_columns;
 
-/// Columns of the feature table, in the order in which they are read, and their places.
+/// Columns of the feature table, in the order in which they are read, and their indexes.
 pub(super) struct ScanColumns {
+    /// What is explained: key, features, constraints, target.
     pub(super) names: Vec<String>,
-    pub(super) places: Columns,
+    pub(super) indexes: Columns,
+    /// What reports compare with: key, features, segments.
+    pub(super) reported: Vec<String>,
+    /// Indexes of the segments among them.
+    pub(super) segments: Vec<usize>,
 }
 
 impl ScanColumns {
     pub(super) fn new(job: &Job, inputs: &Inputs) -> Result<ScanColumns> {
-        Error::from_faults(Kind::Spec, segment_faults(job, inputs))?;
-        let mut names = inputs.columns.clone();
-        let mut place = |name: &str| match names.iter().position(|known| known == name) {
-            Some(place) => place,
-            None => {
-                names.push(name.to_string());
-                names.len() - 1
-            }
-        };
+        check_segment_columns(job, inputs)?;
+        let (mut names, mut reported) = (inputs.columns.clone(), inputs.columns.clone());
         for constraint in &inputs.constraints {
-            place(&constraint.column);
+            index_of(&mut names, &constraint.column);
         }
         let target = match &job.target {
-            Some(Target::Column { name, .. }) => Some(place(name)),
+            Some(Target::Column { name, .. }) => Some(index_of(&mut names, name)),
             _ => None,
         };
-        let segments = job.report.by.iter().map(|name| place(name)).collect();
-        let places = Columns {
+        let segments = job.report.by.iter().map(|name| index_of(&mut reported, name)).collect();
+        let indexes = Columns {
             key: inputs.key.to_vec(),
             features: inputs.feature_columns.to_vec(),
             constraints: inputs.constraints.clone(),
             target,
-            segments,
         };
-        Ok(ScanColumns { names, places })
+        Ok(ScanColumns { names, indexes, reported, segments })
     }
 
-    /// The schema of the batches.
+    /// The schema of the batches that are explained.
     pub(super) fn schema(&self, inputs: &Inputs) -> SchemaRef {
         let field = |name: &String| -> Option<FieldRef> {
-            let (place, _) = inputs.features.schema.column_with_name(name)?;
-            Some(Arc::clone(&inputs.features.schema.fields()[place]))
+            let (index, _) = inputs.features.schema.column_with_name(name)?;
+            Some(Arc::clone(&inputs.features.schema.fields()[index]))
         };
         Arc::new(Schema::new(self.names.iter().filter_map(field).collect::<Vec<_>>()))
     }
+}
+
+/// Where a name stands among others; added if it is new.
+fn index_of(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_string());
+        names.len() - 1
+    })
+}
+
+/// Refuses segment columns that are not there, have no text or the name of a report's own column.
+///
+/// # Errors
+/// All that is wrong with them.
+pub(in crate::pipeline) fn check_segment_columns(job: &Job, inputs: &Inputs) -> Result<()> {
+    Error::from_faults(Kind::Spec, segment_faults(job, inputs))
 }
 
 fn segment_faults(job: &Job, inputs: &Inputs) -> Vec<Fault> {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use futures::StreamExt;
 use serde::Serialize;
+use tokio::task::block_in_place;
 
-use super::super::partitions::check_key_folders;
 use super::super::{Observer, Scope, seconds_since};
-use super::work::rows_of;
 use super::{Part, Stages};
 use crate::artefact::{load, load_neighbours};
-use crate::engine::ScanPlan;
-use crate::engine::check_keys;
-use crate::error::Result;
-use crate::explain::{Explainer, Keep, Setup, check_fit};
+use crate::engine::{ScanPlan, Split};
+use crate::error::{Error, Result};
+use crate::explain::{Explainer, Setup, check_fit};
 use crate::job::{ExplainMethod, Job};
 use crate::output::check_output;
 use crate::predictor;
@@ -29,10 +29,13 @@ pub struct DryRun {
     pub rows_in_scope: u64,
     /// Files of the feature table.
     pub files: usize,
-    /// Units of work.
+    /// Splits of it.
     pub units: usize,
     /// The stages, in order.
     pub stages: Vec<String>,
+    /// The plan by which rows are explained, in the query engine's words: a line for each operator. That of a split's
+    /// rows stands below it.
+    pub plan: Vec<String>,
     /// Seconds that training may take at most; 0 without training.
     pub training_seconds: f64,
     /// Seconds that explaining will take about; none if there is no generator to try.
@@ -48,24 +51,18 @@ pub struct DryRun {
 pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) -> Result<DryRun> {
     let stages = Stages::new(job, part, runtime, observer)?;
     check_output(&job.output.dir, job.output.overwrite)?;
-    let inputs = &stages.inputs;
-    let scope = Scope::explained(&job.input);
-    let keys = runtime.block_on(async {
-        let plan = inputs.plan(scope);
-        check_keys(&inputs.engine, &inputs.features, &job.input.key, plan.predicate).await
-    })?;
-    inputs.refuse_keys(&job.input, scope, &keys)?;
-    runtime.block_on(check_key_folders(job, inputs))?;
-    let units = inputs.engine.units(&inputs.features, job.explain.unit_rows);
+    let (inputs, keys, splits) = (&stages.inputs, stages.check_keys()?, stages.splits());
+    let plan = runtime.block_on(stages.plan(&splits, &job.output.dir, None))?;
     let method = job.method_for(keys.rows);
     let trains = job.explain.generator.is_none() && method == ExplainMethod::Generator;
-    let explaining_seconds = stages.probe(keys.rows)?;
+    let explaining_seconds = stages.probe(keys.rows, splits.first())?;
     Ok(DryRun {
         rows: inputs.features.rows,
         rows_in_scope: keys.rows,
         files: inputs.features.files,
-        units: units.len(),
-        stages: stages.plan(units.len(), method),
+        units: splits.len(),
+        stages: stages.outline(splits.len(), method),
+        plan: plan.lines(),
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
         explaining_seconds,
         output: job.output.dir.display().to_string(),
@@ -73,7 +70,7 @@ pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) ->
 }
 
 impl Stages<'_> {
-    fn plan(&self, units: usize, method: ExplainMethod) -> Vec<String> {
+    fn outline(&self, splits: usize, method: ExplainMethod) -> Vec<String> {
         let job = self.job;
         let mut stages = Vec::new();
         stages.push(match &job.explain.generator {
@@ -92,7 +89,7 @@ impl Stages<'_> {
             None => "ask the model for its decisions".to_string(),
         });
         stages.push(format!(
-            "explain {units} units of work on {} threads, at most {} for each row and wanted decision",
+            "explain {splits} splits on {} threads, at most {} for each row and target",
             self.runtime.threads, job.explain.samples
         ));
         if self.part == Part::Run {
@@ -104,9 +101,11 @@ impl Stages<'_> {
         stages
     }
 
-    /// Seconds for so many rows, from the first block of the first unit; none without a generator.
-    fn probe(&self, rows: u64) -> Result<Option<f64>> {
-        let Some(folder) = &self.job.explain.generator else { return Ok(None) };
+    /// Seconds for so many rows, from the first block of a split; none without a generator.
+    fn probe(&self, rows: u64, split: Option<&Split>) -> Result<Option<f64>> {
+        let (Some(folder), Some(split)) = (&self.job.explain.generator, split) else {
+            return Ok(None);
+        };
         let (job, inputs, runtime) = (self.job, &self.inputs, self.runtime);
         let artefact = load(folder, runtime.device)?;
         runtime.for_explaining();
@@ -119,29 +118,45 @@ impl Stages<'_> {
             description: &artefact.description,
             schema: Arc::clone(&inputs.schema),
             table: self.columns.schema(inputs),
-            columns: self.columns.places.clone(),
+            columns: self.columns.indexes.clone(),
             predictor: Arc::clone(&predictor),
             decisions: None,
             target: self.target,
             explain: &job.explain,
             neighbours: Some(load_neighbours(folder, &artefact.description)?),
             streams: runtime.streams(),
-            keep: Keep::None,
         };
         let explainer = Arc::new(Explainer::new(artefact.generator, setup)?);
-        let units = inputs.engine.units(&inputs.features, job.explain.unit_rows);
         let probed = runtime.block_on(async {
-            let Some(unit) = units.first() else { return Ok(None) };
-            let scope = Scope::explained(&job.input);
-            let plan = ScanPlan { columns: &self.columns.names, ..inputs.plan(scope) };
-            let mut stream = inputs.engine.explain(plan, unit, &explainer).await?;
+            let block = self.first_block(split, explainer.block_rows()).await?;
             let began = Instant::now();
-            let Some(batch) = stream.batches.next().await else { return Ok(None) };
-            let block = rows_of(&batch?, job.input.key.len()) as f64;
+            let worker = explainer.worker()?;
+            block_in_place(|| worker.explain(&block, &mut explainer.ledger()))?;
+            let (rows, block) = (rows as f64, block.num_rows() as f64);
             let each = seconds_since(began) / block / runtime.threads as f64;
-            Ok((block > 0.0).then_some(each * rows as f64))
+            Ok((block > 0.0).then_some(each * rows))
         });
         predictor.stop();
         probed
+    }
+
+    /// The first rows of a split, at most so many.
+    async fn first_block(&self, split: &Split, most: usize) -> Result<RecordBatch> {
+        let engine = &self.inputs.engine;
+        let plan = self.inputs.plan(Scope::explained(&self.job.input));
+        let plan = ScanPlan { columns: &self.columns.names, ..plan };
+        let scan = engine.split_scan(plan, std::slice::from_ref(split)).await?;
+        let (mut batches, mut rows) = (engine.scan_split(&scan, split)?, 0);
+        let mut block = Vec::new();
+        while rows < most
+            && let Some(batch) = batches.next().await
+        {
+            let batch = batch?;
+            rows += batch.num_rows();
+            block.push(batch);
+        }
+        let block = concat_batches(&self.columns.schema(&self.inputs), &block);
+        let block = block.map_err(|error| Error::internal("a block", "does not fit").source(error));
+        block.map(|block| block.slice(0, rows.min(most)))
     }
 }

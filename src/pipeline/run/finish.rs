@@ -1,4 +1,4 @@
-//! From finished units to a published run: accounting, reports, verification, gates, manifest.
+//! From explained splits to a published run: accounting, reports, verification, gates, manifest.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -6,23 +6,24 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 
 use super::super::{ModelFacts, TrainSummary, manifest, seconds_since};
+use super::execute::Done;
+use super::figures::Figures;
 use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
-use super::work::Done;
 use super::{Part, Stages, facts, prometheus};
 use crate::artefact::Artefact;
 use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Keep, Kept, StageSeconds, target_names};
-use crate::job::{Coherence, Target};
-use crate::metrics::{Group, Segment, Source, Status, Tally, wilson};
+use crate::explain::{StageSeconds, target_names};
+use crate::job::Coherence;
+use crate::metrics::{Group, Source, Status, Tally, wilson};
 use crate::output::{
-    COUNTERFACTUALS, MANIFEST_FILE, REJECTS, StagedFile, Staging, TableWriter, part_name,
-    report_name, verify,
+    COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
+    counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
 use crate::report::{
-    ComparedRows, Comparison, MmdRow, Names, Reached, Survival, Wanted, coverage, features, judge,
-    mmd_ratio, mmd_table, plausibility, rules, sparsity, survival, validity,
+    MmdRow, Names, Reached, Survival, coverage, features, judge, mmd_ratio, mmd_table,
+    plausibility, rules, sparsity, survival, validity,
 };
 use crate::runtime::usage;
 
@@ -37,25 +38,21 @@ pub(super) struct Finished {
 }
 
 impl Stages<'_> {
-    /// Accounts for every row, writes the reports, reads everything back, and publishes, if the job's gates
-    /// let it through.
+    /// Reads the tables back, accounts for every row, writes the reports, and publishes, if the job's gates let it
+    /// through.
     pub(super) fn finish(&self, staging: Staging, finished: Finished) -> Result<RunSummary> {
-        let Finished { mut done, generator, artefact, began, before } = finished;
-        let tally = std::mem::take(&mut done.tally);
-        self.account(&done, &tally)?;
-        let mut files: Vec<StagedFile> =
-            done.units.iter().flat_map(|unit| unit.files.clone()).collect();
-        files.extend(generator.files);
-        files.extend(self.complete(&staging, &done, &files)?);
-        account_written(&files, &tally, rejected(&done))?;
-        self.observer.stage("reporting", None);
+        let Finished { done, generator, artefact, began, before } = finished;
+        let mut files: Vec<StagedFile> = done.files().cloned().collect();
+        files.extend(self.complete(&staging, &files)?);
         let reporting = Instant::now();
+        let figures = self.figures(staging.folder(), &done, &artefact)?;
+        self.account(&done, &figures)?;
+        files.extend(generator.files);
         let names = self.names(&artefact);
-        let found = self.compare(&done, &artefact, &tally)?;
         let task = artefact.description.targets.task();
         let retrained = self.survival(staging.folder(), &files, &task)?;
         if self.part != Part::Explain {
-            let mut tables = self.reports((&tally, &names), &found, rejected(&done))?;
+            let mut tables = self.reports(&figures, &names)?;
             tables.push(("rules", self.rules(&artefact)?));
             if !retrained.is_empty() {
                 tables.push(("survival", survival(&retrained)?));
@@ -66,7 +63,7 @@ impl Stages<'_> {
         self.runtime.check_signals()?;
         let verifying = Instant::now();
         verify(staging.folder(), &files)?;
-        let mut summary = self.summarise(&done, (&tally, &names), &found, generator.summary);
+        let mut summary = self.summarise(&done, (figures, &names), generator.summary);
         summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
         summary.survival = Survival::of(&retrained, None);
         summary.gates = self.gates(&summary);
@@ -79,36 +76,38 @@ impl Stages<'_> {
         self.publish(staging, files, summary, &artefact)
     }
 
-    /// Every row read must be out of scope, explained or rejected.
-    fn account(&self, done: &Done, tally: &Tally) -> Result<()> {
-        let rows: u64 = done.units.iter().map(|unit| unit.rows).sum();
-        let (rejected, explained) = (rejected(done), tally.rows);
-        if rows == done.rows_in_scope && explained + rejected == rows {
+    /// Every row read must be out of scope, explained or rejected, and be found so in the tables.
+    fn account(&self, done: &Done, figures: &Figures) -> Result<()> {
+        let (explained, rejected) = (figures.tally.rows, figures.rejected());
+        let accounted = explained + rejected == done.rows_in_scope;
+        // A run that was published before has no records any more.
+        let recorded = self.part == Part::Report
+            || done.records().map(|record| record.explained).sum::<u64>() == explained
+                && done.records().flat_map(|record| record.rejected.values()).sum::<u64>()
+                    == rejected;
+        if accounted && recorded {
             return Ok(());
         }
         let problem = format!(
-            "{explained} explained and {rejected} rejected of {rows} rows read, {} in scope",
+            "{explained} rows explained and {rejected} rejected in the tables, {} in scope",
             done.rows_in_scope
         );
         Err(Error::internal("accounting", problem))
     }
 
     /// Readers find both tables even when one has no rows.
-    fn complete(
-        &self,
-        staging: &Staging,
-        done: &Done,
-        files: &[StagedFile],
-    ) -> Result<Vec<StagedFile>> {
+    fn complete(&self, staging: &Staging, files: &[StagedFile]) -> Result<Vec<StagedFile>> {
+        let (key, features) = (self.inputs.key_fields(), self.inputs.feature_fields());
+        let counterfactuals = counterfactual_schema(&key, &features, self.is_regression());
         let mut more = Vec::new();
-        let schemas =
-            [(COUNTERFACTUALS, &done.schemas.counterfactuals), (REJECTS, &done.schemas.rejects)];
-        for (table, schema) in schemas {
+        staging.tables(&[COUNTERFACTUALS, REJECTS])?;
+        for (table, schema) in [(COUNTERFACTUALS, counterfactuals), (REJECTS, rejects_schema(&key))]
+        {
             if !files.iter().any(|file| file.name.starts_with(table)) {
                 let name = part_name(table, 0);
                 let path = staging.folder().join(&name);
                 let options = self.writer_options()?;
-                let writer = TableWriter::create(path, name, schema.clone(), &options)?;
+                let writer = TableWriter::create(path, name, schema, &options)?;
                 more.push(writer.close()?);
             }
         }
@@ -124,90 +123,20 @@ impl Stages<'_> {
         }
     }
 
-    /// MMD² of the rows that were kept.
-    fn compare(&self, done: &Done, artefact: &Artefact, tally: &Tally) -> Result<Vec<MmdRow>> {
-        if self.part == Part::Explain {
-            return Ok(Vec::new());
-        }
-        let wanted: Vec<Wanted<'_>> =
-            tally.groups.keys().filter_map(|target| self.wanted(*target)).collect();
-        let width = artefact.description.layout.width;
-        let seed = self.runtime.streams().seed_of("mmd");
-        let rows = (&artefact.reference, width);
-        let mut comparison = Comparison::new(&self.job.report.mmd, rows, &wanted, seed)?;
-        let keep = self.keep();
-        let mut sample = Kept::new(width);
-        for unit in &done.units {
-            self.runtime.check_signals()?;
-            let Some(mut kept) = done.kept(unit)? else { continue };
-            kept.segments = renumbered(&kept.segments, &unit.tally, tally)?;
-            match keep {
-                Keep::Most(most) => {
-                    sample.append(kept);
-                    sample.prune_if_long(most);
-                }
-                _ => self.add_kept(&mut comparison, tally, &kept),
-            }
-        }
-        if let Keep::Most(most) = keep {
-            sample.prune(most);
-            self.add_kept(&mut comparison, tally, &sample);
-        }
-        Ok(comparison.finish())
-    }
-
-    /// Which decisions of the model are the wanted one; none if every row wants another.
-    fn wanted(&self, target: u32) -> Option<Wanted<'_>> {
-        match *self.target {
-            Target::Range { low, high } => {
-                Some((target, Box::new(move |value| (low..=high).contains(&value))))
-            }
-            Target::Column { .. } if self.is_regression() => None,
-            _ => Some((target, Box::new(move |class| class == f64::from(target)))),
-        }
-    }
-
-    pub(super) fn is_regression(&self) -> bool {
-        self.job.predictor.task == crate::job::TaskSpec::Regression
-    }
-
-    fn add_kept(&self, comparison: &mut Comparison, tally: &Tally, kept: &Kept) {
-        let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
-        for (row, key) in kept.targets.iter().zip(&kept.segments).enumerate() {
-            groups.entry((*key.0, *key.1)).or_default().push(row);
-        }
-        for ((target, segment), rows) in groups {
-            let take = |values: &[f32], rows: &[usize]| -> Vec<f32> {
-                let row = |row: &usize| &values[row * kept.width..(row + 1) * kept.width];
-                rows.iter().flat_map(row).copied().collect()
-            };
-            let valid: Vec<usize> = rows.iter().copied().filter(|row| kept.valid[*row]).collect();
-            let segment = &tally.segments[segment as usize];
-            comparison.add(&ComparedRows {
-                target,
-                segment: (!self.job.report.by.is_empty()).then_some(segment),
-                counterfactuals: &take(&kept.counterfactuals, &rows),
-                valid: &take(&kept.counterfactuals, &valid),
-                originals: &take(&kept.originals, &rows),
-            });
-        }
-    }
-
     /// The figures of the reports.
     fn reports(
         &self,
-        (tally, names): (&Tally, &Names),
-        found: &[MmdRow],
-        rejected: u64,
+        figures: &Figures,
+        names: &Names,
     ) -> Result<Vec<(&'static str, RecordBatch)>> {
-        let space = self.job.report.mmd.space.name();
+        let (tally, space) = (&figures.tally, self.job.report.mmd.space.name());
         Ok(vec![
-            ("coverage", coverage(tally, names, rejected)?),
+            ("coverage", coverage(tally, names, figures.rejected())?),
             ("validity", validity(tally, names)?),
             ("sparsity", sparsity(tally, names)?),
             ("plausibility", plausibility(tally, names)?),
             ("features", features(tally, names)?),
-            ("mmd", mmd_table(found, names, space)?),
+            ("mmd", mmd_table(&figures.mmd, names, space)?),
         ])
     }
 
@@ -226,6 +155,7 @@ impl Stages<'_> {
         tables: &[(&str, RecordBatch)],
     ) -> Result<Vec<StagedFile>> {
         let options = self.writer_options()?;
+        staging.tables(&[REPORTS])?;
         let write = |(report, table): &(&str, RecordBatch)| {
             let name = report_name(report);
             let path = staging.folder().join(&name);
@@ -239,15 +169,14 @@ impl Stages<'_> {
     fn summarise(
         &self,
         done: &Done,
-        (tally, names): (&Tally, &Names),
-        found: &[MmdRow],
+        (figures, names): (Figures, &Names),
         training: Option<TrainSummary>,
     ) -> RunSummary {
+        let Figures { tally, mmd, rejected, examples } = figures;
         let total = tally.total();
         let mut explaining = StageSeconds::default();
-        done.units.iter().for_each(|unit| explaining.add(&unit.seconds));
+        done.records().for_each(|record| explaining.add(&record.seconds));
         let in_counterfactuals = |file: &&StagedFile| file.name.starts_with(COUNTERFACTUALS);
-        let files = done.units.iter().flat_map(|unit| &unit.files);
         let rows_read = self.inputs.features.rows;
         let used = usage();
         let trained = |trained: &TrainSummary| trained.load_seconds + trained.train_seconds;
@@ -259,8 +188,8 @@ impl Stages<'_> {
             rows_read,
             rows_out_of_scope: rows_read - done.rows_in_scope,
             rows_explained: tally.rows,
-            rows_rejected: rejected_by_reason(done),
-            counterfactuals: files.filter(in_counterfactuals).map(|file| file.rows).sum(),
+            rows_rejected: rejected,
+            counterfactuals: done.files().filter(in_counterfactuals).map(|file| file.rows).sum(),
             statuses: statuses(&total),
             sources: sources(&total),
             unsolved: unsolved_by_cause(done),
@@ -270,9 +199,9 @@ impl Stages<'_> {
             n_changed: total.valid.changed.mean(),
             plausibility: total.plausibility.quantile(0.5),
             survival: None,
-            targets: targets(tally, names, found),
+            targets: targets(&tally, names, &mmd),
             queries_per_row: queries_per_row(&total),
-            units: done.units.len(),
+            units: done.splits.len(),
             units_resumed: done.resumed,
             rows_per_second: done.rows_explained as f64 / done.explain_seconds.max(1e-9),
             seconds: Seconds {
@@ -286,7 +215,7 @@ impl Stages<'_> {
             peak_bytes: used.peak_bytes,
             training,
             gates: Vec::new(),
-            examples: done.units.iter().flat_map(|unit| unit.examples.clone()).take(3).collect(),
+            examples,
             output: self.job.output.dir.display().to_string(),
             remarks: done.remarks.clone(),
         };
@@ -348,17 +277,6 @@ impl Stages<'_> {
     }
 }
 
-/// Numbers of a unit's segments as numbers of the whole run's, which has them all.
-fn renumbered(segments: &[u32], unit: &Tally, whole: &Tally) -> Result<Vec<u32>> {
-    let number = |segment: &Segment| {
-        let place = whole.segments.iter().position(|known| known == segment);
-        let lost = || Error::internal("reports", format!("the segment {segment:?} is lost"));
-        place.map(|place| place as u32).ok_or_else(lost)
-    };
-    let numbers: Vec<u32> = unit.segments.iter().map(number).collect::<Result<_>>()?;
-    Ok(segments.iter().map(|segment| numbers[*segment as usize]).collect())
-}
-
 /// What a run that fails its gates ends with.
 ///
 /// # Errors
@@ -377,25 +295,11 @@ pub fn gate_error(summary: &RunSummary) -> Result<()> {
     Error::from_faults(Kind::Gate, failed.map(fault).collect())
 }
 
-/// Every answer and every reject must be in a file.
-fn account_written(files: &[StagedFile], tally: &Tally, rejected: u64) -> Result<()> {
-    let written = |table: &str| -> u64 {
-        files.iter().filter(|file| file.name.starts_with(table)).map(|file| file.rows).sum()
-    };
-    let (answers, rejects) = (written(COUNTERFACTUALS), written(REJECTS));
-    let total = tally.total();
-    let counted = total.needed() + total.of_status(Status::AlreadyTarget).rows;
-    if answers == counted && rejects == rejected {
-        return Ok(());
+impl Figures {
+    /// Rows set aside.
+    fn rejected(&self) -> u64 {
+        self.rejected.values().sum()
     }
-    let problem = format!(
-        "{answers} counterfactuals and {rejects} rejects written, {counted} and {rejected} counted"
-    );
-    Err(Error::internal("accounting", problem))
-}
-
-fn rejected(done: &Done) -> u64 {
-    done.units.iter().flat_map(|unit| unit.rejected.values()).sum()
 }
 
 /// Mean times that the model was asked about a row that needed a counterfactual.
@@ -411,14 +315,14 @@ fn queries_per_row(total: &Group) -> Option<f64> {
 }
 
 fn cut_short(done: &Done) -> Option<String> {
-    let rows: u64 = done.units.iter().map(|unit| unit.cut_short).sum();
+    let rows: u64 = done.records().map(|record| record.cut_short).sum();
     let text = "answers were not refined to the end: `explain.max_seconds` was reached";
     (rows > 0).then(|| format!("{rows} {text}"))
 }
 
 fn unsolved_by_cause(done: &Done) -> BTreeMap<String, u64> {
     let mut causes = BTreeMap::new();
-    for (cause, rows) in done.units.iter().flat_map(|unit| &unit.unsolved) {
+    for (cause, rows) in done.records().flat_map(|record| &record.unsolved) {
         *causes.entry(cause.clone()).or_default() += rows;
     }
     causes
@@ -440,16 +344,8 @@ fn unsolved(causes: &BTreeMap<String, u64>) -> Option<String> {
     (rows > 0).then(|| format!("{rows} counterfactuals were not found: {}", told.join(", ")))
 }
 
-fn rejected_by_reason(done: &Done) -> BTreeMap<String, u64> {
-    let mut rejected = BTreeMap::new();
-    for (reason, rows) in done.units.iter().flat_map(|unit| &unit.rejected) {
-        *rejected.entry(reason.clone()).or_default() += rows;
-    }
-    rejected
-}
-
 fn without_score(done: &Done) -> Option<String> {
-    let rows: u64 = done.units.iter().map(|unit| unit.rows_without_score).sum();
+    let rows: u64 = done.records().map(|record| record.rows_without_score).sum();
     (rows > 0).then(|| format!("{rows} rows without a stored decision were scored by the model"))
 }
 

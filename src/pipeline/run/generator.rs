@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::TrainSummary;
-use super::super::train::{fit_generator, save_generator};
+use super::super::train::{Checkpoint, fit_generator, save_generator};
+use super::super::{RunContext, TrainSummary};
 use super::{Entry, Progressed, Stages, refuse_changed};
 use crate::artefact::{
     Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load,
@@ -47,12 +47,12 @@ impl Stages<'_> {
         &self,
         staging: &mut Staging,
         progressed: &mut Progressed,
-        (rows, resume): (u64, bool),
+        training: (&RunContext, u64, bool),
     ) -> Result<Artefact> {
         if progressed.generator.is_none() {
             let record = match &self.job.explain.generator {
                 Some(folder) => copy(folder, staging)?,
-                None => self.train(staging, rows, resume)?,
+                None => self.train(staging, training)?,
             };
             staging.keep();
             progressed.journal.append(&Entry::Generator(Box::new(record.clone())))?;
@@ -62,13 +62,17 @@ impl Stages<'_> {
     }
 
     /// A generator for this many rows, trained if that is worth it.
-    fn train(&self, staging: &Staging, rows: u64, resume: bool) -> Result<GeneratorRecord> {
-        let (mut job, checkpoint) = (self.job.clone(), staging.checkpoint());
+    fn train(
+        &self,
+        staging: &Staging,
+        (context, rows, resume): (&RunContext, u64, bool),
+    ) -> Result<GeneratorRecord> {
+        let (mut job, folder) = (self.job.clone(), staging.checkpoint());
         job.explain.method = job.method_for(rows);
         tracing::info!(method = ?job.explain.method, rows, "decided where answers come from");
         let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps);
-        let resumed = (resume, &unchanged as &dyn Fn() -> Result<()>);
-        let trained = fit_generator(&job, &checkpoint, resumed, (self.runtime, self.observer))?;
+        let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
+        let trained = fit_generator(&job, context, checkpoint, (self.runtime, self.observer))?;
         let files = save_generator(staging, &trained, &self.writer_options()?)?;
         trained.checkpoints.clear();
         Ok(GeneratorRecord { summary: Some(trained.summary), files })

@@ -1,20 +1,19 @@
-//! `overturn run`: a generator (trained, or brought along), every row in scope explained unit by unit, the
+//! `overturn run`: a generator (trained, or brought along), every row in scope explained split by split, the
 //! reports, and all of it published as one folder. `overturn explain` is the same without training and
-//! reports. Every finished piece is journalled, so that a killed run goes on where it stopped.
+//! reports. Every finished split is journalled, so that a killed run resumes where it stopped.
 
 mod again;
 mod columns;
 mod dry;
+mod execute;
 mod facts;
+mod figures;
 mod finish;
 mod generator;
-mod kept;
 mod prometheus;
 mod spot;
 mod summary;
 mod survival;
-mod work;
-mod written;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -23,33 +22,36 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::partitions::{check_class_folders, check_key_folders};
+use super::partitions::{check_class_folders, check_key_folders, check_segments};
 use super::places::check_places;
-use super::validate::{check_generator, check_target, hold_against};
-use super::{Inputs, Observer, Scope, assumed, check_repeatable, replace, seconds_since, versions};
+use super::validate::{check_generator, check_target};
+use super::{
+    Inputs, Observer, RunContext, Scope, assumed, check_repeatable, replace, seconds_since,
+    versions,
+};
 use crate::artefact::{Artefact, Description, load_neighbours};
-use crate::engine::{check_keys, gather_decisions};
+use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Decisions, Explainer, Keep, Setup, check_fit};
-use crate::job::{ExplainMethod, Job, MmdSpace, Target, TaskSpec};
+use crate::explain::{Explainer, Setup, check_fit};
+use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::output::{
-    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, REPORTS, RunFacts,
+    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, RunFacts,
     SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of, parse_journal,
     refuse_folders, refuse_taken, rejects_schema, tidy,
 };
-use crate::predictor::{self, Predictor};
 use crate::runtime::Runtime;
 
 pub use again::report;
 use columns::ScanColumns;
+pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
+use execute::{Done, is_there};
 use facts::Stamp;
 pub(super) use facts::{gather as gather_facts, refuse_changed};
 use finish::Finished;
 pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
 pub use summary::{Example, RunSummary, Seconds, TargetSummary};
-use work::{Done, Shop, UnitRecord};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +80,23 @@ impl Part {
 #[serde(rename_all = "snake_case")]
 enum Entry {
     Generator(Box<GeneratorRecord>),
-    Unit(Box<UnitRecord>),
+    Split(Box<SplitRecord>),
+}
+
+/// Version of what the lines of a journal are. The first had counts for reports, and files beside it.
+const JOURNAL_FORMAT: u32 = 2;
+
+/// The first line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct JournalHeader {
+    #[serde(default = "first_format")]
+    format: u32,
+    #[serde(flatten)]
+    facts: RunFacts,
+}
+
+fn first_format() -> u32 {
+    1
 }
 
 /// What a run shares with its stages.
@@ -101,7 +119,8 @@ struct Stages<'a> {
 struct Progressed {
     journal: Journal,
     generator: Option<GeneratorRecord>,
-    units: Vec<UnitRecord>,
+    /// By the number of the split.
+    records: BTreeMap<usize, SplitRecord>,
 }
 
 /// Rows in scope, whose keys were found to be good.
@@ -129,16 +148,13 @@ pub fn run(
         return Ok(summary);
     }
     let keyed = stages.check_keys()?;
-    // What is gone on with was checked when it began.
-    let remarks = if resume { Vec::new() } else { stages.check_early()? };
-    let open = if resume { Staging::resume } else { Staging::begin };
-    let mut staging = open(&job.output.dir, replace(job))?;
-    let mut progressed = stages.journal(&staging, resume)?;
-    let artefact = stages.generator(&mut staging, &mut progressed, (keyed.rows, resume))?;
-    let generator = progressed.generator.take().unwrap_or_default();
-    let mut done = stages.explain(&mut staging, progressed, &artefact, keyed)?;
-    done.remarks.extend(remarks);
-    stages.finish(staging, Finished { done, generator, artefact, began, before: None })
+    let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
+    let explained = stages.explained(&context, keyed, resume);
+    let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
+    // Reports need no model of the job's.
+    drop(context);
+    finished.began = began;
+    stages.finish(staging, finished)
 }
 
 impl<'a> Stages<'a> {
@@ -165,6 +181,27 @@ impl<'a> Stages<'a> {
         let inputs = Arc::new(inputs);
         let command = part;
         Ok(Stages { job, part, command, target, inputs, columns, facts, stamps, runtime, observer })
+    }
+
+    /// All up to the tables: the generator, and every row in scope explained.
+    fn explained(
+        &self,
+        context: &RunContext,
+        keyed: Keyed,
+        resume: bool,
+    ) -> Result<(Staging, Finished)> {
+        // What is resumed was checked when it began.
+        let remarks = if resume { Vec::new() } else { self.check_early(context)? };
+        let open = if resume { Staging::resume } else { Staging::begin };
+        let mut staging = open(&self.job.output.dir, replace(self.job))?;
+        let mut progressed = self.journal(&staging, resume)?;
+        let training = (context, keyed.rows, resume);
+        let artefact = self.generator(&mut staging, &mut progressed, training)?;
+        let generator = progressed.generator.take().unwrap_or_default();
+        let mut done = self.explain(&mut staging, progressed, (context, &artefact), keyed)?;
+        done.remarks.extend(remarks);
+        let began = Instant::now();
+        Ok((staging, Finished { done, generator, artefact, began, before: None }))
     }
 
     /// The summary of a run that has published the very same. One that is to be replaced is looked at only
@@ -195,97 +232,66 @@ impl<'a> Stages<'a> {
         let (inputs, began) = (&self.inputs, Instant::now());
         self.observer.stage("checking keys", None);
         let scope = Scope::explained(&self.job.input);
-        let (predicate, key) = (inputs.plan(scope).predicate, &self.job.input.key);
-        let checked = check_keys(&inputs.engine, &inputs.features, key, predicate);
-        let keys = self.runtime.block_on(checked)?;
-        inputs.refuse_keys(&self.job.input, scope, &keys)?;
+        let rows = self.runtime.block_on(inputs.check_keys(&self.job.input, scope))?;
         self.runtime.block_on(check_key_folders(self.job, inputs))?;
-        Ok(Keyed { rows: keys.rows, seconds: seconds_since(began) })
+        if self.part != Part::Explain {
+            self.runtime.block_on(check_segments(self.job, inputs))?;
+        }
+        Ok(Keyed { rows, seconds: seconds_since(began) })
     }
 
     /// Finds what would stop the run later, perhaps after hours of training: a target, a generator or a score
     /// table that does not go with the model, a model that decides by chance. Gives what is odd, but usable.
-    fn check_early(&self) -> Result<Vec<String>> {
-        let (job, inputs) = (self.job, &self.inputs);
-        let columns = inputs.predictor_columns();
-        let predictor = predictor::open(&job.predictor, &columns, self.runtime.threads)?;
+    fn check_early(&self, context: &RunContext) -> Result<Vec<String>> {
+        let (job, inputs, predictor) = (self.job, &self.inputs, &context.predictor);
         let task = predictor.task();
-        let repeated = || {
-            let scope = Scope::explained(&job.input);
-            self.runtime.block_on(check_repeatable(job, inputs, scope, &predictor))
-        };
-        let checked = check_target(job, inputs, task).and_then(|()| check_class_folders(job, task));
-        let checked = checked.and_then(|()| match &job.explain.generator {
-            Some(folder) => check_generator(folder, job, (inputs, task), self.runtime),
+        check_class_folders(job, task)?;
+        match &job.explain.generator {
+            Some(folder) => check_generator(folder, job, (inputs, task), self.runtime)?,
             // Where there is nothing to train, they are looked at soon enough.
             None => {
-                let stored = self.stored_decisions(predictor.as_ref());
-                self.runtime.block_on(stored).map(|_| ())
+                self.runtime.block_on(context.decisions(job, self.observer))?;
             }
-        });
-        let mut remarks = checked.and_then(|()| repeated()).inspect_err(|_| predictor.stop())?;
+        }
+        let scope = Scope::explained(&job.input);
+        let repeated = check_repeatable(job, inputs, scope, predictor);
+        let mut remarks = self.runtime.block_on(repeated)?;
         remarks.extend(assumed(job, predictor.as_ref()));
-        self.check_retrained(predictor.task())?;
+        self.check_retrained(task)?;
         Ok(remarks)
     }
 
-    /// The decisions of the score table, if there is one, held against the model.
-    async fn stored_decisions(&self, predictor: &dyn Predictor) -> Result<Option<Decisions>> {
-        let (job, inputs) = (self.job, &self.inputs);
-        let (Some(scores), Some(table)) = (&job.input.scores, &inputs.scores) else {
-            return Ok(None);
-        };
-        self.observer.stage("comparing scores", None);
-        let tables = (table, &inputs.features);
-        let wanted = (&job.input.key[..], scores.decision.as_str());
-        let found = gather_decisions(&inputs.engine, tables, wanted, predictor.task()).await?;
-        hold_against(job, inputs, predictor, (scores, &found)).await?;
-        Ok(Some(found))
-    }
-
-    /// The journal of this run: a fresh one, or that of the run to be gone on with.
+    /// The journal of this run: a fresh one, or that of the run to be resumed.
     fn journal(&self, staging: &Staging, resume: bool) -> Result<Progressed> {
-        let folder = staging.journal();
-        let path = folder.join(JOURNAL_FILE);
-        let found: Option<Found<RunFacts, Entry>> =
-            if resume { Journal::open(&path)? } else { None };
+        let path = staging.journal().join(JOURNAL_FILE);
+        let header = Journal::header::<JournalHeader>(&path).filter(|_| resume);
+        if let Some(header) = &header {
+            self.refuse_format(header.format)?;
+            self.refuse_other(&header.facts)?;
+        }
+        let found: Option<Found<JournalHeader, Entry>> =
+            if header.is_some() { Journal::open(&path)? } else { None };
         if let Some(found) = found {
-            self.refuse_other(&found.header)?;
-            return self.progressed(found, staging);
+            return progressed(found, staging);
         }
         staging.start_over()?;
-        let journal = Journal::create(&path, &self.facts)?;
-        Ok(Progressed { journal, generator: None, units: Vec::new() })
+        let header = JournalHeader { format: JOURNAL_FORMAT, facts: self.facts.clone() };
+        let journal = Journal::create(&path, &header)?;
+        Ok(Progressed { journal, generator: None, records: BTreeMap::new() })
     }
 
-    /// What of a journal can be used: pieces whose files are there. All other files are removed: they are
-    /// halves, or of a run before.
-    fn progressed(&self, found: Found<RunFacts, Entry>, staging: &Staging) -> Result<Progressed> {
-        let mut progressed =
-            Progressed { journal: found.journal, generator: None, units: Vec::new() };
-        // What was done twice is there once, and units of another generator are of no use.
-        let mut units: BTreeMap<usize, UnitRecord> = BTreeMap::new();
-        for entry in found.entries {
-            match entry {
-                Entry::Generator(record) => {
-                    progressed.generator = Some(*record).filter(|record| record.is_there(staging));
-                    units.clear();
-                }
-                Entry::Unit(unit) => {
-                    units.insert(unit.unit, *unit);
-                }
-            }
+    /// Only what this version has written can be resumed.
+    fn refuse_format(&self, format: u32) -> Result<()> {
+        if format == JOURNAL_FORMAT {
+            return Ok(());
         }
-        if progressed.generator.is_some() {
-            progressed.units = units.into_values().filter(|unit| unit.is_there(staging)).collect();
-        }
-        let units = progressed.units.iter().flat_map(|unit| &unit.files);
-        let files = progressed.generator.iter().flat_map(|record| &record.files).chain(units);
-        let known: HashSet<&str> = files.map(|file| file.name.as_str()).collect();
-        let generator = progressed.generator.is_some();
-        staging.sweep(&|name| known.contains(name) || (generator && is_of_generator(name)))?;
-        tracing::info!(units = progressed.units.len(), "going on from the journal");
-        Ok(progressed)
+        let problem = format!(
+            "cannot be resumed: its journal has format {format}, expected {JOURNAL_FORMAT}"
+        );
+        Err(Error::input(self.job.output.dir.display().to_string(), problem).hint(
+            "another version of overturn has begun the run: resume with that one, or run without \
+             `--resume` to start over",
+        ))
     }
 
     /// Only the very same work can be gone on with.
@@ -313,28 +319,19 @@ impl<'a> Stages<'a> {
         &self,
         staging: &mut Staging,
         progressed: Progressed,
-        artefact: &Artefact,
+        (context, artefact): (&RunContext, &Artefact),
         keyed: Keyed,
     ) -> Result<Done> {
-        let (job, runtime) = (self.job, self.runtime);
-        runtime.for_explaining();
-        let columns = self.inputs.predictor_columns();
-        let predictor = predictor::open(&job.predictor, &columns, runtime.threads)?;
-        check_target(job, &self.inputs, predictor.task())?;
+        let (job, predictor) = (self.job, context.predictor.as_ref());
+        self.runtime.for_explaining();
         let shown = staging.folder().join(GENERATOR);
         let shown = job.explain.generator.as_deref().unwrap_or(&shown).display().to_string();
         check_fit(&artefact.description, &self.inputs.schema, predictor.task(), &shown)?;
         staging.tables(&[COUNTERFACTUALS, REJECTS])?;
-        if self.part == Part::Run {
-            staging.tables(&[REPORTS])?;
-        }
-        let work = self.work(staging, progressed, (artefact, keyed), Arc::clone(&predictor));
-        let done = runtime.block_on(work).and_then(|mut done| {
-            let found = self.spot_check(staging.folder(), &done, predictor.as_ref())?;
-            done.remarks.extend(found);
-            Ok(done)
-        });
-        done.inspect_err(|_| predictor.stop())
+        let work = self.work(staging, progressed, (artefact, keyed), context);
+        let mut done = self.runtime.block_on(work)?;
+        done.remarks.extend(self.spot_check(staging.folder(), &done, predictor)?);
+        Ok(done)
     }
 
     /// Everything that the engine has a part in.
@@ -343,7 +340,7 @@ impl<'a> Stages<'a> {
         staging: &mut Staging,
         progressed: Progressed,
         (artefact, keyed): (&Artefact, Keyed),
-        predictor: Arc<dyn Predictor>,
+        context: &RunContext,
     ) -> Result<Done> {
         let (job, inputs) = (self.job, &self.inputs);
         let began = Instant::now();
@@ -355,7 +352,7 @@ impl<'a> Stages<'a> {
             remarks.push(text.to_string());
             None
         } else {
-            self.stored_decisions(predictor.as_ref()).await?
+            context.decisions(job, self.observer).await?
         };
         remarks.extend(self.searched(&artefact.description, keyed.rows));
         if let Some(found) = &decisions {
@@ -369,21 +366,18 @@ impl<'a> Stages<'a> {
                 description: &artefact.description,
                 schema: Arc::clone(&inputs.schema),
                 table: self.columns.schema(inputs),
-                columns: self.columns.places.clone(),
-                predictor,
-                decisions: decisions.map(Arc::new),
+                columns: self.columns.indexes.clone(),
+                predictor: Arc::clone(&context.predictor),
+                decisions,
                 target: self.target,
                 explain: &job.explain,
                 neighbours,
                 streams: self.runtime.streams(),
-                keep: self.keep(),
             },
         )?;
         let check_seconds = keyed.seconds + seconds_since(began);
-        let shop = Shop::new(self, staging, progressed, Arc::new(explainer), keyed.rows)?;
-        self.observer.stage("explaining", Some(shop.rows_left()));
-        staging.keep();
-        let mut done = shop.work(self.runtime.threads).await?;
+        let explained = self.execute(staging, progressed, (Arc::new(explainer), keyed.rows));
+        let mut done = explained.await?;
         (done.check_seconds, done.remarks) = (check_seconds, remarks);
         Ok(done)
     }
@@ -405,16 +399,6 @@ impl<'a> Stages<'a> {
             tracing::warn!("{text}");
             text.to_string()
         })
-    }
-
-    /// Which answers are kept for the comparison of distributions.
-    fn keep(&self) -> Keep {
-        let mmd = &self.job.report.mmd;
-        match mmd.rows {
-            _ if self.part == Part::Explain || mmd.space == MmdSpace::None => Keep::None,
-            0 => Keep::All,
-            rows => Keep::Most(rows as usize),
-        }
     }
 
     fn writer_options(&self) -> Result<WriterOptions> {
@@ -443,13 +427,40 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
     }
 }
 
+/// What of a journal can be used: splits whose files are there. All other files are removed: they are halves, or of
+/// a run before.
+fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<Progressed> {
+    let (mut generator, mut records) = (None, BTreeMap::new());
+    for entry in found.entries {
+        match entry {
+            Entry::Generator(record) => {
+                generator = Some(*record).filter(|record| record.is_there(staging));
+                // Splits of another generator are of no use.
+                records.clear();
+            }
+            Entry::Split(record) => {
+                records.entry(record.split).or_insert(*record);
+            }
+        }
+    }
+    records.retain(|_, record| generator.is_some() && is_there(record, staging));
+    let files = records.values().flat_map(|record| &record.files);
+    let files = generator.iter().flat_map(|record: &GeneratorRecord| &record.files).chain(files);
+    let known: HashSet<&str> = files.map(|file| file.name.as_str()).collect();
+    let generated = generator.is_some();
+    staging.sweep(&|name| known.contains(name) || (generated && is_of_generator(name)))?;
+    tracing::info!(splits = records.len(), "resuming from the journal");
+    Ok(Progressed { journal: found.journal, generator, records })
+}
+
 /// The run that was stopped before it could publish into a folder, if there is one.
 fn unfinished(folder: &Path) -> Option<RunFacts> {
-    Journal::header(&journal_of(folder).join(JOURNAL_FILE))
+    let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
+    Some(header.facts)
 }
 
 /// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
 /// come to.
 pub fn journal_pieces(content: &[u8]) -> Option<usize> {
-    parse_journal::<RunFacts, Entry>(content).map(|found| found.entries.len())
+    parse_journal::<JournalHeader, Entry>(content).map(|found| found.entries.len())
 }

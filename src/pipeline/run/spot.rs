@@ -10,13 +10,14 @@ use arrow::datatypes::Float64Type;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::super::model::{named_key, shown};
-use super::work::Done;
-use super::{Stages, written};
+use super::Stages;
+use super::execute::Done;
 use crate::error::{Error, Result};
 use crate::job::RepeatableSpec;
 use crate::metrics::Status;
 use crate::output::COUNTERFACTUALS;
 use crate::predictor::{Outcome, Predictor, Task};
+use crate::report::written_features;
 
 /// Counterfactuals that are asked about again.
 const ASKED: usize = 256;
@@ -40,8 +41,7 @@ impl Stages<'_> {
             return Ok(None);
         }
         let (mut left, mut asked, mut different) = (ASKED, 0, Vec::new());
-        let files = done.units.iter().flat_map(|unit| &unit.files);
-        for file in files.filter(|file| file.name.starts_with(COUNTERFACTUALS)) {
+        for file in done.files().filter(|file| file.name.starts_with(COUNTERFACTUALS)) {
             if left == 0 {
                 break;
             }
@@ -103,7 +103,7 @@ impl Stages<'_> {
     /// What differs, in words.
     fn ask_about(&self, rows: &RecordBatch, predictor: &dyn Predictor) -> Result<Vec<String>> {
         let lost = |error| Error::internal("last check", "a column is lost").source(error);
-        let features = written::features(rows, &self.inputs.predictor_columns().schema)?;
+        let features = written_features(rows, &self.inputs.predictor_columns().schema)?;
         let backwards: Vec<u32> = (0..rows.num_rows() as u32).rev().collect();
         let written = self.written(rows)?;
         let mut different = Vec::new();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::Int32Type;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +13,7 @@ use crate::metrics::{Source, Status};
 use crate::report::{Gate, Survival};
 
 /// Examples shown.
-const EXAMPLES: usize = 3;
+pub(super) const EXAMPLES: usize = 3;
 
 /// What a run did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -189,22 +188,8 @@ impl RunSummary {
     }
 }
 
-/// Adds the first solved rows of a batch of the counterfactual table to the examples, until there are
-/// enough.
-pub(super) fn examples(batch: &RecordBatch, key: usize, into: &mut Vec<Example>) {
-    if into.len() >= EXAMPLES {
-        return;
-    }
-    let solved = |row: &usize| {
-        let first = batch.column(key).as_primitive::<Int32Type>().value(*row) == 0;
-        let status = batch.column_by_name("status").map(AsArray::as_string::<i32>);
-        first && status.is_some_and(|status| status.value(*row) == Status::Solved.name())
-    };
-    let rows = (0..batch.num_rows()).filter(solved).take(EXAMPLES - into.len());
-    into.extend(rows.filter_map(|row| example(batch, key, row)));
-}
-
-fn example(batch: &RecordBatch, key: usize, row: usize) -> Option<Example> {
+/// A row of the counterfactual table, whose key has so many columns, in words.
+pub(super) fn example(batch: &RecordBatch, key: usize, row: usize) -> Option<Example> {
     let options = FormatOptions::default();
     let text = |column: &dyn Array, row: usize| {
         Some(ArrayFormatter::try_new(column, &options).ok()?.value(row).to_string())

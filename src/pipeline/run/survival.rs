@@ -9,14 +9,13 @@ use arrow::compute::filter_record_batch;
 use rayon::prelude::*;
 
 use super::super::model::shown;
-use super::written::{column, features, read, statuses, whole};
 use super::{Part, Stages};
 use crate::error::{Error, Result};
 use crate::job::{PredictorJob, Target};
 use crate::metrics::Status;
 use crate::output::{COUNTERFACTUALS, StagedFile, counterfactual_schema};
 use crate::predictor::{self, Outcome, Predictor, Task};
-use crate::report::Retrained;
+use crate::report::{Retrained, column, read, written_features, written_statuses};
 
 /// Counts by wanted decision: counterfactuals asked about, and those that hold.
 type Counts = BTreeMap<String, (u64, u64)>;
@@ -94,12 +93,12 @@ impl Stages<'_> {
             self.is_regression(),
         );
         let mut counts = Counts::new();
-        for batch in read(&folder.join(&file.name))? {
-            let batch = solved(&whole(&table, &batch?, &file.name)?)?;
+        for batch in read(folder, &file.name, &table)? {
+            let batch = solved(&batch?)?;
             if batch.num_rows() == 0 {
                 continue;
             }
-            let scores = model.predict(&features(&batch, &columns)?)?;
+            let scores = model.predict(&written_features(&batch, &columns)?)?;
             let targets = column(&batch, "target")?.as_string::<i32>();
             for (row, target) in targets.iter().enumerate() {
                 let target = target.unwrap_or_default();
@@ -127,7 +126,7 @@ impl Stages<'_> {
 
 /// The rows with a valid counterfactual that was needed.
 fn solved(batch: &RecordBatch) -> Result<RecordBatch> {
-    let statuses = statuses(batch)?;
+    let statuses = written_statuses(batch)?;
     let valid = column(batch, "valid")?.as_boolean();
     let needed = statuses
         .iter()

@@ -16,10 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::places::check_places;
 use super::run::{gather_facts, refuse_changed};
-use super::validate::check_target;
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, memory, replace,
-    seconds_since,
+    CheckSummary, Inputs, ModelFacts, Observer, RunContext, Scope, check_repeatable, memory,
+    replace, seconds_since,
 };
 use crate::artefact::{Artefact, Description, ModelForm};
 use crate::constrain::{Constraints, Observed};
@@ -95,16 +94,16 @@ pub fn train(
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     check_places(job, &inputs)?;
     let (facts, stamps) = gather_facts(job, "train", &inputs, runtime)?;
-    drop(inputs);
     if let Some(summary) = published(job, &facts).filter(|_| resume) {
         tidy(&job.output.dir, job.output.keep);
         return Ok(summary);
     }
     let staging = Staging::begin(&job.output.dir, replace(job))?;
+    let context = RunContext::open(job, Arc::new(inputs), runtime)?;
     let unchanged = || refuse_changed(&facts.inputs, &stamps);
-    let resumed = (resume, &unchanged as &dyn Fn() -> Result<()>);
-    let trained =
-        fit_generator(&told_to_train(job), &staging.checkpoint(), resumed, (runtime, observer))?;
+    let folder = staging.checkpoint();
+    let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
+    let trained = fit_generator(&told_to_train(job), &context, checkpoint, (runtime, observer))?;
     ModelFacts::of(&facts).refuse_changed(job)?;
     publish::publish(job, staging, &trained, facts)?;
     trained.checkpoints.clear();
@@ -135,32 +134,39 @@ pub(super) struct Trained {
     pub(super) checkpoints: Checkpoints,
 }
 
-/// Trains the generator of a job, with checkpoints in a folder. `loaded_well` is asked once the rows are in memory.
+/// Where training leaves what it can be resumed from.
+pub(super) struct Checkpoint<'a> {
+    pub(super) folder: &'a Path,
+    /// Whether it resumes from there.
+    pub(super) resume: bool,
+    /// Asked once the rows are in memory: whether the tables are still what they were.
+    pub(super) unchanged: &'a dyn Fn() -> Result<()>,
+}
+
+/// Trains the generator of a job.
 pub(super) fn fit_generator(
     job: &Job,
-    checkpoint: &Path,
-    (resume, loaded_well): (bool, &dyn Fn() -> Result<()>),
+    context: &RunContext,
+    checkpoint: Checkpoint<'_>,
     (runtime, observer): (&Runtime, &Observer),
 ) -> Result<Trained> {
     let began = Instant::now();
-    let job = &without_need(job);
-    let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
-    let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
-    check_target(job, &inputs, predictor.task())?;
-    memory::estimate(job, &inputs, predictor.task(), runtime.threads)
+    let (job, resume) = (&without_need(job), checkpoint.resume);
+    let RunContext { inputs, predictor, .. } = context;
+    memory::estimate(job, inputs, predictor.task(), runtime.threads)
         .check(available_memory())
         .inspect_err(|_| predictor.stop())?;
-    let source = load::Source { job, inputs: &inputs, runtime, observer };
+    let source = load::Source { job, inputs, runtime, observer };
     let result = runtime.block_on(async {
-        let mut loaded = source.load(&predictor).await?;
+        let mut loaded = source.load(predictor).await?;
         let predicate = job.input.train_predicate.as_deref();
         let scope = Scope { key: "input.train_where", predicate };
-        loaded.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
+        loaded.remarks.extend(check_repeatable(job, inputs, scope, predictor).await?);
         Ok(loaded)
     });
     let loaded = result.inspect_err(|_| predictor.stop())?;
-    loaded_well().inspect_err(|_| predictor.stop())?;
-    let from = warm::start(job, &inputs, &loaded, runtime)?;
+    (checkpoint.unchanged)().inspect_err(|_| predictor.stop())?;
+    let from = warm::start(job, inputs, &loaded, runtime)?;
     let stats = from.as_ref().map_or(&loaded.check.stats, |from| &from.description.stats).clone();
     let rows = &loaded.sample.rows;
     let observed = match job.explain.coherence {
@@ -171,18 +177,18 @@ pub(super) fn fit_generator(
         }
         Coherence::Off => Observed::default(),
     };
-    let fixed = Fixed::new(&inputs, &stats, observed, predictor::fingerprint(&job.predictor)?);
-    refuse(&inputs, &fixed, &loaded, predictor.task())?;
+    let fixed = Fixed::new(inputs, &stats, observed, predictor::fingerprint(&job.predictor)?);
+    refuse(inputs, &fixed, &loaded, predictor.task())?;
     let origin = origin::of(&fixed, &loaded.sample, runtime)?;
     let checkpoints = Checkpoints::new(
-        checkpoint.to_path_buf(),
+        checkpoint.folder.to_path_buf(),
         origin::fingerprint(job, &origin, &loaded.sample)?,
     );
     if !resume {
         checkpoints.clear();
     }
-    let teacher =
-        Teacher { job, inputs: &inputs, fixed: &fixed, predictor, checkpoints: &checkpoints };
+    let predictor = Arc::clone(predictor);
+    let teacher = Teacher { job, inputs, fixed: &fixed, predictor, checkpoints: &checkpoints };
     let load_seconds = seconds_since(began);
     let began = Instant::now();
     let (fitted, test) = teacher.teach(&loaded, from, resume, runtime, observer)?;
@@ -194,7 +200,7 @@ pub(super) fn fit_generator(
     let neighbours = neighbours::gather(&fixed, &loaded);
     let Fitted { generator, critic, curve, .. } = fitted;
     let mut description =
-        describe(job, &inputs, &stats, (fitted.shape, fitted.codec), &summary, origin)?;
+        describe(job, inputs, &stats, (fitted.shape, fitted.codec), &summary, origin)?;
     description.observed = fixed.observed;
     let artefact = Artefact { description, generator, critic, reference };
     Ok(Trained { artefact, neighbours, curve, summary, checkpoints })

@@ -1,0 +1,65 @@
+//! What a run works with: tables, keys, model and score table, each opened and checked once, for training and
+//! explaining alike.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use super::validate::{check_target, hold_against};
+use super::{Inputs, Observer};
+use crate::engine::gather_decisions;
+use crate::error::Result;
+use crate::explain::Decisions;
+use crate::job::Job;
+use crate::predictor::{self, Predictor};
+use crate::runtime::Runtime;
+
+/// What a run works with.
+pub(super) struct RunContext {
+    /// Tables, and what their columns mean; which keys were checked.
+    pub(super) inputs: Arc<Inputs>,
+    /// The model.
+    pub(super) predictor: Arc<dyn Predictor>,
+    /// What the score table says, once it was read and compared with the model.
+    decisions: OnceCell<Option<Arc<Decisions>>>,
+}
+
+impl RunContext {
+    /// Opens the model of a job.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or the job's target is not one of its decisions.
+    pub(super) fn open(job: &Job, inputs: Arc<Inputs>, runtime: &Runtime) -> Result<RunContext> {
+        let columns = inputs.predictor_columns();
+        let predictor = predictor::open(&job.predictor, &columns, runtime.threads)?;
+        check_target(job, &inputs, predictor.task()).inspect_err(|_| predictor.stop())?;
+        Ok(RunContext { inputs, predictor, decisions: OnceCell::new() })
+    }
+
+    /// The decisions of the score table, if there is one, held against the model.
+    ///
+    /// # Errors
+    /// When it is not the model's.
+    pub(super) async fn decisions(
+        &self,
+        job: &Job,
+        observer: &Observer,
+    ) -> Result<Option<Arc<Decisions>>> {
+        if let Some(known) = self.decisions.get() {
+            return Ok(known.clone());
+        }
+        let (inputs, predictor) = (&self.inputs, self.predictor.as_ref());
+        let found = match (&job.input.scores, &inputs.scores) {
+            (Some(scores), Some(table)) => {
+                observer.stage("comparing scores", None);
+                let tables = (table, &inputs.features);
+                let wanted = (&job.input.key[..], scores.decision.as_str());
+                let task = predictor.task();
+                let found = gather_decisions(&inputs.engine, tables, wanted, task).await?;
+                hold_against(job, inputs, predictor, (scores, &found)).await?;
+                Some(Arc::new(found))
+            }
+            _ => None,
+        };
+        Ok(self.decisions.get_or_init(|| found).clone())
+    }
+}

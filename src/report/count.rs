@@ -1,0 +1,358 @@
+//! From written counterfactuals and the rows they were made from to counts and a sample: every figure of every report
+//! is counted here, for `run` and `report` alike.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::{Float64Type, Int32Type, SchemaRef};
+use hashbrown::HashMap;
+
+use super::input::{InputRows, Segments};
+use super::pieces::Piece;
+use super::sample::{Keep, MmdSample};
+use super::written::{column, named, only, sources, statuses};
+use crate::encode::Encoder;
+use crate::error::{Error, Result};
+use crate::feature::{Admission, FeatureSchema, RowReader, Rows, key_hashes};
+use crate::metrics::{Changes, Distances, Outcomes, Status, Tally};
+
+/// Examples kept of every split.
+const EXAMPLES: usize = 3;
+
+/// Columns of the counterfactual table that are counted, beside the key and the features.
+const COUNTED: [&str; 11] = [
+    "sample",
+    "target",
+    "status",
+    "source",
+    "valid",
+    "queries",
+    "certified",
+    "margin",
+    "l0",
+    "l1",
+    "n_changed",
+];
+
+/// What has to be known of a run to count its tables.
+pub struct CounterSetup {
+    /// The features.
+    pub schema: Arc<FeatureSchema>,
+    /// Turns rows into numbers.
+    pub encoder: Encoder,
+    /// The counterfactual table.
+    pub table: SchemaRef,
+    /// Its key columns.
+    pub key: Vec<String>,
+    /// What targets are called, in the order of their numbers.
+    pub targets: Vec<String>,
+    /// Whether a row has a target for every other class.
+    pub every: bool,
+    /// Seed of the hashes of keys.
+    pub seed: u64,
+    /// Which counterfactuals are compared as distributions.
+    pub keep: Keep,
+}
+
+/// Counts written counterfactuals.
+pub struct Counter {
+    setup: CounterSetup,
+    /// The columns that are read.
+    pub(super) columns: SchemaRef,
+    admission: Admission,
+    reader: RowReader,
+}
+
+/// What a split of the table comes to.
+pub struct SplitFigures {
+    /// Counts by target and segment.
+    pub tally: Tally,
+    /// Rows for the comparison of distributions.
+    pub sample: MmdSample,
+    /// Rows set aside, by reason.
+    pub rejected: BTreeMap<String, u64>,
+    /// The first solved rows: file, and index of the row in it.
+    pub examples: Vec<(String, usize)>,
+    pub(super) segments: Segments,
+}
+
+/// Columns of a piece that say what became of its rows.
+struct OutcomeColumns {
+    targets: Vec<u32>,
+    segments: Vec<u32>,
+    status: Vec<Status>,
+    samples: Vec<i32>,
+}
+
+impl Counter {
+    /// A counter for the tables of a run.
+    pub fn new(setup: CounterSetup) -> Counter {
+        let features: Vec<String> = setup.schema.names().map(|name| format!("cf_{name}")).collect();
+        let names = setup.key.iter().map(String::as_str).chain(COUNTED).chain(["plausibility"]);
+        let columns = only(&setup.table, names.chain(features.iter().map(String::as_str)));
+        let admission = Admission::new(&setup.schema);
+        let reader = RowReader::new(&setup.schema);
+        Counter { setup, columns, admission, reader }
+    }
+
+    /// Nothing yet.
+    pub fn nothing(&self) -> SplitFigures {
+        SplitFigures {
+            tally: Tally::default(),
+            sample: MmdSample::new(self.setup.encoder.layout().width),
+            rejected: BTreeMap::new(),
+            examples: Vec::new(),
+            segments: Segments::default(),
+        }
+    }
+
+    /// The counterfactual table.
+    pub fn table(&self) -> &SchemaRef {
+        &self.setup.table
+    }
+
+    /// How many counterfactuals of a target are compared, if not all are.
+    pub fn most(&self) -> Option<usize> {
+        if let Keep::Most(most) = self.setup.keep { Some(most) } else { None }
+    }
+
+    /// Hashes of the keys of written rows.
+    pub(super) fn hashes(&self, batch: &RecordBatch) -> Result<Vec<u128>> {
+        let key = named(batch, self.setup.key.iter().map(String::as_str), "")?;
+        key_hashes(&key, self.setup.seed)
+    }
+
+    /// Rows of the input, to be found by their keys.
+    ///
+    /// # Errors
+    /// When a key or a segment column has a type that cannot be compared.
+    pub fn input(
+        &self,
+        key: &RecordBatch,
+        features: RecordBatch,
+        segments: RecordBatch,
+    ) -> Result<InputRows> {
+        InputRows::new(key_hashes(key, self.setup.seed)?, features, segments)
+    }
+
+    /// Counts the answers about some rows of the input: all there are.
+    ///
+    /// # Errors
+    /// When the table is not one of this run.
+    pub(super) fn count(
+        &self,
+        input: &InputRows,
+        pieces: &[Piece],
+        found: &mut SplitFigures,
+    ) -> Result<()> {
+        let outcomes = pieces.iter().map(|piece| self.outcomes(input, piece, found));
+        let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
+        let firsts = if self.setup.every { firsts(pieces, &outcomes) } else { Firsts::new() };
+        for (piece, outcomes) in pieces.iter().zip(&outcomes) {
+            let first = |index: usize| {
+                let (row, sample) = (piece.rows[index], outcomes.samples[index]);
+                let first = firsts.get(&(row, outcomes.targets[index]));
+                first.map_or(sample == 0, |first| *first == sample)
+            };
+            let first: Vec<bool> = (0..piece.rows.len()).map(first).collect();
+            found.examples.extend(examples(piece, outcomes));
+            found.examples.truncate(EXAMPLES);
+            self.count_outcomes(&piece.batch, (outcomes, &first), &mut found.tally)?;
+            self.count_changes(input, piece, outcomes, found)?;
+        }
+        Ok(())
+    }
+
+    fn outcomes(
+        &self,
+        input: &InputRows,
+        piece: &Piece,
+        found: &mut SplitFigures,
+    ) -> Result<OutcomeColumns> {
+        let SplitFigures { tally, segments, .. } = found;
+        Ok(OutcomeColumns {
+            targets: self.targets(&piece.batch)?,
+            segments: segments.of(input, &piece.rows, tally)?,
+            status: statuses(&piece.batch)?,
+            samples: integers(&piece.batch, "sample")?,
+        })
+    }
+
+    fn count_outcomes(
+        &self,
+        batch: &RecordBatch,
+        (outcomes, first): (&OutcomeColumns, &[bool]),
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let queries = integers(batch, "queries")?;
+        let queries: Vec<u32> = queries.into_iter().map(|queries| queries as u32).collect();
+        let OutcomeColumns { targets, segments, status, samples } = outcomes;
+        let outcomes = Outcomes {
+            targets,
+            segments,
+            status,
+            source: &sources(batch)?,
+            first,
+            samples,
+            queries: &queries,
+            certified: &flags(batch, "certified")?,
+        };
+        tally.count_outcomes(&outcomes, self.setup.schema.features.len());
+        Ok(())
+    }
+
+    /// Counts what had to change, row by row.
+    fn count_changes(
+        &self,
+        input: &InputRows,
+        piece: &Piece,
+        outcomes: &OutcomeColumns,
+        found: &mut SplitFigures,
+    ) -> Result<()> {
+        let needed = |index: &u32| outcomes.status[*index as usize] != Status::AlreadyTarget;
+        let needed: Vec<u32> = (0..piece.rows.len() as u32).filter(needed).collect();
+        if needed.is_empty() {
+            return Ok(());
+        }
+        let at = |values: &[u32]| -> Vec<u32> {
+            needed.iter().map(|index| values[*index as usize]).collect()
+        };
+        let (targets, segments) = (at(&outcomes.targets), at(&outcomes.segments));
+        let batch = taken(&piece.batch, &needed)?;
+        let counterfactuals = named(&batch, self.setup.schema.names(), "cf_")?;
+        let counterfactuals = self.reader.read(&counterfactuals)?;
+        let originals = self.originals(input, &at(&piece.rows))?;
+        let valid = flags(&batch, "valid")?;
+        let changed = integers(&batch, "n_changed")?.into_iter();
+        let distances = Distances {
+            l0: numbers(&batch, "l0")?,
+            l1: numbers(&batch, "l1")?,
+            changed: changed.map(|changed| changed as u32).collect(),
+        };
+        let changes = Changes {
+            targets: &targets,
+            segments: &segments,
+            valid: &valid,
+            margins: &numbers(&batch, "margin")?,
+            distances: &distances,
+            plausibility: &numbers(&batch, "plausibility")?,
+            counterfactuals: &counterfactuals,
+            originals: &originals,
+        };
+        found.tally.count_changes(&changes);
+        let hashes = piece.hashes_of(&needed);
+        self.sample(&changes, &hashes, &mut found.sample);
+        Ok(())
+    }
+
+    /// Rows of the input as they were explained, with stand-ins filled in.
+    fn originals(&self, input: &InputRows, rows: &[u32]) -> Result<Rows> {
+        let admitted = self.admission.admit(&taken(&input.features, rows)?)?;
+        if let Some(reject) = admitted.rejects.first() {
+            let problem = format!("has rows that the run has explained, but {}", reject.detail);
+            return Err(Error::input("features", problem).hint("run the job again"));
+        }
+        self.reader.read(&admitted.features)
+    }
+
+    /// Keeps some of them for the comparison of distributions.
+    fn sample(&self, changes: &Changes<'_>, hashes: &[u128], sample: &mut MmdSample) {
+        if self.setup.keep == Keep::None {
+            return;
+        }
+        let kept = |index: &u32| {
+            let index = *index as usize;
+            sample.may_keep(changes.targets[index], hashes[index])
+        };
+        let kept: Vec<u32> = (0..hashes.len() as u32).filter(kept).collect();
+        if kept.is_empty() {
+            return;
+        }
+        let at = |values: &[u32]| kept.iter().map(|index| values[*index as usize]).collect();
+        let encoded = |rows: &Rows| self.setup.encoder.encode_rows(&rows.take(&kept)).values;
+        sample.append(MmdSample {
+            hashes: kept.iter().map(|index| hashes[*index as usize]).collect(),
+            targets: at(changes.targets),
+            segments: at(changes.segments),
+            valid: kept.iter().map(|index| changes.valid[*index as usize]).collect(),
+            counterfactuals: encoded(changes.counterfactuals),
+            originals: encoded(changes.originals),
+            ..MmdSample::default()
+        });
+        if let Keep::Most(most) = self.setup.keep {
+            sample.prune_if_long(most);
+        }
+    }
+
+    /// Numbers of the targets.
+    fn targets(&self, batch: &RecordBatch) -> Result<Vec<u32>> {
+        let names = &self.setup.targets;
+        if names.len() == 1 {
+            // All rows of a regression have one, though each may have a range of its own.
+            return Ok(vec![0; batch.num_rows()]);
+        }
+        let number = |text: Option<&str>| {
+            let found = names.iter().position(|name| Some(name.as_str()) == text);
+            found.map(|index| index as u32).ok_or_else(|| {
+                let text = text.unwrap_or("null");
+                let problem = format!("is `{text}` in a written table, expected one of {names:?}");
+                Error::input("target", problem)
+            })
+        };
+        column(batch, "target")?.as_string::<i32>().iter().map(number).collect()
+    }
+}
+
+/// Row and target → first sample.
+type Firsts = HashMap<(u32, u32), i32>;
+
+/// Where a row has several targets: the first sample of each, whatever folders they are in.
+fn firsts(pieces: &[Piece], outcomes: &[OutcomeColumns]) -> Firsts {
+    let mut firsts = Firsts::new();
+    for (piece, outcomes) in pieces.iter().zip(outcomes) {
+        let wishes = piece.rows.iter().copied().zip(outcomes.targets.iter().copied());
+        for (wish, sample) in wishes.zip(&outcomes.samples) {
+            let first = firsts.entry(wish).or_insert(*sample);
+            *first = (*first).min(*sample);
+        }
+    }
+    firsts
+}
+
+/// Where the first solved rows of a piece stand.
+fn examples(piece: &Piece, outcomes: &OutcomeColumns) -> Vec<(String, usize)> {
+    let shown =
+        |index: &usize| outcomes.status[*index] == Status::Solved && outcomes.samples[*index] == 0;
+    let shown = (0..piece.rows.len()).filter(shown).take(EXAMPLES);
+    shown.map(|index| (piece.file.to_string(), piece.first + index)).collect()
+}
+
+fn taken(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
+    let whole =
+        rows.len() == batch.num_rows() && (0u32..).zip(rows).all(|(index, row)| index == *row);
+    if whole {
+        return Ok(batch.clone());
+    }
+    take_record_batch(batch, &UInt32Array::from(rows.to_vec()))
+        .map_err(|error| Error::internal("reports", "rows cannot be taken").source(error))
+}
+
+fn integers(batch: &RecordBatch, name: &str) -> Result<Vec<i32>> {
+    Ok(column(batch, name)?.as_primitive::<Int32Type>().values().to_vec())
+}
+
+fn flags(batch: &RecordBatch, name: &str) -> Result<Vec<bool>> {
+    let flags: &BooleanArray = column(batch, name)?.as_boolean();
+    Ok(flags.values().iter().collect())
+}
+
+/// Numbers, with NaN for null.
+fn numbers(batch: &RecordBatch, name: &str) -> Result<Vec<f64>> {
+    let numbers = column(batch, name)?.as_primitive::<Float64Type>();
+    Ok(match numbers.null_count() {
+        0 => numbers.values().to_vec(),
+        _ => numbers.iter().map(|number| number.unwrap_or(f64::NAN)).collect(),
+    })
+}
