@@ -264,12 +264,15 @@ pub enum Goal {
     Between(f64, f64),
 }
 
+/// Features that must change, and what to.
+pub type Region = [(usize, Reach)];
+
 /// How to search everything that a row may become.
 pub struct Search<'a> {
     /// Regions to look at, at most.
     pub regions: usize,
-    /// Shown the features that must change, and what to, for the goal to be reached up to rounding.
-    pub accept: &'a mut dyn FnMut(&[(usize, Reach)]) -> Verdict,
+    /// Shown regions in which the goal is reached, up to rounding.
+    pub accept: &'a mut dyn FnMut(&Region) -> Verdict,
 }
 
 /// What became of a region that was shown.

@@ -19,7 +19,7 @@ use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
 use crate::metrics::{Source, Status};
 use crate::predictor::{
-    Ended, Goal, Outcome, Reach, Responses, Scores, Search, Variant, Variants, Verdict,
+    Ended, Goal, Outcome, Reach, Region, Responses, Scores, Search, Variant, Variants, Verdict,
 };
 use crate::target::{Wishes, is_valid, margins};
 
@@ -121,7 +121,7 @@ impl<'a> Arena<'a> {
         let goal = goal(&self.asked.wishes, entry as usize);
         let began = Instant::now();
         let arena: &Arena<'a> = self;
-        let mut accept = |region: &[(usize, Reach)]| accept(arena, region);
+        let mut accept = |region: &Region| accept(arena, region);
         let search = Search { regions, accept: &mut accept };
         let copy = Variant { row: entry, edits: &[] };
         let searched = variants.search((&copy, reach), goal, search);
@@ -441,7 +441,7 @@ impl<'a> Arena<'a> {
 }
 
 /// Decides about regions that reach a target.
-pub(super) type Accept<'f, 'a> = &'f mut dyn FnMut(&Arena<'a>, &[(usize, Reach)]) -> Verdict;
+pub(super) type Accept<'f, 'a> = &'f mut dyn FnMut(&Arena<'a>, &Region) -> Verdict;
 
 /// What the model should say of an entry's row.
 fn goal(wishes: &Wishes, entry: usize) -> Goal {

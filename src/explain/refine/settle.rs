@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
 use crate::metrics::Source;
-use crate::predictor::{Ended, Reach, Verdict};
+use crate::predictor::{Ended, Reach, Region, Verdict};
 
 /// Regions that are looked at for one row, at most.
 const REGIONS: usize = 2_000;
@@ -24,7 +24,7 @@ impl Worker {
         for entry in pool.open(arena) {
             let reach = self.reach(arena, entry, |_| true);
             let mut found = None;
-            let mut accept = |arena: &Arena<'_>, region: &[(usize, Reach)]| {
+            let mut accept = |arena: &Arena<'_>, region: &Region| {
                 let (verdict, changes) = self.nearest_in(arena, entry, region);
                 found = changes;
                 verdict
@@ -48,7 +48,7 @@ impl Worker {
         &self,
         arena: &Arena<'_>,
         entry: u32,
-        region: &[(usize, Reach)],
+        region: &Region,
     ) -> (Verdict, Option<Changes>) {
         let change = |(feature, within): &(usize, Reach)| {
             self.nearest_change(arena, entry, (*feature, within))

@@ -21,6 +21,9 @@ use super::variants::Originals;
 use crate::feature::{Cell, NULL_CODE};
 use crate::predictor::{self, Values, Variant};
 
+/// Outputs that are compared: the one that is to be greater, and the one that is to be less.
+type Outputs = (Option<usize>, Option<usize>);
+
 /// The trees of a model.
 #[derive(Debug)]
 pub(super) struct Whole {
@@ -30,7 +33,7 @@ pub(super) struct Whole {
     /// Per output whether any leaf has a weight for it.
     pub(super) weighed: Vec<bool>,
     /// By the outputs that are compared, what nodes add at most: made when first asked for.
-    tops: Mutex<HashMap<(Option<usize>, Option<usize>), Tops>>,
+    tops: Mutex<HashMap<Outputs, Tops>>,
 }
 
 /// Rows that walk the trees together.
