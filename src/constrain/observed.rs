@@ -10,13 +10,12 @@ use crate::feature::{
     NumberExpression, Rows, Rule, Truth, sql_name,
 };
 
-/// Times that independent columns would break what is observed, at least: by chance it is never broken with a
-/// probability of e to the minus that.
-const EXPECTED: f64 = 20.0;
-/// The same for two numbers that are often equal, as a part and its whole are …
-const EXPECTED_IF_EQUAL: f64 = 5.0;
-/// … which is this share of the rows.
-const OFTEN_EQUAL: f64 = 0.05;
+/// Times that independent columns would have a combination of categories that never occurs, at least: by chance it
+/// never does with a probability of e to the minus that.
+const EXPECTED_COMBINATIONS: f64 = 20.0;
+/// Times that independent columns would break an order of two numbers, at least. Fewer than for combinations, of which
+/// there are many more: an order that small tables show by chance costs less than an impossible answer.
+const EXPECTED_BREAKS: f64 = 5.0;
 /// Categorical features with more values are left alone: their combinations are too many to be seen.
 const MOST_VALUES: usize = 256;
 /// Rows looked at before the pairs that are left are sorted out.
@@ -197,13 +196,8 @@ fn orders(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec<Order> {
 /// Whether independent columns would break an order often.
 fn is_binding(low: &SortedNumbers<'_>, high: &SortedNumbers<'_>) -> bool {
     let rows = low.numbers.iter().zip(high.numbers);
-    let (known, equal) = rows.fold((0u64, 0u64), |(known, equal), (low, high)| {
-        let both = !low.is_nan() && !high.is_nan();
-        (known + u64::from(both), equal + u64::from(low == high))
-    });
-    let expected = known as f64 * share_above(&low.sorted, &high.sorted);
-    let often_equal = equal as f64 >= OFTEN_EQUAL * known as f64;
-    expected >= if often_equal { EXPECTED_IF_EQUAL } else { EXPECTED }
+    let known = rows.filter(|(low, high)| !low.is_nan() && !high.is_nan()).count();
+    known as f64 * share_above(&low.sorted, &high.sorted) >= EXPECTED_BREAKS
 }
 
 /// The share of all pairs of two sorted columns in which the first is above the second.
@@ -269,7 +263,7 @@ fn excluded(
         for (two, other) in second.iter().enumerate() {
             let expected =
                 f64::from(of_first[one]) * f64::from(of_second[two]) / f64::from(rows.max(1));
-            if counts[one * width + two] == 0 && expected >= EXPECTED {
+            if counts[one * width + two] == 0 && expected >= EXPECTED_COMBINATIONS {
                 found.push([value.clone(), other.clone()]);
             }
         }
