@@ -90,13 +90,6 @@ impl Observed {
         self
     }
 
-    /// The same without combinations of categories, for learning: a category that is put back for another one's sake
-    /// tells the critic nothing of what the actor did, and many of them end what it has learnt.
-    #[must_use]
-    pub fn without_combinations(&self) -> Observed {
-        Observed { combinations: Vec::new(), ..self.clone() }
-    }
-
     /// The features of a schema that follow from others, beside those that it says itself. What it holds to more
     /// than a range does not.
     pub(super) fn derived(&self, schema: &FeatureSchema) -> Vec<Derived> {

@@ -245,7 +245,7 @@ impl Fixed {
         let columns = inputs.predictor_columns().schema;
         let layout = Arc::clone(encoder.layout());
         let constraints = Constraints::new(Arc::clone(&inputs.schema), stats, layout, &columns)
-            .with_observed(&observed.without_combinations());
+            .with_observed(&observed);
         Fixed { model, encoder, observed, constraints: Arc::new(constraints) }
     }
 }
