@@ -269,8 +269,8 @@ pub type Region = [(usize, Reach)];
 
 /// How to search everything that a row may become.
 pub struct Search<'a> {
-    /// Regions to look at, at most.
-    pub regions: usize,
+    /// Trees to look through, at most, over all regions.
+    pub trees: usize,
     /// Shown regions in which the goal is reached, up to rounding.
     pub accept: &'a mut dyn FnMut(&Region) -> Verdict,
 }

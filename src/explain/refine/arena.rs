@@ -110,7 +110,7 @@ impl<'a> Arena<'a> {
         &mut self,
         entry: u32,
         reach: &[Reach],
-        (regions, accept): (usize, Accept<'_, 'a>),
+        (trees, accept): (usize, Accept<'_, 'a>),
     ) -> Result<Option<Ended>> {
         let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         self.cut_short[entry as usize] |= late;
@@ -122,7 +122,7 @@ impl<'a> Arena<'a> {
         let began = Instant::now();
         let arena: &Arena<'a> = self;
         let mut accept = |region: &Region| accept(arena, region);
-        let search = Search { regions, accept: &mut accept };
+        let search = Search { trees, accept: &mut accept };
         let copy = Variant { row: entry, edits: &[] };
         let searched = variants.search((&copy, reach), goal, search);
         self.model_seconds += began.elapsed().as_secs_f64();

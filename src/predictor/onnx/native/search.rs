@@ -64,7 +64,8 @@ impl Originals<'_> {
         let (needs, slack) = native.needs(whole, aim)?;
         let demands: Vec<Demand> = needs.into_iter().map(|need| whole.demand(need)).collect();
         let question = self.known_question(whole, &(*copy, reach))?;
-        let Search { regions, accept } = search;
+        let Search { trees, accept } = search;
+        let regions = trees / (whole.sweeper.trees() * demands.len()).max(1);
         let mut accept = |spans: &Spans| {
             let changed = |(feature, span): (usize, &Option<Span>)| {
                 let own = question.own[feature];

@@ -170,6 +170,10 @@ impl Sweeper {
         }
     }
 
+    pub(super) fn trees(&self) -> usize {
+        self.roots.len()
+    }
+
     /// How many cuts of a feature are below a number: it goes the first way at those from that position on.
     fn rank(&self, feature: usize, number: f64) -> u32 {
         if number.is_nan() {
