@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::explain::{Columns, Explainer, Setup, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
-    Balance, ExplainJob, ExplainMethod, Method, Preset, ProbabilitiesSpec, Refine, Step, Target,
-    TargetsKind, TaskSpec,
+    Balance, ExplainJob, Method, Preset, ProbabilitiesSpec, Refine, Step, Target, TargetsKind,
+    TaskSpec,
 };
 use crate::metrics::Status;
 use crate::nearest::{LEAST_POINTS, NULL_POINT, PointColumn, Points};
@@ -226,23 +226,6 @@ impl Ground {
         Ground { case, model: Arc::new(model), asked, generated }
     }
 
-    /// A model that looks at steps, and answers every row.
-    fn stepped(
-        columns: &[crate::constrain::tests::random::Drawn],
-        rows: usize,
-        seed: u64,
-    ) -> Ground {
-        let mut ground = Ground::new(columns, rows, seed);
-        if let Some(model) = Arc::get_mut(&mut ground.model) {
-            (model.steps, model.fails) = (true, false);
-        }
-        let decided = ground.model.predict(&ground.case.batch).expect("decided");
-        let Outcome::Classes { labels, .. } = &decided.outcome else { unreachable!("classes") };
-        ground.asked.wishes = codec().labels(labels.iter().map(|label| 1 - label).collect());
-        ground.asked.decided = decided;
-        ground
-    }
-
     fn worker(&self, job: &ExplainJob) -> Worker {
         let explainer = Explainer::new(
             Generator::untrained(self.shape(), &self.case.constraints),
@@ -417,52 +400,6 @@ fn job(mode: Refine, budget: u32, max_changes: Option<u32>) -> ExplainJob {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
-
-    #[test]
-    fn no_single_change_costs_less_than_the_best_of_a_model_that_shows_them(
-        (columns, rows, seed) in case(),
-    ) {
-        let ground = Ground::stepped(&columns, rows, seed & !1);
-        let mut job = job(Refine::Full, 10_000, None);
-        job.refine.nearness = 0.0;
-        job.method = ExplainMethod::Search;
-        let worker = ground.worker(&job);
-        prop_assume!(!(0..ground.case.rows.cells.len()).any(|at| worker.shared.constraints.is_followed(at)));
-        let after = ground.refine(&job);
-        let costs = Costs::new(&ground.case.schema, ground.case.encoder.layout());
-        let cost = ground.costs(&after.rows);
-        for (row, cost) in cost.iter().enumerate() {
-            let Some(space) = ground.space(row) else { continue };
-            let singles: Vec<Changes> = space.into_iter().filter(|changes| changes.len() == 1).collect();
-            let (_, valid) = ground.trials(row, &singles);
-            let own = |feature: usize| ground.case.rows.cell(feature, row);
-            let best = singles.iter().zip(valid).filter(|(_, valid)| *valid);
-            let best = best.map(|(changes, _)| costs.total(changes, own)).fold(f64::INFINITY, f64::min);
-            prop_assert!(!best.is_finite() || after.valid[row]);
-            // Of answers that cost nearly the same the most plausible one is given.
-            prop_assert!(!best.is_finite() || *cost <= 1.01 * best + 1e-9, "{cost} {best}");
-        }
-    }
-
-    #[test]
-    fn numbers_stop_where_the_model_begins_to_say_so((columns, rows, seed) in case()) {
-        let ground = Ground::stepped(&columns, rows, seed);
-        let worker = ground.worker(&job(Refine::Full, 400, None));
-        let refiner = &worker.shared.refiner;
-        let after = ground.refine(&job(Refine::Full, 400, None));
-        let conditions = ground.case.widest();
-        let changes = difference(&ground.case.constraints, &after.rows, &ground.case.rows);
-        for (row, changes) in changes.iter().enumerate().filter(|(row, _)| after.valid[*row]) {
-            let [change] = changes[..] else { continue };
-            let room = ground.case.constraints.room(&conditions, &ground.case.bounds, row);
-            let own = ground.case.rows.cell(change.feature, row);
-            let eased = refiner.eased(room, change, own);
-            let coherent = eased.is_none_or(|eased| {
-                ground.case.constraints.is_coherent(&[eased], |feature| ground.case.rows.cell(feature, row))
-            });
-            prop_assert!(!coherent || eased == Some(change), "{change:?} could be {eased:?}");
-        }
-    }
 
     #[test]
     fn refinement_keeps_its_promises(
