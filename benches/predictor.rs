@@ -114,9 +114,9 @@ fn trees(credit: &Credit) -> Vec<String> {
 fn tree_job(folder: &Path, name: &str) -> PathBuf {
     let schema = project().join("schemas/credit.toml");
     let text = format!(
-        "[input]\nfeatures = \"unused\"\nschema = {schema:?}\nkey = \"application_id\"\n\
+        "[input]\nfeatures = \"${{data}}\"\nschema = {schema:?}\nkey = \"application_id\"\n\
          [predictor]\nkind = \"onnx\"\nmodel = \"{name}.onnx\"\ninputs = \"matrix\"\n\
-         encoding = \"codes\"\n[output]\ndir = \"unused\"\n"
+         encoding = \"codes\"\n[output]\ndir = \"${{out}}\"\n"
     );
     let file = folder.join(format!("{name}.toml"));
     std::fs::write(&file, text).expect("room on the disk");
