@@ -21,6 +21,7 @@ use crate::metrics::{Source, Status};
 use crate::predictor::{
     Ended, Goal, Outcome, Reach, Region, Responses, Scores, Search, Variant, Variants, Verdict,
 };
+use crate::stop;
 use crate::target::{Wishes, is_valid, margins};
 
 /// Trials that the model is asked about at once: more would not be faster, only larger.
@@ -112,6 +113,8 @@ impl<'a> Arena<'a> {
         reach: &[Reach],
         (trees, accept): (usize, Accept<'_, 'a>),
     ) -> Result<Option<Ended>> {
+        // The model, which looks for requests to stop, is not asked in between.
+        stop::check()?;
         let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         self.cut_short[entry as usize] |= late;
         if self.is_spent(entry) {

@@ -5,7 +5,7 @@ use super::arena::Arena;
 use super::plateaus::Plateau;
 use super::pool::Pool;
 use super::{Change, Changes, MULTIPLES, Trial};
-use crate::error::Result;
+use crate::error;
 use crate::explain::Worker;
 use crate::feature::Cell;
 use crate::metrics::Source;
@@ -14,10 +14,12 @@ use crate::predictor::{Ended, Reach, Region, Verdict};
 /// Trees that are looked through for one row, at most: what 800 regions of a forest of 50 trees take, some
 /// milliseconds. Most rows need a few regions.
 const TREES: usize = 40_000;
+/// Numbers that are gone through, at most, to be certain that none of a region is allowed.
+const NUMBERS: usize = 4_096;
 
 impl Worker {
     /// Finds answers for entries that have none, or proves that there is none.
-    pub(super) fn settle(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<()> {
+    pub(super) fn settle(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> error::Result<()> {
         if self.follows_formulas() {
             return Ok(());
         }
@@ -54,8 +56,9 @@ impl Worker {
         let change = |(feature, within): &(usize, Reach)| {
             self.nearest_change(arena, entry, (*feature, within))
         };
-        let Some(changes) = region.iter().map(change).collect::<Option<Changes>>() else {
-            return (Verdict::Empty, None);
+        let changes: Changes = match region.iter().map(change).collect::<Result<_, _>>() {
+            Ok(changes) => changes,
+            Err(verdict) => return (verdict, None),
         };
         let most = self.shared.refiner.job.max_changes;
         let few = most.is_none_or(|most| changes.len() <= most as usize);
@@ -66,25 +69,36 @@ impl Worker {
         }
     }
 
-    /// The least change of a feature to a value that is allowed; none if none is.
+    /// The least change of a feature to an allowed value of a region; else whether it is certain that none is allowed.
     fn nearest_change(
         &self,
         arena: &Arena<'_>,
         entry: u32,
         (feature, within): (usize, &Reach),
-    ) -> Option<Change> {
+    ) -> Result<Change, Verdict> {
         match (within, arena.own(entry, feature)) {
             (Reach::Numbers(low, high), Cell::Number(own)) => {
                 let plateau = Plateau { low: low.next_down(), high: *high };
-                let number = plateau.nearest_to(arena.room(entry), feature, own)?;
-                Some(Change { feature, cell: Cell::Number(number) })
+                let room = arena.room(entry);
+                if let Some(number) = plateau.nearest_to(room, feature, own) {
+                    return Ok(Change { feature, cell: Cell::Number(number) });
+                }
+                // A proof needs more than that the nearest numbers lie outside.
+                let allowed = room.options(feature, Cell::Number(own), NUMBERS);
+                let inside =
+                    |cell: &Cell| matches!(cell, Cell::Number(one) if plateau.contains(*one));
+                match allowed {
+                    Some(all) if !all.iter().any(inside) => Err(Verdict::Empty),
+                    _ => Err(Verdict::Refused),
+                }
             }
             (Reach::Codes(codes), _) => {
                 let changes = codes.iter().map(|code| Change { feature, cell: Cell::Code(*code) });
                 let cost = |change: &Change| self.cost(arena, entry, change);
-                changes.min_by(|one, two| cost(one).total_cmp(&cost(two)))
+                let least = changes.min_by(|one, two| cost(one).total_cmp(&cost(two)));
+                least.ok_or(Verdict::Empty)
             }
-            _ => None,
+            _ => Err(Verdict::Refused),
         }
     }
 }

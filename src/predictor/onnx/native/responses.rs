@@ -101,6 +101,12 @@ impl Whole {
         }
     }
 
+    /// Whether everything that a feature may become can be told to the model.
+    pub(super) fn tells(&self, feature: usize, reach: &predictor::Reach) -> bool {
+        let known = |code: &u32| self.code(feature, *code).is_some();
+        !matches!(reach, predictor::Reach::Codes(codes) if !codes.iter().all(known))
+    }
+
     fn reach(&self, feature: usize, reach: &predictor::Reach) -> Reach {
         match reach {
             predictor::Reach::Fixed => Reach::Fixed,

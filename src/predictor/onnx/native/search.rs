@@ -63,7 +63,9 @@ impl Originals<'_> {
         native.labels()?;
         let (needs, slack) = native.needs(whole, aim)?;
         let demands: Vec<Demand> = needs.into_iter().map(|need| whole.demand(need)).collect();
-        let question = self.known_question(whole, &(*copy, reach))?;
+        // What cannot be told to the model is not excluded by what it says.
+        let told = reach.iter().enumerate().all(|(feature, reach)| whole.tells(feature, reach));
+        let question = self.known_question(whole, &(*copy, reach)).filter(|_| told)?;
         let Search { trees, accept } = search;
         let regions = trees / (whole.sweeper.trees() * demands.len()).max(1);
         let mut accept = |spans: &Spans| {
