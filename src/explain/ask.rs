@@ -129,7 +129,7 @@ impl Explainer {
     }
 
     /// One wish a row, or one for every other class.
-    fn wishes(&self, usable: &Usable) -> Result<(Vec<u32>, Wishes)> {
+    pub(super) fn wishes(&self, usable: &Usable) -> Result<(Vec<u32>, Wishes)> {
         let all: Vec<u32> = (0..usable.rows.len as u32).collect();
         let own = match &usable.scores.outcome {
             Outcome::Classes { labels, .. } => &labels[..],
