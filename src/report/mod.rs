@@ -26,7 +26,7 @@ use crate::output::{
     sparsity_schema, validity_schema,
 };
 
-use columns::Columns;
+pub use columns::Columns;
 pub use count::{Counter, CounterSetup, SplitFigures};
 pub use gates::{Gate, Reached, judge};
 pub use input::InputRows;

@@ -17,7 +17,7 @@ use crate::report::Columns;
 /// Rows among which actions are chosen, at most.
 pub const CHOSEN_ON: usize = 20_000;
 /// Actions that are chosen together, at most.
-pub const MOST_CHOSEN: usize = 5;
+const MOST_CHOSEN: usize = 5;
 /// An action counts as a choice for a group if it flips at least this share of it.
 pub const CHOICE: f64 = 0.5;
 /// A further action must flip at least this share of the rows that none before it does.
@@ -31,10 +31,10 @@ struct Effects {
     costs: Vec<f64>,
 }
 
-/// Questions about a row, at most: all actions, then the chosen ones about further rows.
-pub fn per_row() -> u64 {
-    (MOST_ACTIONS + MOST_CHOSEN + 1) as u64
-}
+/// Questions about a row that all actions are tried on, at most …
+pub const PER_ROW: u64 = MOST_ACTIONS as u64 + 1;
+/// … and about one that only the chosen ones are.
+pub const PER_FURTHER_ROW: u64 = MOST_CHOSEN as u64 + 1;
 
 /// The tables of the section.
 ///
@@ -47,8 +47,7 @@ pub fn actions(asker: &Asker<'_>, refused: &Chosen, allotted: &Allotment) -> Res
     let mut sets = Columns::default();
     let first = refused.slice(0, chosen_on).inspect(explainer, asker.table)?;
     if let Some(first) = first {
-        let spent = chosen_on as u64 * (MOST_ACTIONS as u64 + 1);
-        let left = allotted.questions.saturating_sub(spent) / (MOST_CHOSEN as u64 + 1);
+        let left = allotted.questions.saturating_sub(chosen_on as u64 * PER_ROW) / PER_FURTHER_ROW;
         let further = refused.slice(chosen_on, left.min(refused.len() as u64) as usize);
         let further = further.inspect(explainer, asker.table)?;
         for target in targets(&first) {

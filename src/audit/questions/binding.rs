@@ -62,7 +62,7 @@ fn told(
     let only = |row: usize, lift: usize| {
         solved[lift][row] && !(0..lifts.len()).any(|other| other != lift && solved[other][row])
     };
-    for group in rows.groups(&asker.names)? {
+    for group in rows.groups()? {
         let all = group.rows.len() as u64;
         for (index, lift) in lifts.iter().enumerate() {
             let found = count(&group.rows, |row| solved[index][row]);

@@ -9,6 +9,8 @@ pub struct Need {
     pub rows: u64,
     /// Questions about a row, at most.
     pub per_row: u64,
+    /// Questions about further rows.
+    pub more: u64,
 }
 
 /// What a section may ask.
@@ -40,7 +42,7 @@ impl Allotment {
 
 /// Shares the questions: whoever needs less than an equal share gets what is needed, the others share what is left.
 pub fn share(needs: Vec<Need>, budget: u64) -> Vec<Allotment> {
-    let wanted = |need: &Need| need.rows.saturating_mul(need.per_row);
+    let wanted = |need: &Need| need.rows.saturating_mul(need.per_row).saturating_add(need.more);
     let mut order: Vec<usize> = (0..needs.len()).collect();
     order.sort_by_key(|index| wanted(&needs[*index]));
     let mut questions = vec![0; needs.len()];
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     fn need(rows: u64, per_row: u64) -> Need {
-        Need { section: "actions", rows, per_row }
+        Need { section: "actions", rows, per_row, more: 0 }
     }
 
     #[test]

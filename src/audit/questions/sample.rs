@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use super::reservoir::Ticket;
 use super::sampler::{ATTRIBUTE, WRITTEN};
+use super::search::Found;
 use crate::error::{Error, Result};
 use crate::explain::{Explainer, Inspected};
 use crate::feature::Rows;
@@ -85,6 +86,47 @@ impl Chosen {
         Ok(Chosen { tickets: rows.iter().map(|row| self.tickets[*row as usize]).collect(), batch })
     }
 
+    /// Those with a valid counterfactual.
+    ///
+    /// # Errors
+    /// Only if there is a bug.
+    pub fn valid(&self) -> Result<Chosen> {
+        let Some(batch) = &self.batch else { return Ok(Chosen::default()) };
+        let written = prefixed(batch, WRITTEN)?;
+        let (valid, statuses) = (named(&written, "valid")?, written_statuses(&written)?);
+        let valid = valid.as_boolean();
+        let solved = |row: &u32| {
+            statuses[*row as usize] == Status::Solved && valid.value(*row as usize)
+        };
+        self.take(&(0..self.len() as u32).filter(solved).collect::<Vec<_>>())
+    }
+
+    /// What the run has found for them.
+    ///
+    /// # Errors
+    /// Only if there is a bug.
+    pub fn written(&self) -> Result<Vec<Found>> {
+        let Some(batch) = &self.batch else { return Ok(Vec::new()) };
+        let written = prefixed(batch, WRITTEN)?;
+        let (valid, costs) = (named(&written, "valid")?, named(&written, "cost")?);
+        let costs = costs.as_primitive::<Float64Type>().iter();
+        let found = valid.as_boolean().iter().zip(costs).map(|(valid, cost)| Found {
+            valid: valid.unwrap_or(false),
+            cost: cost.unwrap_or(f64::NAN),
+        });
+        Ok(found.collect())
+    }
+
+    /// Everybody and the values of every attribute, for each target, in this order.
+    ///
+    /// # Errors
+    /// Only if there is a bug.
+    pub fn groups(&self) -> Result<Vec<Group>> {
+        let Some(batch) = &self.batch else { return Ok(Vec::new()) };
+        let targets: Vec<u32> = self.tickets.iter().map(|ticket| ticket.target).collect();
+        Ok(grouped(&targets, prefixed(batch, ATTRIBUTE)?.columns()))
+    }
+
     /// Columns of the input, the rows of a key once.
     ///
     /// # Errors
@@ -157,20 +199,22 @@ impl Sample {
 
     /// Everybody and the values of every attribute, for each target, in this order.
     pub fn groups(&self) -> Vec<Group> {
-        let mut found: BTreeMap<(u32, Option<usize>, Option<String>), Vec<u32>> = BTreeMap::new();
-        for row in 0..self.len() as u32 {
-            let target = self.rows.targets[row as usize];
-            found.entry((target, None, None)).or_default().push(row);
-            for (attribute, column) in self.attributes.iter().enumerate() {
-                let texts = column.as_string::<i32>();
-                let at = row as usize;
-                let value = texts.is_valid(at).then(|| texts.value(at).to_string());
-                found.entry((target, Some(attribute), value)).or_default().push(row);
-            }
-        }
-        let group = |((target, attribute, value), rows)| Group { target, attribute, value, rows };
-        found.into_iter().map(group).collect()
+        grouped(&self.rows.targets, &self.attributes)
     }
+}
+
+fn grouped(targets: &[u32], attributes: &[ArrayRef]) -> Vec<Group> {
+    let mut found: BTreeMap<(u32, Option<usize>, Option<String>), Vec<u32>> = BTreeMap::new();
+    for (row, target) in targets.iter().enumerate() {
+        found.entry((*target, None, None)).or_default().push(row as u32);
+        for (attribute, column) in attributes.iter().enumerate() {
+            let texts = column.as_string::<i32>();
+            let value = texts.is_valid(row).then(|| texts.value(row).to_string());
+            found.entry((*target, Some(attribute), value)).or_default().push(row as u32);
+        }
+    }
+    let group = |((target, attribute, value), rows)| Group { target, attribute, value, rows };
+    found.into_iter().map(group).collect()
 }
 
 fn misfit(error: arrow::error::ArrowError) -> Error {

@@ -57,7 +57,7 @@ pub struct SampleSetup {
 }
 
 /// A group: target, attribute, value.
-type GroupKey = (u32, usize, Option<String>);
+pub(super) type GroupKey = (u32, usize, Option<String>);
 
 /// Rows chosen so far, with how many there were.
 #[derive(Debug, Clone)]
@@ -72,8 +72,8 @@ pub struct Sampler {
     group_limit: usize,
     /// Refused rows and targets.
     pub(super) rows_refused: u64,
-    /// Those without a counterfactual.
-    pub(super) rows_stuck: u64,
+    /// Rows and targets of every group, refused or not.
+    group_sizes: BTreeMap<GroupKey, u64>,
 }
 
 /// Rows of a piece that count, with what decides where they are kept.
@@ -101,7 +101,7 @@ impl Sampler {
             groups: BTreeMap::new(),
             group_limit: setup.sizes.group,
             rows_refused: 0,
-            rows_stuck: 0,
+            group_sizes: BTreeMap::new(),
         }
     }
 
@@ -117,6 +117,7 @@ impl Sampler {
         let firsts = if self.setup.every { firsts(pieces)? } else { HashMap::new() };
         for piece in pieces {
             let offered = self.offered(piece, &firsts)?;
+            self.count_groups(&offered, attributes);
             let kept = self.kept(&offered, attributes);
             if kept.is_empty() {
                 continue;
@@ -156,7 +157,6 @@ impl Sampler {
             let passes = statuses[row] == Status::AlreadyTarget;
             let stuck = matches!(statuses[row], Status::Unsolved | Status::Infeasible);
             self.rows_refused += u64::from(!passes);
-            self.rows_stuck += u64::from(stuck);
             found.tickets.push(Ticket { rank: 0, hash: *hash, target: self.target(name)? });
             found.passing.push(passes.then(|| ranks[row]));
             found.stuck.push(stuck);
@@ -192,6 +192,30 @@ impl Sampler {
         };
         // The bits of numbers that are not negative are in their order.
         Ok((0..batch.num_rows()).map(|row| inside(row).abs().to_bits()).collect())
+    }
+
+    /// Rows and targets of every group, refused or not.
+    pub(super) fn group_sizes(&self) -> &BTreeMap<GroupKey, u64> {
+        &self.group_sizes
+    }
+
+    fn count_groups(&mut self, offered: &Offered, attributes: &[ArrayRef]) {
+        if self.setup.sizes.group == 0 {
+            return;
+        }
+        for (attribute, column) in attributes.iter().enumerate() {
+            let texts = column.as_string::<i32>();
+            let mut sizes: HashMap<(u32, Option<&str>), u64> = HashMap::new();
+            for (ticket, row) in offered.tickets.iter().zip(&offered.input) {
+                let row = *row as usize;
+                let value = texts.is_valid(row).then(|| texts.value(row));
+                *sizes.entry((ticket.target, value)).or_default() += 1;
+            }
+            for ((target, value), rows) in sizes {
+                let key = (target, attribute, value.map(String::from));
+                *self.group_sizes.entry(key).or_default() += rows;
+            }
+        }
     }
 
     /// Which of the offered rows anybody wants.
@@ -287,7 +311,9 @@ impl Sampler {
     /// Only if there is a bug.
     pub fn merge(&mut self, other: Sampler) -> Result<()> {
         self.rows_refused += other.rows_refused;
-        self.rows_stuck += other.rows_stuck;
+        for (key, rows) in other.group_sizes {
+            *self.group_sizes.entry(key).or_default() += rows;
+        }
         self.refused.merge(other.refused)?;
         self.stuck.merge(other.stuck)?;
         self.any.merge(other.any)?;

@@ -116,29 +116,35 @@ impl ExplainerSetup<'_> {
             .step_by(BLOCK_ROWS)
             .map(|first| block.slice(first, BLOCK_ROWS.min(block.num_rows() - first)))
             .collect();
+        // Tensors of the artefact cannot be shared among threads.
+        let key = (self.columns.key.len(), self.streams.seed_of("explain"));
         let search = |block: &RecordBatch| {
             let table = explainer.worker()?.explain(block, &mut Ledger::default())?;
-            self.found(&table, targets)
+            found_in(&table, key, targets)
         };
         let found: Vec<Vec<((u128, u32), Found)>> =
             blocks.par_iter().map(search).collect::<Result<_>>()?;
         Ok(found.into_iter().flatten().collect())
     }
+}
 
-    fn found(&self, table: &RecordBatch, targets: &[String]) -> Result<Vec<((u128, u32), Found)>> {
-        let key: Vec<usize> = (0..self.columns.key.len()).collect();
-        let key = table.project(&key);
-        let key = key.map_err(|error| Error::internal("search", "a key is lost").source(error))?;
-        let hashes = key_hashes(&key, self.streams.seed_of("explain"))?;
-        let names = column(table, "target")?.as_string::<i32>();
-        let valid = column(table, "valid")?.as_boolean();
-        let costs = column(table, "cost")?.as_primitive::<Float64Type>();
-        let found = names.iter().zip(valid).zip(costs).zip(hashes);
-        let found = found.map(|(((name, valid), cost), hash)| {
-            let target = targets.iter().position(|target| Some(target.as_str()) == name);
-            let found = Found { valid: valid.unwrap_or(false), cost: cost.unwrap_or(f64::NAN) };
-            ((hash, target.unwrap_or(0) as u32), found)
-        });
-        Ok(found.collect())
-    }
+/// What a table says, whose first columns are the key.
+fn found_in(
+    table: &RecordBatch,
+    (key, seed): (usize, u64),
+    targets: &[String],
+) -> Result<Vec<((u128, u32), Found)>> {
+    let key = table.project(&(0..key).collect::<Vec<usize>>());
+    let key = key.map_err(|error| Error::internal("search", "a key is lost").source(error))?;
+    let hashes = key_hashes(&key, seed)?;
+    let names = column(table, "target")?.as_string::<i32>();
+    let valid = column(table, "valid")?.as_boolean();
+    let costs = column(table, "cost")?.as_primitive::<Float64Type>();
+    let found = names.iter().zip(valid).zip(costs).zip(hashes);
+    let found = found.map(|(((name, valid), cost), hash)| {
+        let target = targets.iter().position(|target| Some(target.as_str()) == name);
+        let found = Found { valid: valid.unwrap_or(false), cost: cost.unwrap_or(f64::NAN) };
+        ((hash, target.unwrap_or(0) as u32), found)
+    });
+    Ok(found.collect())
 }

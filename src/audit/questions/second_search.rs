@@ -53,11 +53,11 @@ pub fn second_search(
     let rows = grouped.slice(0, second.len());
     let first = rows.written()?;
     let groups: Vec<Group> =
-        rows.groups(&asker.names)?.into_iter().filter(|group| group.attribute.is_some()).collect();
+        rows.groups()?.into_iter().filter(|group| group.attribute.is_some()).collect();
     let mut columns = Columns::default();
     for group in &groups {
         let reference = asker.reference(group, &groups);
-        for metric in ["recourse_rate", "mean_cost"] {
+        for metric in ["recourse_rate", "cost_mean"] {
             let of = |group: &Group| figure(metric, &group.rows, (&first, &second));
             tell(asker, (metric, group, of(group)), reference.map(of), &mut columns);
         }
@@ -77,7 +77,7 @@ fn figure(metric: &str, rows: &[u32], (first, second): (&[Found], &[Found])) -> 
 /// How far a gap moves, and how far it may: of shares the tolerance, of costs that share of the reference's.
 fn moved(metric: &str, (own, reference): (Pair, Pair), tolerance: f64) -> (f64, f64) {
     let moved = ((own.second - reference.second) - (own.first - reference.first)).abs();
-    let scale = if metric == "mean_cost" { reference.first.abs() } else { 1.0 };
+    let scale = if metric == "cost_mean" { reference.first.abs() } else { 1.0 };
     (moved, tolerance * scale)
 }
 
@@ -119,10 +119,10 @@ mod tests {
         assert_eq!(own, Pair { first: 0.5, second: 1.0 });
         // The gap was -0.5 and is 0.
         assert_eq!(moved("recourse_rate", (own, reference), 0.05), (0.5, 0.05));
-        let (own, reference) = (of("mean_cost", &[0, 1]), of("mean_cost", &[2, 3]));
+        let (own, reference) = (of("cost_mean", &[0, 1]), of("cost_mean", &[2, 3]));
         assert_eq!((own.second, reference.second), (3.0, 0.75));
         // From 1 to 2.25; a twentieth of the reference's mean cost, 1, may be.
-        assert_eq!(moved("mean_cost", (own, reference), 0.05), (1.25, 0.05));
-        assert_eq!(figure("mean_cost", &[], (&first, &second)), None);
+        assert_eq!(moved("cost_mean", (own, reference), 0.05), (1.25, 0.05));
+        assert_eq!(figure("cost_mean", &[], (&first, &second)), None);
     }
 }
