@@ -3,3 +3,5 @@
 
 pub mod questions;
 mod reasons;
+
+pub use reasons::check_codes;

@@ -16,14 +16,14 @@ use crate::output::{reason_counts_schema, reasons_schema};
 use crate::report::Columns;
 
 /// Name of the section.
-pub const NAME: &str = "reasons";
+pub(super) const NAME: &str = "reasons";
 /// Reasons of a row that are told, at most: more seldom help anybody to understand a decision.
 const MOST_REASONS: usize = 4;
 /// Rows whose questions are made at once.
 const BLOCK_ROWS: usize = 4096;
 
 /// The tables.
-pub struct Reasons {
+pub(super) struct Reasons {
     /// By row.
     pub reasons: RecordBatch,
     /// By group.
@@ -31,7 +31,7 @@ pub struct Reasons {
 }
 
 /// Questions about a row, at most.
-pub fn per_row(features: usize) -> u64 {
+pub(super) fn per_row(features: usize) -> u64 {
     (super::questions::REFERENCES * features + 1) as u64
 }
 

@@ -15,11 +15,11 @@ use crate::output::{action_sets_schema, actions_schema};
 use crate::report::Columns;
 
 /// Rows among which actions are chosen, at most.
-pub const CHOSEN_ON: usize = 20_000;
+pub(super) const CHOSEN_ON: usize = 20_000;
 /// Actions that are chosen together, at most.
 const MOST_CHOSEN: usize = 5;
 /// An action counts as a choice for a group if it flips at least this share of it.
-pub const CHOICE: f64 = 0.5;
+pub(super) const CHOICE: f64 = 0.5;
 /// A further action must flip at least this share of the rows that none before it does.
 const LEAST_GAIN: f64 = 0.01;
 
@@ -32,15 +32,15 @@ struct Effects {
 }
 
 /// Questions about a row that all actions are tried on, at most …
-pub const PER_ROW: u64 = MOST_ACTIONS as u64 + 1;
+pub(super) const PER_ROW: u64 = MOST_ACTIONS as u64 + 1;
 /// … and about one that only the chosen ones are.
-pub const PER_FURTHER_ROW: u64 = MOST_CHOSEN as u64 + 1;
+pub(super) const PER_FURTHER_ROW: u64 = MOST_CHOSEN as u64 + 1;
 
 /// The tables of the section.
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub fn actions(asker: &Asker<'_>, refused: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
+pub(super) fn actions(asker: &Asker<'_>, refused: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
     let chosen_on = (CHOSEN_ON as u64).min(allotted.rows()) as usize;
     let explainer = asker.explainer.as_ref();
     let mut actions_table = Columns::default();

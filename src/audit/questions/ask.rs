@@ -16,7 +16,7 @@ const MOST_AT_ONCE: usize = 16_384;
 
 /// A row with some cells changed.
 #[derive(Debug, Clone)]
-pub struct Copy {
+pub(crate) struct Copy {
     /// The row's position.
     pub row: u32,
     /// What differs.
@@ -25,7 +25,7 @@ pub struct Copy {
 
 /// What happens to features that are computed from changed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Derived {
+pub(crate) enum Derived {
     /// They follow: the row is one that could be.
     Follow,
     /// They stay: the question is about a single input of the model.
@@ -34,7 +34,7 @@ pub enum Derived {
 
 /// What the model says of a copy.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Whether it is the target.
     pub reached: bool,
     /// The decision: a class, or [`NO_CLASS`].
@@ -45,7 +45,7 @@ pub struct Answer {
 }
 
 /// What the model says of the rows as they are.
-pub fn as_they_are(rows: &Inspected) -> Vec<Answer> {
+pub(crate) fn as_they_are(rows: &Inspected) -> Vec<Answer> {
     answers(&rows.decided, &rows.wishes)
 }
 
@@ -53,7 +53,7 @@ pub fn as_they_are(rows: &Inspected) -> Vec<Answer> {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub fn ask(
+pub(crate) fn ask(
     explainer: &Explainer,
     (rows, derived): (&Inspected, Derived),
     copies: &[Copy],
@@ -123,7 +123,7 @@ fn by_rows(explainer: &Explainer, block: &Inspected, some: &[(u32, Edits)]) -> R
 }
 
 /// What scores mean beside what is wanted.
-pub fn answers(scores: &Scores, wishes: &Wishes) -> Vec<Answer> {
+pub(super) fn answers(scores: &Scores, wishes: &Wishes) -> Vec<Answer> {
     let reached = is_valid(scores, wishes);
     let answer = |(row, reached): (usize, bool)| match (&scores.outcome, wishes) {
         (Outcome::Values(values), Wishes::Ranges { low, high }) => {

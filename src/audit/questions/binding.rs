@@ -14,10 +14,10 @@ use crate::report::Columns;
 use crate::stop;
 
 /// Rows that are searched again, at most.
-pub const ROWS: usize = 1_000;
+pub(super) const ROWS: usize = 1_000;
 
 /// Questions about a row, at most.
-pub fn per_row(asker: &Asker<'_>) -> u64 {
+pub(super) fn per_row(asker: &Asker<'_>) -> u64 {
     let unchanged = asker.setup.unchanged();
     let lifts = lifts(&unchanged, &asker.setup.artefact.description.stats).len() as u64;
     // What the model decided is asked first; a row has no more targets than classes.
@@ -28,7 +28,7 @@ pub fn per_row(asker: &Asker<'_>) -> u64 {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub fn binding(asker: &Asker<'_>, stuck: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
+pub(super) fn binding(asker: &Asker<'_>, stuck: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
     let unchanged = asker.setup.unchanged();
     let lifts = lifts(&unchanged, &asker.setup.artefact.description.stats);
     let explainers = lifts.iter().map(|lift| asker.explainer_of(&lift.variation));

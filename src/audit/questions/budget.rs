@@ -2,7 +2,7 @@
 
 /// What a section would ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Need {
+pub(super) struct Need {
     /// Its name.
     pub section: &'static str,
     /// Rows that it would look at.
@@ -15,7 +15,7 @@ pub struct Need {
 
 /// What a section may ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allotment {
+pub(super) struct Allotment {
     /// Whose it is.
     pub need: Need,
     /// Questions that it may ask.
@@ -24,12 +24,12 @@ pub struct Allotment {
 
 impl Allotment {
     /// Rows for which the questions are enough, whatever they cost.
-    pub fn rows(&self) -> u64 {
+    pub(super) fn rows(&self) -> u64 {
         self.need.rows.min(self.questions / self.need.per_row.max(1))
     }
 
     /// What is said before anything is asked.
-    pub fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         let Need { section, rows, .. } = &self.need;
         let (certain, questions) = (self.rows(), self.questions);
         let sampled = match certain < *rows {
@@ -41,7 +41,7 @@ impl Allotment {
 }
 
 /// Shares the questions: whoever needs less than an equal share gets what is needed, the others share what is left.
-pub fn share(needs: Vec<Need>, budget: u64) -> Vec<Allotment> {
+pub(super) fn share(needs: Vec<Need>, budget: u64) -> Vec<Allotment> {
     let wanted = |need: &Need| need.rows.saturating_mul(need.per_row).saturating_add(need.more);
     let mut order: Vec<usize> = (0..needs.len()).collect();
     order.sort_by_key(|index| wanted(&needs[*index]));

@@ -1,6 +1,6 @@
 //! Actions: the changes that most counterfactuals make, in sizes that are common among them, applied to any row.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::sample::Sample;
 use crate::explain::Explainer;
@@ -9,9 +9,9 @@ use crate::feature::{Cell, Edit, Edits, FeatureSchema, Rows};
 /// Signatures that become actions.
 const SIGNATURES: usize = 20;
 /// Sizes of changes that do.
-pub const SIZES: [(&str, f64); 3] = [("p50", 0.5), ("p75", 0.75), ("p90", 0.9)];
+pub(super) const SIZES: [(&str, f64); 3] = [("p50", 0.5), ("p75", 0.75), ("p90", 0.9)];
 /// Actions of a target, at most.
-pub const MOST_ACTIONS: usize = SIGNATURES * SIZES.len();
+pub(super) const MOST_ACTIONS: usize = SIGNATURES * SIZES.len();
 
 /// How a feature changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ enum Step {
 
 /// Changes to be made to any row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Action {
+pub(super) struct Action {
     /// Which of the sizes it has.
     pub size: &'static str,
     steps: Vec<(usize, Step)>,
@@ -44,7 +44,7 @@ pub struct Action {
 type Signature = Vec<(usize, Direction)>;
 
 /// The actions of a target: from the commonest changes of its valid counterfactuals.
-pub fn candidates(sample: &Sample, explainer: &Explainer, target: u32) -> Vec<Action> {
+pub(super) fn candidates(sample: &Sample, explainer: &Explainer, target: u32) -> Vec<Action> {
     let answers = explainer.constraints().without_derived(&sample.answers, &sample.rows.originals);
     let mut found: BTreeMap<Signature, Vec<u32>> = BTreeMap::new();
     for row in 0..sample.len() {
@@ -120,7 +120,7 @@ fn nearest_rank(ascending: Vec<f64>, share: f64) -> f64 {
 
 impl Action {
     /// It in words: `income +5000, housing = own`.
-    pub fn text(&self, schema: &FeatureSchema) -> String {
+    pub(super) fn text(&self, schema: &FeatureSchema) -> String {
         let word = |(feature, step): &(usize, Step)| {
             let feature = &schema.features[*feature];
             match (step, feature.categorical()) {
@@ -137,7 +137,7 @@ impl Action {
     /// What it makes of a row; none where the row's constraints forbid it, or there is nothing left to change.
     /// Numbers go to the nearest one that is allowed, but no less far than they are meant to for a limit or an end of
     /// a range.
-    pub fn edits(&self, (sample, explainer): (&Sample, &Explainer), row: usize) -> Option<Edits> {
+    pub(super) fn edits(&self, (sample, explainer): (&Sample, &Explainer), row: usize) -> Option<Edits> {
         let (rows, constraints) = (&sample.rows, explainer.constraints());
         let room = constraints.room(&rows.conditions, &rows.bounds, row);
         let own = |feature: usize| rows.originals.cell(feature, row);
@@ -164,11 +164,6 @@ impl Action {
         let possible = !edits.is_empty() && constraints.is_coherent(&edits, own);
         possible.then_some(edits)
     }
-}
-
-/// Features that any of the actions changes.
-pub fn features_of(actions: &[Action]) -> BTreeSet<usize> {
-    actions.iter().flat_map(|action| action.steps.iter().map(|(feature, _)| *feature)).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::predictor::{
 };
 
 /// A model that counts its questions: rows, changed copies of rows, and searches of what a row may become.
-pub struct CountedPredictor {
+pub(super) struct CountedPredictor {
     model: Arc<dyn Predictor>,
     asked: AtomicU64,
 }
@@ -24,12 +24,12 @@ struct CountedVariants<'a> {
 
 impl CountedPredictor {
     /// The same model.
-    pub fn new(model: Arc<dyn Predictor>) -> CountedPredictor {
+    pub(super) fn new(model: Arc<dyn Predictor>) -> CountedPredictor {
         CountedPredictor { model, asked: AtomicU64::new(0) }
     }
 
     /// Questions so far.
-    pub fn asked(&self) -> u64 {
+    pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 }

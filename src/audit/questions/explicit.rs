@@ -13,7 +13,7 @@ use crate::predictor::NO_CLASS;
 use crate::report::Columns;
 
 /// Rows that are looked at, at most.
-pub const ROWS: usize = 2_000;
+pub(super) const ROWS: usize = 2_000;
 
 /// Other values of a feature: all categories, or quantiles of the numbers of training rows.
 fn others(schema: &FeatureSchema, stats: &Stats, feature: usize) -> Vec<Cell> {
@@ -27,7 +27,7 @@ fn others(schema: &FeatureSchema, stats: &Stats, feature: usize) -> Vec<Cell> {
 }
 
 /// Questions about a row, at most.
-pub fn per_row((schema, stats): (&FeatureSchema, &Stats), protected: &[usize]) -> u64 {
+pub(super) fn per_row((schema, stats): (&FeatureSchema, &Stats), protected: &[usize]) -> u64 {
     let values = protected.iter().map(|feature| others(schema, stats, *feature).len() as u64);
     values.sum::<u64>() + 1
 }
@@ -42,7 +42,7 @@ struct Flips {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub fn explicit(
+pub(super) fn explicit(
     asker: &Asker<'_>,
     (any, protected): (&Chosen, &[usize]),
     allotted: &Allotment,

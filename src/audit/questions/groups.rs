@@ -40,12 +40,12 @@ impl Names {
 }
 
 /// Positions among `rows` for which something holds.
-pub fn count(rows: &[u32], holds: impl Fn(usize) -> bool) -> u64 {
+pub(super) fn count(rows: &[u32], holds: impl Fn(usize) -> bool) -> u64 {
     rows.iter().filter(|row| holds(**row as usize)).count() as u64
 }
 
 /// The mean of numbers that are known; none without any.
-pub fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0u64);
     for number in numbers.filter(|number| !number.is_nan()) {
         sum += number;

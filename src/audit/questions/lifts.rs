@@ -7,7 +7,7 @@ use crate::feature::{Change, FeatureKind, FeatureSchema, FeatureStats, Stats};
 
 /// A constraint that is taken away.
 #[derive(Debug, Clone)]
-pub struct Lift {
+pub(super) struct Lift {
     /// Its feature; none where it is no feature's.
     pub feature: Option<String>,
     /// What kind it is.
@@ -19,7 +19,7 @@ pub struct Lift {
 }
 
 /// Every constraint of a job and its feature schema that can be taken away by itself. The first takes nothing away.
-pub fn lifts(unchanged: &Variation, stats: &Stats) -> Vec<Lift> {
+pub(super) fn lifts(unchanged: &Variation, stats: &Stats) -> Vec<Lift> {
     let mut found = vec![Lift {
         feature: None,
         constraint: "none",

@@ -18,7 +18,7 @@ pub struct Ticket {
 
 /// The first rows of those that were offered, at most so many.
 #[derive(Debug, Clone)]
-pub struct Reservoir {
+pub(super) struct Reservoir {
     most: usize,
     kept: Vec<Kept>,
     batches: Vec<RecordBatch>,
@@ -35,12 +35,12 @@ struct Kept {
 
 impl Reservoir {
     /// None yet, and at most so many.
-    pub fn new(most: usize) -> Reservoir {
+    pub(super) fn new(most: usize) -> Reservoir {
         Reservoir { most, kept: Vec::new(), batches: Vec::new(), last: None }
     }
 
     /// Whether a row would be kept.
-    pub fn wants(&self, ticket: &Ticket) -> bool {
+    pub(super) fn wants(&self, ticket: &Ticket) -> bool {
         self.most > 0 && self.last.is_none_or(|last| *ticket < last)
     }
 
@@ -48,7 +48,7 @@ impl Reservoir {
     ///
     /// # Errors
     /// Only if there is a bug.
-    pub fn offer(&mut self, batch: &RecordBatch, rows: &[(Ticket, usize)]) -> Result<()> {
+    pub(super) fn offer(&mut self, batch: &RecordBatch, rows: &[(Ticket, usize)]) -> Result<()> {
         let wanted = rows.iter().filter(|(ticket, _)| self.wants(ticket));
         let index = self.batches.len();
         let wanted = wanted.map(|(ticket, row)| Kept { ticket: *ticket, batch: index, row: *row });
@@ -67,7 +67,7 @@ impl Reservoir {
     ///
     /// # Errors
     /// Only if there is a bug.
-    pub fn merge(&mut self, other: Reservoir) -> Result<()> {
+    pub(super) fn merge(&mut self, other: Reservoir) -> Result<()> {
         let first = self.batches.len();
         self.batches.extend(other.batches);
         let moved = other.kept.into_iter().map(|kept| Kept { batch: kept.batch + first, ..kept });
@@ -79,7 +79,7 @@ impl Reservoir {
     ///
     /// # Errors
     /// Only if there is a bug.
-    pub fn prune(&mut self, most: usize) -> Result<()> {
+    pub(super) fn prune(&mut self, most: usize) -> Result<()> {
         self.most = self.most.min(most);
         self.kept.sort_unstable_by_key(|kept| kept.ticket);
         self.kept.truncate(self.most);
@@ -110,7 +110,7 @@ impl Reservoir {
     ///
     /// # Errors
     /// Only if there is a bug.
-    pub fn finish(mut self) -> Result<(Vec<Ticket>, Option<RecordBatch>)> {
+    pub(super) fn finish(mut self) -> Result<(Vec<Ticket>, Option<RecordBatch>)> {
         self.prune(self.most)?;
         let tickets = self.kept.iter().map(|kept| kept.ticket).collect();
         Ok((tickets, self.batches.pop()))

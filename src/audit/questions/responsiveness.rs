@@ -14,12 +14,12 @@ use crate::output::responsiveness_schema;
 use crate::report::Columns;
 
 /// Rows that are looked at, at most.
-pub const ROWS: usize = 1_000;
+pub(super) const ROWS: usize = 1_000;
 /// Values of a feature that are tried, at most.
 const VALUES: usize = 32;
 
 /// Questions about a row, at most.
-pub fn per_row(features: usize) -> u64 {
+pub(super) fn per_row(features: usize) -> u64 {
     (VALUES * features + 1) as u64
 }
 
@@ -33,7 +33,7 @@ struct Tried {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub fn responsiveness(
+pub(super) fn responsiveness(
     asker: &Asker<'_>,
     refused: &Chosen,
     allotted: &Allotment,

@@ -18,14 +18,14 @@ use crate::output::robustness_schema;
 use crate::report::Columns;
 
 /// Counterfactuals that are looked at, at most.
-pub const ROWS: usize = 1_000;
+pub(super) const ROWS: usize = 1_000;
 /// Copies of each.
-pub const COPIES: usize = 16;
+pub(super) const COPIES: usize = 16;
 /// Standard deviation of the noise, in standard deviations of the feature among training rows.
 const NOISE: f64 = 0.05;
 
 /// Questions about a row, at most.
-pub fn per_row() -> u64 {
+pub(super) fn per_row() -> u64 {
     COPIES as u64 + 1
 }
 
@@ -33,7 +33,7 @@ pub fn per_row() -> u64 {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub fn robustness(asker: &Asker<'_>, valid: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
+pub(super) fn robustness(asker: &Asker<'_>, valid: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
     let mut columns = Columns::default();
     let rows = valid.slice(0, allotted.rows() as usize);
     if let Some(sample) = rows.inspect(&asker.explainer, asker.table)? {

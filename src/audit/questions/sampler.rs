@@ -16,15 +16,15 @@ use crate::report::{Piece, column, written_statuses};
 /// Rows of all groups together that are kept to be searched again, at most.
 const MOST_IN_GROUPS: usize = 65_536;
 /// Rows of a group that are, at most …
-pub const GROUP_ROWS: usize = 1_000;
+pub(super) const GROUP_ROWS: usize = 1_000;
 /// … and at least, however many groups there are.
 const LEAST_IN_GROUP: usize = 30;
 /// Rows at the target that reasons are told against.
-pub const REFERENCE_ROWS: usize = 16;
+pub(crate) const REFERENCE_ROWS: usize = 16;
 /// What columns of the counterfactual table are called beside those of the input.
-pub const WRITTEN: &str = "written:";
+pub(super) const WRITTEN: &str = "written:";
 /// What attributes are called beside them.
-pub const ATTRIBUTE: &str = "attribute:";
+pub(super) const ATTRIBUTE: &str = "attribute:";
 
 /// How many rows of each kind are kept.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,8 +52,6 @@ pub struct SampleSetup {
     pub every: bool,
     /// The range that is the target, if that is what it is.
     pub range: Option<(f64, f64)>,
-    /// Attributes by whose values rows are grouped.
-    pub attributes: usize,
 }
 
 /// A group: target, attribute, value.

@@ -22,7 +22,7 @@ use crate::runtime::Streams;
 /// round otherwise in blocks of another size.
 const BLOCK_ROWS: usize = 64;
 /// Rows that are searched before what it cost is looked at.
-pub const CHUNK_ROWS: usize = 512;
+pub(super) const CHUNK_ROWS: usize = 512;
 
 /// All that explaining needs; every explainer of the audit is made of it.
 pub struct ExplainerSetup<'a> {
@@ -65,7 +65,7 @@ pub struct Found {
 }
 
 /// By key and target.
-pub type FoundRows = HashMap<(u128, u32), Found>;
+pub(super) type FoundRows = HashMap<(u128, u32), Found>;
 
 impl ExplainerSetup<'_> {
     /// Nothing differs, but for limits that belong to the run: one counterfactual a row, and no clock.

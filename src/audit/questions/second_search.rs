@@ -15,7 +15,7 @@ use crate::report::Columns;
 const TIMES: u32 = 4;
 
 /// Questions about a row, at most.
-pub fn per_row(asker: &Asker<'_>) -> u64 {
+pub(super) fn per_row(asker: &Asker<'_>) -> u64 {
     u64::from(queries(asker)) + 1
 }
 
@@ -34,7 +34,7 @@ struct Pair {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub fn second_search(
+pub(super) fn second_search(
     asker: &Asker<'_>,
     grouped: &Chosen,
     allotted: &Allotment,

@@ -51,6 +51,7 @@ impl Stages<'_> {
         let names = self.names(&artefact);
         let task = artefact.description.targets.task();
         let retrained = self.survival(staging.folder(), &files, &task)?;
+        let mut remarks = Vec::new();
         if self.part != Part::Explain {
             let mut tables = self.reports(&figures, &names)?;
             tables.push(("rules", self.rules(&artefact)?));
@@ -58,6 +59,9 @@ impl Stages<'_> {
                 tables.push(("survival", survival(&retrained)?));
             }
             files.extend(self.write_reports(&staging, &tables)?);
+            let told = self.questions(staging.folder(), &done, &artefact)?;
+            files.extend(self.write_answers(&staging, &told)?);
+            remarks = told.remarks;
         }
         let reporting = seconds_since(reporting);
         self.runtime.check_signals()?;
@@ -66,6 +70,7 @@ impl Stages<'_> {
         let mut summary = self.summarise(&done, (figures, &names), generator.summary);
         summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
         summary.survival = Survival::of(&retrained, None);
+        summary.remarks.extend(remarks);
         summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);

@@ -1,0 +1,220 @@
+//! Questions of the audit to the model: rows are chosen while the tables are read beside the input, then asked about.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use futures::{StreamExt, stream};
+
+use super::super::{Inputs, Scope};
+use super::Stages;
+use super::columns::index_of;
+use super::execute::Done;
+use crate::artefact::{Artefact, load_neighbours};
+use crate::audit::check_codes;
+use crate::audit::questions::{
+    ExplainerSetup, Names, Questions, SampleSetup, Sampler, Told, protected, sizes,
+};
+use crate::engine::{ScanPlan, Split, SplitScan};
+use crate::error::{Error, Fault, Kind, Result};
+use crate::explain::target_names;
+use crate::feature::FeatureSchema;
+use crate::job::{Job, Section, Target};
+use crate::output::{
+    AUDIT, GENERATOR, REJECTS, REPORTS, StagedFile, Staging, TableWriter, audit_table_name,
+    counterfactual_schema, report_name,
+};
+use crate::predictor;
+use crate::report::{Counter, CounterSetup, Keep, SplitReader};
+use crate::runtime::spawn;
+
+/// Columns of the counterfactual table that are read beside those that are counted.
+const READ: [&str; 3] = ["cost", "original_score", "original_value"];
+/// Files of one split that are read at the same time; for more of them, its rows are read again.
+const OPEN_FILES: usize = 256;
+
+/// Refuses what cannot be asked: reasons without codes, protected features that are none.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(in crate::pipeline) fn check_questions(job: &Job, schema: &FeatureSchema) -> Result<()> {
+    let named = job.audit.protected.iter().flatten();
+    let unknown = named.filter(|name| schema.get(name).is_none()).map(|name| {
+        let known: Vec<&str> = schema.names().collect();
+        let problem = format!("names `{name}`, expected one of the features {}", known.join(", "));
+        Fault::new("audit.protected", problem)
+            .hint("what the model does not see, it cannot decide by")
+    });
+    let mut faults: Vec<Fault> = unknown.collect();
+    let explicit = job.audit.has(Section::Explicit);
+    if explicit && faults.is_empty() && protected(&job.audit, schema).is_empty() {
+        let problem = "names `explicit`, but no column of `audit.by` is a feature";
+        faults.push(
+            Fault::new("audit.sections", problem).hint("name features in `audit.protected`"),
+        );
+    }
+    Error::from_faults(Kind::Spec, faults)?;
+    match job.audit.reasons {
+        true => check_codes(schema, &job.input.schema.display().to_string()),
+        false => Ok(()),
+    }
+}
+
+impl Stages<'_> {
+    /// Asks the model what the job's audit wants to know; nothing if it asks nothing.
+    ///
+    /// # Errors
+    /// When the tables are not those of the run, or the model fails.
+    pub(super) fn questions(
+        &self,
+        folder: &Path,
+        done: &Done,
+        artefact: &Artefact,
+    ) -> Result<Told> {
+        let (job, inputs) = (&self.job.audit, &self.inputs);
+        if !job.asks() {
+            return Ok(Told::default());
+        }
+        self.observer.stage("choosing rows for the audit", Some(done.rows_in_scope));
+        let task = artefact.description.targets.task();
+        let targets = target_names(self.target, &task);
+        let sampler = self.runtime.block_on(self.sample(folder, done, (artefact, &targets)))?;
+        self.observer.stage("asking for the audit", None);
+        let columns = inputs.predictor_columns();
+        let threads = self.runtime.threads;
+        let predictor = predictor::open(&self.job.predictor, &columns, threads)?;
+        let generator = folder.join(GENERATOR);
+        let questions = Questions {
+            job,
+            setup: ExplainerSetup {
+                artefact,
+                neighbours: load_neighbours(&generator, &artefact.description)?,
+                schema: Arc::clone(&inputs.schema),
+                table: self.columns.schema(inputs),
+                columns: self.columns.indexes.clone(),
+                target: self.target,
+                explain: &self.job.explain,
+                streams: self.runtime.streams(),
+            },
+            names: Names { targets, attributes: job.by.clone(), min_cell: job.min_cell },
+            predictor: Arc::clone(&predictor),
+        };
+        questions.ask(sampler).inspect_err(|_| predictor.stop())
+    }
+
+    /// Writes what was told.
+    ///
+    /// # Errors
+    /// When a table cannot be written.
+    pub(super) fn write_answers(&self, staging: &Staging, told: &Told) -> Result<Vec<StagedFile>> {
+        let audit = told.tables.iter().map(|(name, table)| (audit_table_name(name), table));
+        let reasons = told.reasons.iter().map(|table| (report_name("reasons"), table));
+        let options = self.writer_options()?;
+        let folder = format!("{REPORTS}/{AUDIT}");
+        let write = |(name, table): (String, &RecordBatch)| {
+            staging.tables(&[&folder])?;
+            let path = staging.folder().join(&name);
+            let mut writer = TableWriter::create(path, name, table.schema(), &options)?;
+            writer.write(table)?;
+            writer.close()
+        };
+        audit.chain(reasons).map(write).collect()
+    }
+
+    /// Chooses rows by their keys, with what the run has found for them.
+    async fn sample(
+        &self,
+        folder: &Path,
+        done: &Done,
+        (artefact, targets): (&Artefact, &[String]),
+    ) -> Result<Sampler> {
+        let (job, inputs) = (self.job, &self.inputs);
+        let mut columns = self.columns.names.clone();
+        let attributes = job.audit.by.iter().map(|name| index_of(&mut columns, name)).collect();
+        let splits: Vec<Split> = done.splits.iter().map(|(split, _)| split.clone()).collect();
+        let scan = inputs.plan(Scope::explained(&job.input));
+        let scan = ScanPlan { columns: &columns, ..scan };
+        let every = matches!(self.target, Target::Every);
+        let counter = Counter::new(CounterSetup {
+            schema: Arc::clone(&inputs.schema),
+            encoder: artefact.description.encoder(),
+            table: counterfactual_schema(
+                &inputs.key_fields(),
+                &inputs.feature_fields(),
+                self.is_regression(),
+            ),
+            key: job.input.key.clone(),
+            targets: targets.to_vec(),
+            every,
+            seed: self.runtime.streams().seed_of("explain"),
+            keep: Keep::None,
+        });
+        let range = match *self.target {
+            Target::Range { low, high } => Some((low, high)),
+            _ => None,
+        };
+        let setup = Arc::new(SampleSetup {
+            sizes: sizes(&job.audit),
+            targets: targets.to_vec(),
+            every,
+            range,
+        });
+        let reader = Arc::new(SampleReader {
+            scan: inputs.engine.split_scan(scan, &splits).await?,
+            inputs: Arc::clone(inputs),
+            explained: (0..self.columns.names.len()).collect(),
+            attributes,
+            counter: counter.reading(&READ),
+            folder: folder.to_path_buf(),
+            setup: Arc::clone(&setup),
+        });
+        let splits = done.splits.iter().map(|(split, record)| {
+            let files = record.files.iter().map(|file| file.name.clone());
+            let files = files.filter(|name| !name.starts_with(REJECTS)).collect();
+            spawn(Arc::clone(&reader).split(split.clone(), files))
+        });
+        let mut sampled = stream::iter(splits).buffered(self.runtime.threads);
+        let mut all = Sampler::new(&setup);
+        while let Some(sampler) = sampled.next().await {
+            self.runtime.check_signals()?;
+            all.merge(sampler?)?;
+            self.observer.advance(0);
+        }
+        Ok(all)
+    }
+}
+
+/// Reads splits back.
+struct SampleReader {
+    inputs: Arc<Inputs>,
+    scan: SplitScan,
+    /// Indexes of the columns that rows are explained by: the first ones …
+    explained: Vec<usize>,
+    /// … and of the attributes.
+    attributes: Vec<usize>,
+    counter: Counter,
+    folder: std::path::PathBuf,
+    setup: Arc<SampleSetup>,
+}
+
+impl SampleReader {
+    async fn split(self: Arc<Self>, split: Split, files: Vec<String>) -> Result<Sampler> {
+        let lost = |error| Error::internal("audit", "a column is lost").source(error);
+        let mut sampler = Sampler::new(&self.setup);
+        for files in files.chunks(OPEN_FILES) {
+            let mut reader = SplitReader::open(&self.counter, &self.folder, files)?;
+            let mut rows = self.inputs.engine.scan_split(&self.scan, &split)?;
+            while let Some(batch) = rows.next().await {
+                let batch = batch?;
+                let key = batch.project(&self.inputs.key).map_err(lost)?;
+                let block = batch.project(&self.explained).map_err(lost)?;
+                let attributes = batch.project(&self.attributes).map_err(lost)?;
+                let input = self.counter.input(&key, block.clone(), attributes)?;
+                let pieces = reader.pieces(&self.counter, &input)?;
+                sampler.add((&block, input.segments()), &pieces)?;
+            }
+            reader.finish()?;
+        }
+        Ok(sampler)
+    }
+}
