@@ -298,9 +298,9 @@ fn tell(
             columns.text(words.text);
             columns.number(Some(*contribution));
             columns.text(usual.map(|(_, text)| text.as_str()));
-            columns.flag(words.actionable);
-            columns.flag(words.in_recourse);
-            columns.flag(words.without_recourse);
+            columns.flag(Some(words.actionable));
+            columns.flag(Some(words.in_recourse));
+            columns.flag(Some(words.without_recourse));
             columns.count(*further);
             rows.push(*row);
         }

@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 enum Cell {
     Text(Option<String>),
     Count(Option<u64>),
-    Flag(bool),
     Number(Option<f64>),
+    Flag(Option<bool>),
 }
 
 /// Cells of a report, row after row.
 #[derive(Default)]
-pub struct Columns {
+pub(crate) struct Columns {
     cells: Vec<Cell>,
     by: usize,
 }
@@ -38,36 +38,28 @@ impl Columns {
         }
     }
 
-    /// Adds a text.
-    pub fn text(&mut self, text: Option<&str>) {
+    pub(crate) fn text(&mut self, text: Option<&str>) {
         self.cells.push(Cell::Text(text.map(String::from)));
     }
 
-    /// Adds a count.
-    pub fn count(&mut self, count: u64) {
+    pub(crate) fn count(&mut self, count: u64) {
         self.cells.push(Cell::Count(Some(count)));
     }
 
-    /// Adds a count that may be unknown.
-    pub fn maybe_count(&mut self, count: Option<u64>) {
+    pub(crate) fn maybe_count(&mut self, count: Option<u64>) {
         self.cells.push(Cell::Count(count));
     }
 
-    /// Adds a yes or no.
-    pub fn flag(&mut self, flag: bool) {
+    pub(crate) fn flag(&mut self, flag: Option<bool>) {
         self.cells.push(Cell::Flag(flag));
     }
 
-    /// Adds a number; a NaN is null.
-    pub fn number(&mut self, number: Option<f64>) {
+    pub(crate) fn number(&mut self, number: Option<f64>) {
         self.cells.push(Cell::Number(number.filter(|number| !number.is_nan())));
     }
 
     /// The table.
-    ///
-    /// # Errors
-    /// Only if there is a bug.
-    pub fn finish(self, schema: SchemaRef) -> Result<RecordBatch> {
+    pub(crate) fn finish(self, schema: SchemaRef) -> Result<RecordBatch> {
         let width = schema.fields().len();
         let of = |place: usize| self.cells.iter().skip(place).step_by(width);
         let column = |(place, field): (usize, &Arc<arrow::datatypes::Field>)| -> ArrayRef {
@@ -94,7 +86,7 @@ impl Cell {
     }
 
     fn flag(&self) -> Option<bool> {
-        if let Cell::Flag(flag) = self { Some(*flag) } else { None }
+        if let Cell::Flag(flag) = self { *flag } else { None }
     }
 
     fn number(&self) -> Option<f64> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::count::{Counter, SplitFigures};
+use super::count::{Counter, Counts};
 use super::input::InputRows;
 use super::written::{WrittenRows, read};
 use crate::error::{Error, Result};
@@ -80,10 +80,10 @@ impl SplitReader {
         &mut self,
         counter: &Counter,
         input: &InputRows,
-        found: &mut SplitFigures,
+        counts: &mut Counts<'_>,
     ) -> Result<()> {
         let pieces = self.pieces(counter, input)?;
-        counter.count(input, &pieces, found)
+        counter.count(input, &pieces, counts)
     }
 
     /// The answers about the next rows of the input.

@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-ROWS = 1800
+ROWS = 1300
 FEATURES = ["income", "savings", "age", "sex", "permit"]
 VALUES = {"sex": ["f", "m"], "permit": ["no", "yes"]}
 RANGES = {"income": (0, 200), "savings": (0, 25)}
@@ -147,6 +147,12 @@ class Model:
         return numpy.array([str(label) == "yes" for label in labels]), numpy.asarray(chances, float)[:, 1]
 
 
+def table_of(path):
+    """A table whose nulls are None."""
+    frame = pyarrow.parquet.read_table(path).to_pandas().astype(object)
+    return frame.where(frame.notna(), None)
+
+
 class Check:
     def __init__(self, folder):
         self.out = folder / "out"
@@ -161,8 +167,7 @@ class Check:
         self.told = {}
 
     def read(self, name):
-        path = self.out / f"reports/audit/{name}.parquet"
-        return pandas.DataFrame(pyarrow.parquet.read_table(path).to_pylist())
+        return table_of(self.out / f"reports/audit/{name}.parquet")
 
     def same(self, what, found, expected, tolerance=1e-9):
         close = found == expected or (
@@ -365,8 +370,7 @@ class Check:
             self.same(f"{what} verdict", row.verdict == verdict, True)
 
     def reasons(self):
-        path = self.out / "reports/reasons.parquet"
-        found = pandas.DataFrame(pyarrow.parquet.read_table(path).to_pylist())
+        found = table_of(self.out / "reports/reasons.parquet")
         passing = self.all[self.all.status == "already_target"].sort_values("original_score").head(16)
         before = self.model(self.refused[FEATURES])[1]
         sums = {}

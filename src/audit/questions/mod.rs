@@ -42,6 +42,7 @@ pub use sampler::{SampleSetup, Sampler, Sizes};
 pub(super) use sampler::REFERENCE_ROWS as REFERENCES;
 use sampler::GROUP_ROWS;
 pub use search::ExplainerSetup;
+pub use second_search::doubted;
 use search::Variation;
 
 /// Refused rows that are kept, at most.
@@ -295,7 +296,11 @@ impl Asker<'_> {
         };
         let largest = || {
             let sizes = self.sizes.iter().filter(|(key, _)| of_attribute(key));
-            let largest = sizes.min_by_key(|(_, rows)| std::cmp::Reverse(**rows));
+            // As in other sections: of equally large ones the first by name, the nulls last.
+            let order = |((_, _, value), rows): &(&(u32, usize, Option<String>), &u64)| {
+                (std::cmp::Reverse(**rows), value.is_none(), value.clone())
+            };
+            let largest = sizes.min_by_key(order);
             largest.map(|((_, _, value), _)| value.as_ref())
         };
         let value = named.or_else(largest)?;

@@ -1,16 +1,24 @@
 //! Whether a gap between groups is the search's: some rows of every group are searched again with four times the
 //! questions. A gap that moves by more than its tolerance proves nothing about the model.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::Float64Type;
+use hashbrown::HashMap;
+
 use super::budget::Allotment;
 use super::groups::mean;
 use super::reservoir::Ticket;
 use super::sample::{Chosen, Group};
 use super::search::{CHUNK_ROWS, Found};
 use super::{Asker, Table};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::output::second_search_schema;
-use crate::report::Columns;
+use crate::report::{Columns, column};
 
+/// The verdict about what the search may have made.
+const INCONCLUSIVE: &str = "inconclusive";
 /// Times the questions of the run.
 const TIMES: u32 = 4;
 
@@ -101,8 +109,80 @@ fn tell(
     columns.number(both.map(|(own, reference)| own.second - reference.second));
     columns.number(moved.map(|(moved, _)| moved));
     columns.number(moved.map(|(_, tolerance)| tolerance));
-    let verdict = moved.map(|(moved, most)| if moved > most { "inconclusive" } else { "holds" });
+    let verdict = moved.map(|(moved, most)| if moved > most { INCONCLUSIVE } else { "holds" });
     columns.text(verdict);
+}
+
+/// Metrics of gaps that a figure of the second search stands for.
+const OF_RECOURSE: [&str; 5] =
+    ["recourse_rate", "preclusion_least", "preclusion_most", "effectiveness", "curve"];
+const OF_COST: [&str; 7] = [
+    "cost_mean",
+    "n_changed_mean",
+    "effort_mean",
+    "cost_p50",
+    "cost_p90",
+    "social_burden",
+    "single_change_share",
+];
+
+/// The table of gaps, where verdicts about what the second search moves are `inconclusive`: against the reference if the
+/// gap moves by more than it may, against the rest if the group's own figure does.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn doubted(gaps: &RecordBatch, second: &RecordBatch) -> Result<RecordBatch> {
+    let moved = moved_groups(second)?;
+    let (group, against) = (group_keys(gaps)?, texts(gaps, "against")?);
+    let (metrics, verdicts) = (texts(gaps, "metric")?, texts(gaps, "verdict")?);
+    let doubted = (0..gaps.num_rows()).map(|row| {
+        let stands = match metrics[row].as_deref() {
+            Some(metric) if OF_RECOURSE.contains(&metric) => "recourse_rate",
+            Some(metric) if OF_COST.contains(&metric) => "cost_mean",
+            _ => return verdicts[row].clone(),
+        };
+        let reference = against[row].as_deref() == Some("reference");
+        let moves = moved.get(&(group[row].clone(), stands.to_string()));
+        let moves = moves.is_some_and(|(gap, own)| if reference { *gap } else { *own });
+        if moves { verdicts[row].as_ref().map(|_| INCONCLUSIVE.to_string()) } else { verdicts[row].clone() }
+    });
+    let verdicts: ArrayRef = Arc::new(StringArray::from_iter(doubted));
+    let lost = |error| Error::internal("gaps", "have no verdicts").source(error);
+    let index = gaps.schema().index_of("verdict").map_err(lost)?;
+    let mut columns = gaps.columns().to_vec();
+    columns[index] = verdicts;
+    RecordBatch::try_new(gaps.schema(), columns).map_err(lost)
+}
+
+type GroupTexts = [Option<String>; 3];
+
+/// By group and metric: whether the gap moved by more than it may, and whether the group's own figure did.
+fn moved_groups(second: &RecordBatch) -> Result<HashMap<(GroupTexts, String), (bool, bool)>> {
+    let (groups, metrics) = (group_keys(second)?, texts(second, "metric")?);
+    let verdicts = texts(second, "verdict")?;
+    let number = |name: &str| -> Result<Vec<f64>> {
+        let column = column(second, name)?.as_primitive::<Float64Type>();
+        Ok(column.iter().map(|number| number.unwrap_or(f64::NAN)).collect())
+    };
+    let (first, again, most) = (number("figure")?, number("figure_again")?, number("tolerance")?);
+    let of_row = |row: usize| {
+        let gap = verdicts[row].as_deref() == Some(INCONCLUSIVE);
+        let own = (again[row] - first[row]).abs() > most[row];
+        ((groups[row].clone(), metrics[row].clone().unwrap_or_default()), (gap, own))
+    };
+    Ok((0..second.num_rows()).map(of_row).collect())
+}
+
+fn group_keys(table: &RecordBatch) -> Result<Vec<GroupTexts>> {
+    let [target, attribute, value] = ["target", "attribute", "value"].map(|name| texts(table, name));
+    let (target, attribute, value) = (target?, attribute?, value?);
+    let of_row = |row: usize| [target[row].clone(), attribute[row].clone(), value[row].clone()];
+    Ok((0..table.num_rows()).map(of_row).collect())
+}
+
+fn texts(table: &RecordBatch, name: &str) -> Result<Vec<Option<String>>> {
+    let texts = column(table, name)?.as_string::<i32>();
+    Ok(texts.iter().map(|text| text.map(String::from)).collect())
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use futures::{StreamExt, stream};
 
+use super::super::audit::Audited;
 use super::super::{Inputs, Scope};
 use super::Stages;
 use super::columns::index_of;
@@ -13,17 +13,14 @@ use super::execute::Done;
 use crate::artefact::{Artefact, load_neighbours};
 use crate::audit::check_codes;
 use crate::audit::questions::{
-    ExplainerSetup, Names, Questions, SampleSetup, Sampler, Told, protected, sizes,
+    ExplainerSetup, Names, Questions, SampleSetup, Sampler, Told, doubted, protected, sizes,
 };
 use crate::engine::{ScanPlan, Split, SplitScan};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::target_names;
 use crate::feature::FeatureSchema;
 use crate::job::{Job, Section, Target};
-use crate::output::{
-    AUDIT, GENERATOR, REJECTS, REPORTS, StagedFile, Staging, TableWriter, audit_table_name,
-    counterfactual_schema, report_name,
-};
+use crate::output::{AUDIT, GENERATOR, REJECTS, counterfactual_schema};
 use crate::predictor;
 use crate::report::{Counter, CounterSetup, Keep, SplitReader};
 use crate::runtime::spawn;
@@ -61,16 +58,32 @@ pub(in crate::pipeline) fn check_questions(job: &Job, schema: &FeatureSchema) ->
 }
 
 impl Stages<'_> {
-    /// Asks the model what the job's audit wants to know; nothing if it asks nothing.
+    /// Adds what the job's audit asks the model; nothing if it asks nothing.
     ///
     /// # Errors
     /// When the tables are not those of the run, or the model fails.
-    pub(super) fn questions(
+    pub(super) fn ask_model(
         &self,
-        folder: &Path,
-        done: &Done,
+        (folder, done): (&Path, &Done),
         artefact: &Artefact,
-    ) -> Result<Told> {
+        audited: &mut Audited,
+    ) -> Result<()> {
+        let told = self.questions(folder, done, artefact)?;
+        let table = |name: &str| told.tables.iter().find(|(found, _)| *found == name);
+        if let Some((_, second)) = table(Section::SecondSearch.name()) {
+            let gaps = format!("{AUDIT}/{}", Section::Gaps.name());
+            for (_, table) in audited.tables.iter_mut().filter(|(name, _)| *name == gaps) {
+                *table = doubted(table, second)?;
+            }
+        }
+        let tables = told.tables.into_iter().map(|(name, table)| (format!("{AUDIT}/{name}"), table));
+        audited.tables.extend(tables);
+        audited.tables.extend(told.reasons.map(|table| ("reasons".to_string(), table)));
+        audited.remarks.extend(told.remarks);
+        Ok(())
+    }
+
+    fn questions(&self, folder: &Path, done: &Done, artefact: &Artefact) -> Result<Told> {
         let (job, inputs) = (&self.job.audit, &self.inputs);
         if !job.asks() {
             return Ok(Told::default());
@@ -100,25 +113,6 @@ impl Stages<'_> {
             predictor: Arc::clone(&predictor),
         };
         questions.ask(sampler).inspect_err(|_| predictor.stop())
-    }
-
-    /// Writes what was told.
-    ///
-    /// # Errors
-    /// When a table cannot be written.
-    pub(super) fn write_answers(&self, staging: &Staging, told: &Told) -> Result<Vec<StagedFile>> {
-        let audit = told.tables.iter().map(|(name, table)| (audit_table_name(name), table));
-        let reasons = told.reasons.iter().map(|table| (report_name("reasons"), table));
-        let options = self.writer_options()?;
-        let folder = format!("{REPORTS}/{AUDIT}");
-        let write = |(name, table): (String, &RecordBatch)| {
-            staging.tables(&[&folder])?;
-            let path = staging.folder().join(&name);
-            let mut writer = TableWriter::create(path, name, table.schema(), &options)?;
-            writer.write(table)?;
-            writer.close()
-        };
-        audit.chain(reasons).map(write).collect()
     }
 
     /// Chooses rows by their keys, with what the run has found for them.
