@@ -121,8 +121,9 @@ impl References {
             let row = usual_row(&cells);
             let column = rows.rows.before.column(feature);
             let text = |row: usize| {
-                array_value_to_string(column, row)
-                    .map_err(|error| Error::internal("reasons", "a value has no text").source(error))
+                array_value_to_string(column, row).map_err(|error| {
+                    Error::internal("reasons", "a value has no text").source(error)
+                })
             };
             let of_row = |row: usize| Ok((rows.rows.originals.cell(feature, row), text(row)?));
             usual.push(row.map(of_row).transpose()?);
@@ -215,7 +216,11 @@ fn contributions(
 }
 
 /// Whether a value is lower or higher than the usual one; none where there is no order, or both are equal.
-fn direction(schema: &FeatureSchema, feature: usize, (own, usual): (Cell, Cell)) -> Option<&'static str> {
+fn direction(
+    schema: &FeatureSchema,
+    feature: usize,
+    (own, usual): (Cell, Cell),
+) -> Option<&'static str> {
     let up = match (own, usual, schema.features[feature].categorical()) {
         (Cell::Number(own), Cell::Number(usual), _) => usual.partial_cmp(&own)?,
         (Cell::Code(own), Cell::Code(usual), Some(categorical)) => {
@@ -344,8 +349,7 @@ impl Counts {
             counts.rows += group.rows.len() as u64;
             for row in &group.rows {
                 for (rank, of) in found[*row as usize].named.iter().enumerate() {
-                    let words =
-                        words_of((asker, sample, references), (*row as usize, of.feature));
+                    let words = words_of((asker, sample, references), (*row as usize, of.feature));
                     let count = counts.reasons.entry((of.feature, words.direction)).or_default();
                     count.named += 1;
                     count.first += u64::from(rank == 0);

@@ -7,9 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{BrokenPolicy, Derived, Problem, Rule};
-use super::schema::{
-    Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric, ReasonCode,
-};
+use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric, ReasonCode};
 use crate::document::{self, Document, Literal, Overrides, Place, did_you_mean};
 use crate::error::{Error, Fault, Kind, MOST_FAULTS, Result};
 
@@ -408,7 +406,8 @@ impl FeatureResolver<'_> {
         } else {
             FeatureKind::Numeric(self.numeric(&spec))
         };
-        let reason = spec.reason.map(|ReasonSpec { code, low, high }| ReasonCode { code, low, high });
+        let reason =
+            spec.reason.map(|ReasonSpec { code, low, high }| ReasonCode { code, low, high });
         Feature { name: spec.name, change: spec.change, nulls: spec.nulls, cost, reason, kind }
     }
 

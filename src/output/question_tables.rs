@@ -27,17 +27,29 @@ fn share_of(name: &str, meaning: &str) -> [FieldRef; 3] {
 /// What single actions reach for all.
 pub fn actions_schema() -> SchemaRef {
     let mut own = vec![
-        count("action", "number of the action within the target: by how common its changes are, then by size"),
+        count(
+            "action",
+            "number of the action within the target: by how common its changes are, then by size",
+        ),
         text("changes", "what it changes: `income +5000, housing = own`"),
-        text("size", "the quantile of how far numbers move in counterfactuals that change the same: p50, p75, p90"),
+        text(
+            "size",
+            "the quantile of how far numbers move in counterfactuals that change the same: p50, p75, p90",
+        ),
         count("rows", "rows that need another decision, chosen by key, for which it was tried"),
-        count("applicable", "those whose constraints allow it; the model is asked about them alone"),
+        count(
+            "applicable",
+            "those whose constraints allow it; the model is asked about them alone",
+        ),
         count("flipped", "those that it takes to the target"),
     ];
     own.extend(share_of("effectiveness", "flipped ÷ rows"));
     own.extend([
         maybe_number("cost_mean", "mean cost of the flipped rows' changes"),
-        maybe_count("chosen", "its place among the actions that are chosen together, from 1; null if it is not"),
+        maybe_count(
+            "chosen",
+            "its place among the actions that are chosen together, from 1; null if it is not",
+        ),
     ]);
     audit_schema(own)
 }
@@ -46,12 +58,18 @@ pub fn actions_schema() -> SchemaRef {
 pub fn action_sets_schema() -> SchemaRef {
     let mut own = vec![
         count("rows", "rows that need another decision for which the chosen actions were tried"),
-        count("chosen", "actions that were chosen together, one after the other, for all rows of the target"),
+        count(
+            "chosen",
+            "actions that were chosen together, one after the other, for all rows of the target",
+        ),
         count("flipped", "rows that at least one of them takes to the target"),
     ];
     own.extend(share_of("effectiveness", "flipped ÷ rows"));
     own.extend([
-        maybe_number("cost_mean", "mean over the flipped rows of the least cost among the chosen actions that flip them"),
+        maybe_number(
+            "cost_mean",
+            "mean over the flipped rows of the least cost among the chosen actions that flip them",
+        ),
         count("actions", "actions that were tried"),
         maybe_count("choices", "those that take at least `choice` of the group to the target"),
         number("choice", "the share of a group from which on an action counts as a choice for it"),
@@ -73,7 +91,10 @@ pub fn binding_schema() -> SchemaRef {
         count("solved_if_lifted", "those that have one without this constraint"),
     ];
     own.extend(share_of("share", "solved_if_lifted ÷ rows"));
-    own.push(count("only_this", "those that have one without this constraint, and without no other single one"));
+    own.push(count(
+        "only_this",
+        "those that have one without this constraint, and without no other single one",
+    ));
     audit_schema(own)
 }
 
@@ -81,7 +102,10 @@ pub fn binding_schema() -> SchemaRef {
 pub fn responsiveness_schema() -> SchemaRef {
     let mut own = vec![
         text("feature", "the feature"),
-        count("rows", "rows that need another decision, chosen by key, whose constraints allow it to change"),
+        count(
+            "rows",
+            "rows that need another decision, chosen by key, whose constraints allow it to change",
+        ),
         count("values", "values that were tried: all that are allowed, or 32 spread over them"),
         count("reached", "those that take their row to the target alone"),
         maybe_number("responsiveness", "mean over the rows of the share of their values that do"),
@@ -97,7 +121,10 @@ pub fn robustness_schema() -> SchemaRef {
         count("rows", "valid counterfactuals, chosen by key"),
         count("copies", "noisy copies of each"),
         count("held", "copies that the model still decides as the target"),
-        maybe_number("validity", "mean over the counterfactuals of the share of their copies that hold"),
+        maybe_number(
+            "validity",
+            "mean over the counterfactuals of the share of their copies that hold",
+        ),
         maybe_number("fragility", "1 − validity"),
         count("broken", "counterfactuals of which at least one copy does not hold"),
     ])
@@ -123,12 +150,24 @@ pub fn second_search_schema() -> SchemaRef {
         text("metric", "`recourse_rate`, or `cost_mean` of valid counterfactuals"),
         count("rows", "rows of the group that need another decision, chosen by key"),
         maybe_number("figure", "the run's; null below `audit.min_cell`"),
-        maybe_number("figure_again", "that of the second search, with four times `explain.queries_per_row`"),
-        maybe_number("gap", "the run's figure − that of the reference group, of the chosen rows alone"),
+        maybe_number(
+            "figure_again",
+            "that of the second search, with four times `explain.queries_per_row`",
+        ),
+        maybe_number(
+            "gap",
+            "the run's figure − that of the reference group, of the chosen rows alone",
+        ),
         maybe_number("gap_again", "the same of the second search"),
         maybe_number("moved", "|gap_again − gap|"),
-        maybe_number("tolerance", "how far it may move: `audit.tolerance`, for costs as a share of the reference's"),
-        maybe_text("verdict", "`holds`, or `inconclusive`: the gap may be the search's; null if unknown"),
+        maybe_number(
+            "tolerance",
+            "how far it may move: `audit.tolerance`, for costs as a share of the reference's",
+        ),
+        maybe_text(
+            "verdict",
+            "`holds`, or `inconclusive`: the gap may be the search's; null if unknown",
+        ),
     ])
 }
 

@@ -40,7 +40,11 @@ pub(super) const PER_FURTHER_ROW: u64 = MOST_CHOSEN as u64 + 1;
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub(super) fn actions(asker: &Asker<'_>, refused: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
+pub(super) fn actions(
+    asker: &Asker<'_>,
+    refused: &Chosen,
+    allotted: &Allotment,
+) -> Result<Vec<Table>> {
     let chosen_on = (CHOSEN_ON as u64).min(allotted.rows()) as usize;
     let explainer = asker.explainer.as_ref();
     let mut actions_table = Columns::default();
@@ -109,9 +113,10 @@ fn effects(
     };
     let effect = |action: &Action| {
         let edits = edits(action);
-        let copies = rows.iter().zip(&edits).filter_map(|(row, edits)| {
-            Some(Copy { row: *row, edits: edits.clone()? })
-        });
+        let copies = rows
+            .iter()
+            .zip(&edits)
+            .filter_map(|(row, edits)| Some(Copy { row: *row, edits: edits.clone()? }));
         let copies: Vec<Copy> = copies.collect();
         let answers = ask(explainer, (&sample.rows, Derived::Follow), &copies)?;
         let mut applicable = vec![false; sample.len()];
@@ -142,14 +147,13 @@ fn choose(effects: &[Effects], rows: &[u32]) -> Vec<usize> {
     while chosen.len() < MOST_CHOSEN {
         let gain = |of: &Effects| {
             let costs = left.iter().map(|row| of.costs[*row as usize]);
-            costs.filter(|cost| cost.is_finite()).fold((0u64, 0.0), |sum, cost| {
-                (sum.0 + 1, sum.1 + cost)
-            })
+            costs
+                .filter(|cost| cost.is_finite())
+                .fold((0u64, 0.0), |sum, cost| (sum.0 + 1, sum.1 + cost))
         };
         let gains = effects.iter().map(gain).enumerate();
-        let best = gains.min_by(|(_, one), (_, other)| {
-            other.0.cmp(&one.0).then(one.1.total_cmp(&other.1))
-        });
+        let best = gains
+            .min_by(|(_, one), (_, other)| other.0.cmp(&one.0).then(one.1.total_cmp(&other.1)));
         let Some((index, (flipped, _))) = best else { break };
         if flipped == 0 || (flipped as f64) < LEAST_GAIN * rows.len() as f64 {
             break;

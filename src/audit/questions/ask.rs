@@ -58,9 +58,8 @@ pub(crate) fn ask(
     (rows, derived): (&Inspected, Derived),
     copies: &[Copy],
 ) -> Result<Vec<Answer>> {
-    let blocks = copies.chunk_by(|one, next| {
-        one.row as usize / BLOCK_ROWS == next.row as usize / BLOCK_ROWS
-    });
+    let blocks = copies
+        .chunk_by(|one, next| one.row as usize / BLOCK_ROWS == next.row as usize / BLOCK_ROWS);
     let blocks: Vec<&[Copy]> = blocks.collect();
     let found: Vec<Vec<Answer>> = blocks
         .par_iter()

@@ -28,7 +28,11 @@ pub(super) fn per_row(asker: &Asker<'_>) -> u64 {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub(super) fn binding(asker: &Asker<'_>, stuck: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
+pub(super) fn binding(
+    asker: &Asker<'_>,
+    stuck: &Chosen,
+    allotted: &Allotment,
+) -> Result<Vec<Table>> {
     let unchanged = asker.setup.unchanged();
     let lifts = lifts(&unchanged, &asker.setup.artefact.description.stats);
     let explainers = lifts.iter().map(|lift| asker.explainer_of(&lift.variation));

@@ -137,7 +137,11 @@ impl Action {
     /// What it makes of a row; none where the row's constraints forbid it, or there is nothing left to change.
     /// Numbers go to the nearest one that is allowed, but no less far than they are meant to for a limit or an end of
     /// a range.
-    pub(super) fn edits(&self, (sample, explainer): (&Sample, &Explainer), row: usize) -> Option<Edits> {
+    pub(super) fn edits(
+        &self,
+        (sample, explainer): (&Sample, &Explainer),
+        row: usize,
+    ) -> Option<Edits> {
         let (rows, constraints) = (&sample.rows, explainer.constraints());
         let room = constraints.room(&rows.conditions, &rows.bounds, row);
         let own = |feature: usize| rows.originals.cell(feature, row);

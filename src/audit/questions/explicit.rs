@@ -19,9 +19,13 @@ pub(super) const ROWS: usize = 2_000;
 fn others(schema: &FeatureSchema, stats: &Stats, feature: usize) -> Vec<Cell> {
     match (schema.features[feature].categorical(), &stats.features[feature]) {
         (Some(categorical), _) => (0..categorical.values.len() as u32).map(Cell::Code).collect(),
-        (None, FeatureStats::Numeric(seen)) => {
-            seen.quantiles.iter().copied().filter(|value| value.is_finite()).map(Cell::Number).collect()
-        }
+        (None, FeatureStats::Numeric(seen)) => seen
+            .quantiles
+            .iter()
+            .copied()
+            .filter(|value| value.is_finite())
+            .map(Cell::Number)
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -55,7 +59,9 @@ pub(super) fn explicit(
         for group in sample.groups() {
             let rows = group.rows.len() as u64;
             for (feature, of) in protected.iter().zip(&flips) {
-                let sum = |of: &[u32]| group.rows.iter().map(|row| u64::from(of[*row as usize])).sum::<u64>();
+                let sum = |of: &[u32]| {
+                    group.rows.iter().map(|row| u64::from(of[*row as usize])).sum::<u64>()
+                };
                 let (copies, flipped) = (sum(&of.copies), sum(&of.flipped));
                 let told = asker.names.tells(rows) && copies > 0;
                 let rows_flipped = count(&group.rows, |row| of.flipped[row] > 0);

@@ -17,7 +17,7 @@ pub struct Names {
 
 impl Names {
     /// The first cells of a row of a table.
-    pub fn begin(&self, columns: &mut Columns, group: &Group) {
+    pub(in crate::audit) fn begin(&self, columns: &mut Columns, group: &Group) {
         columns.text(self.targets.get(group.target as usize).map(String::as_str));
         let attribute = group.attribute.and_then(|attribute| self.attributes.get(attribute));
         columns.text(attribute.map(String::as_str));
@@ -25,7 +25,7 @@ impl Names {
     }
 
     /// A share of rows with its interval; nothing of groups that are too small to tell of.
-    pub fn share(&self, columns: &mut Columns, part: u64, whole: u64) {
+    pub(in crate::audit) fn share(&self, columns: &mut Columns, part: u64, whole: u64) {
         let told = self.tells(whole);
         let Interval { low, high } = wilson(part, whole);
         columns.number(told.then(|| part as f64 / whole as f64));
@@ -34,7 +34,7 @@ impl Names {
     }
 
     /// Whether figures of so many rows are told.
-    pub fn tells(&self, rows: u64) -> bool {
+    pub(in crate::audit) fn tells(&self, rows: u64) -> bool {
         rows >= self.min_cell.max(1)
     }
 }

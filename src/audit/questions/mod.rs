@@ -38,12 +38,12 @@ use counted::CountedPredictor;
 pub use groups::Names;
 pub(super) use groups::mean;
 pub(super) use sample::{Chosen, Group, Sample};
-pub use sampler::{SampleSetup, Sampler, Sizes};
-pub(super) use sampler::REFERENCE_ROWS as REFERENCES;
 use sampler::GROUP_ROWS;
+pub(super) use sampler::REFERENCE_ROWS as REFERENCES;
+pub use sampler::{SampleSetup, Sampler, Sizes};
 pub use search::ExplainerSetup;
-pub use second_search::doubted;
 use search::Variation;
+pub use second_search::doubted;
 
 /// Refused rows that are kept, at most.
 const MOST_REFUSED: usize = 200_000;
@@ -178,7 +178,9 @@ impl Questions<'_> {
         let at_most = |chosen: &Chosen, most: usize| chosen.len().min(most) as u64;
         let section = |section: Section| match section {
             Section::Actions => (at_most(&rows.refused, actions::CHOSEN_ON), actions::PER_ROW),
-            Section::Binding => (at_most(&rows.stuck, binding::ROWS), targets * binding::per_row(asker)),
+            Section::Binding => {
+                (at_most(&rows.stuck, binding::ROWS), targets * binding::per_row(asker))
+            }
             Section::Responsiveness => {
                 (at_most(&rows.refused, responsiveness::ROWS), responsiveness::per_row(features))
             }
@@ -238,7 +240,8 @@ impl Rows {
         let grouped = Chosen::new(sampler.grouped()?);
         let Sampler { refused, stuck, any, passing, .. } = sampler;
         let refused = Chosen::new(refused.finish()?);
-        let passing = passing.into_iter().map(|(target, of)| Ok((target, Chosen::new(of.finish()?))));
+        let passing =
+            passing.into_iter().map(|(target, of)| Ok((target, Chosen::new(of.finish()?))));
         Ok(Rows {
             valid: refused.valid()?,
             stuck: Chosen::new(stuck.finish()?),

@@ -43,8 +43,9 @@ pub(super) fn responsiveness(
     if let Some(sample) = rows.inspect(&asker.explainer, asker.table)? {
         let groups = sample.groups();
         let features = asker.explainer.schema().features.len();
-        let tried: Vec<Option<Tried>> =
-            (0..features).map(|feature| try_values(asker, &sample, feature)).collect::<Result<_>>()?;
+        let tried: Vec<Option<Tried>> = (0..features)
+            .map(|feature| try_values(asker, &sample, feature))
+            .collect::<Result<_>>()?;
         for group in &groups {
             for (feature, tried) in tried.iter().enumerate() {
                 if let Some(tried) = tried {

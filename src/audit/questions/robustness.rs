@@ -33,7 +33,11 @@ pub(super) fn per_row() -> u64 {
 ///
 /// # Errors
 /// When the model as a whole fails.
-pub(super) fn robustness(asker: &Asker<'_>, valid: &Chosen, allotted: &Allotment) -> Result<Vec<Table>> {
+pub(super) fn robustness(
+    asker: &Asker<'_>,
+    valid: &Chosen,
+    allotted: &Allotment,
+) -> Result<Vec<Table>> {
     let mut columns = Columns::default();
     let rows = valid.slice(0, allotted.rows() as usize);
     if let Some(sample) = rows.inspect(&asker.explainer, asker.table)? {
@@ -78,14 +82,20 @@ fn noisy(asker: &Asker<'_>, sample: &Sample) -> Result<Vec<Copy>> {
             continue;
         }
         let data_type = sample.rows.before.column(feature).data_type();
-        let moved = moved((sample, feature), (seed, NOISE * stats.std), (data_type, (stats.min, stats.max)))?;
+        let moved = moved(
+            (sample, feature),
+            (seed, NOISE * stats.std),
+            (data_type, (stats.min, stats.max)),
+        )?;
         cells.push(moved.into_iter().map(Cell::Number).collect());
     }
     let copy = |at: usize| {
         let row = at / COPIES;
         let original = |feature: usize| sample.rows.originals.cell(feature, row);
         let edit = |feature: usize| Edit { feature, cell: cells[feature][at] };
-        let moved = |edit: &Edit| !constraints.is_derived(edit.feature) && edit.cell != original(edit.feature);
+        let moved = |edit: &Edit| {
+            !constraints.is_derived(edit.feature) && edit.cell != original(edit.feature)
+        };
         let edits: Edits = (0..cells.len()).map(edit).filter(moved).collect();
         Copy { row: row as u32, edits }
     };

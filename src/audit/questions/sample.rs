@@ -95,9 +95,8 @@ impl Chosen {
         let written = prefixed(batch, WRITTEN)?;
         let (valid, statuses) = (named(&written, "valid")?, written_statuses(&written)?);
         let valid = valid.as_boolean();
-        let solved = |row: &u32| {
-            statuses[*row as usize] == Status::Solved && valid.value(*row as usize)
-        };
+        let solved =
+            |row: &u32| statuses[*row as usize] == Status::Solved && valid.value(*row as usize);
         self.take(&(0..self.len() as u32).filter(solved).collect::<Vec<_>>())
     }
 
@@ -149,11 +148,16 @@ impl Chosen {
     pub fn inspect(&self, explainer: &Explainer, table: &Schema) -> Result<Option<Sample>> {
         let Some(block) = self.block(table)? else { return Ok(None) };
         let inspected = explainer.inspect(&block)?;
-        let places: HashMap<(u128, u32), u32> =
-            inspected.hashes.iter().copied().zip(inspected.targets.iter().copied()).zip(0..).collect();
-        let found = (0u32..).zip(&self.tickets).filter_map(|(row, ticket)| {
-            Some((row, *places.get(&(ticket.hash, ticket.target))?))
-        });
+        let places: HashMap<(u128, u32), u32> = inspected
+            .hashes
+            .iter()
+            .copied()
+            .zip(inspected.targets.iter().copied())
+            .zip(0..)
+            .collect();
+        let found = (0u32..)
+            .zip(&self.tickets)
+            .filter_map(|(row, ticket)| Some((row, *places.get(&(ticket.hash, ticket.target))?)));
         // A row that the model fails on now is left out.
         let (kept, at): (Vec<u32>, Vec<u32>) = found.unzip();
         let chosen = self.take(&kept)?;

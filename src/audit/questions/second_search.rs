@@ -76,8 +76,12 @@ pub(super) fn second_search(
 /// A figure of some rows; none where there is nothing to tell it by.
 fn figure(metric: &str, rows: &[u32], (first, second): (&[Found], &[Found])) -> Option<Pair> {
     let of = |found: &[Found]| match metric {
-        "recourse_rate" => mean(rows.iter().map(|row| f64::from(u8::from(found[*row as usize].valid)))),
-        _ => mean(rows.iter().map(|row| found[*row as usize]).filter(|one| one.valid).map(|one| one.cost)),
+        "recourse_rate" => {
+            mean(rows.iter().map(|row| f64::from(u8::from(found[*row as usize].valid))))
+        }
+        _ => mean(
+            rows.iter().map(|row| found[*row as usize]).filter(|one| one.valid).map(|one| one.cost),
+        ),
     };
     Some(Pair { first: of(first)?, second: of(second)? })
 }
@@ -114,8 +118,7 @@ fn tell(
 }
 
 /// Metrics of gaps that a figure of the second search stands for.
-const OF_RECOURSE: [&str; 5] =
-    ["recourse_rate", "preclusion_least", "preclusion_most", "effectiveness", "curve"];
+const OF_RECOURSE: [&str; 4] = ["recourse_rate", "preclusion_least", "effectiveness", "curve"];
 const OF_COST: [&str; 7] = [
     "cost_mean",
     "n_changed_mean",
@@ -144,7 +147,11 @@ pub fn doubted(gaps: &RecordBatch, second: &RecordBatch) -> Result<RecordBatch> 
         let reference = against[row].as_deref() == Some("reference");
         let moves = moved.get(&(group[row].clone(), stands.to_string()));
         let moves = moves.is_some_and(|(gap, own)| if reference { *gap } else { *own });
-        if moves { verdicts[row].as_ref().map(|_| INCONCLUSIVE.to_string()) } else { verdicts[row].clone() }
+        if moves {
+            verdicts[row].as_ref().map(|_| INCONCLUSIVE.to_string())
+        } else {
+            verdicts[row].clone()
+        }
     });
     let verdicts: ArrayRef = Arc::new(StringArray::from_iter(doubted));
     let lost = |error| Error::internal("gaps", "have no verdicts").source(error);
@@ -174,7 +181,8 @@ fn moved_groups(second: &RecordBatch) -> Result<HashMap<(GroupTexts, String), (b
 }
 
 fn group_keys(table: &RecordBatch) -> Result<Vec<GroupTexts>> {
-    let [target, attribute, value] = ["target", "attribute", "value"].map(|name| texts(table, name));
+    let [target, attribute, value] =
+        ["target", "attribute", "value"].map(|name| texts(table, name));
     let (target, attribute, value) = (target?, attribute?, value?);
     let of_row = |row: usize| [target[row].clone(), attribute[row].clone(), value[row].clone()];
     Ok((0..table.num_rows()).map(of_row).collect())

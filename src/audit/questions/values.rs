@@ -10,7 +10,11 @@ use crate::feature::{from_numbers, numbers};
 ///
 /// # Errors
 /// When the column's type holds no numbers.
-pub(super) fn stored(values: &[f64], data_type: &DataType, (low, high): (f64, f64)) -> Result<Vec<f64>> {
+pub(super) fn stored(
+    values: &[f64],
+    data_type: &DataType,
+    (low, high): (f64, f64),
+) -> Result<Vec<f64>> {
     let unit = match data_type {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => 0.0,
         DataType::Decimal32(_, scale)

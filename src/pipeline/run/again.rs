@@ -18,8 +18,8 @@ use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
 use crate::job::Job;
 use crate::output::{
-    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
-    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
+    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace,
+    RunFacts, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
 };
 use crate::runtime::Runtime;
 
@@ -113,8 +113,9 @@ impl Published {
         differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
         let fault = |what: String| {
             let problem = format!("was made before {what} changed");
-            Fault::new(stages.job.output.dir.display().to_string(), problem)
-                .hint("only `[report]` and `[audit]` may be others than the run's; run the job again")
+            Fault::new(stages.job.output.dir.display().to_string(), problem).hint(
+                "only `[report]` and `[audit]` may be others than the run's; run the job again",
+            )
         };
         Error::from_faults(Kind::Input, differences.into_iter().map(fault).collect())
     }

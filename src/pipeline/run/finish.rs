@@ -131,11 +131,7 @@ impl Stages<'_> {
     }
 
     /// The figures of the reports.
-    fn reports(
-        &self,
-        figures: &Figures,
-        names: &Names,
-    ) -> Result<Vec<(String, RecordBatch)>> {
+    fn reports(&self, figures: &Figures, names: &Names) -> Result<Vec<(String, RecordBatch)>> {
         let (tally, space) = (&figures.tally, self.job.report.mmd.space.name());
         let tables = [
             ("coverage", coverage(tally, names, figures.rejected())?),

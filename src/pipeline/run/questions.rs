@@ -46,9 +46,8 @@ pub(in crate::pipeline) fn check_questions(job: &Job, schema: &FeatureSchema) ->
     let explicit = job.audit.has(Section::Explicit);
     if explicit && faults.is_empty() && protected(&job.audit, schema).is_empty() {
         let problem = "names `explicit`, but no column of `audit.by` is a feature";
-        faults.push(
-            Fault::new("audit.sections", problem).hint("name features in `audit.protected`"),
-        );
+        faults
+            .push(Fault::new("audit.sections", problem).hint("name features in `audit.protected`"));
     }
     Error::from_faults(Kind::Spec, faults)?;
     match job.audit.reasons {
@@ -76,7 +75,8 @@ impl Stages<'_> {
                 *table = doubted(table, second)?;
             }
         }
-        let tables = told.tables.into_iter().map(|(name, table)| (format!("{AUDIT}/{name}"), table));
+        let tables =
+            told.tables.into_iter().map(|(name, table)| (format!("{AUDIT}/{name}"), table));
         audited.tables.extend(tables);
         audited.tables.extend(told.reasons.map(|table| ("reasons".to_string(), table)));
         audited.remarks.extend(told.remarks);
