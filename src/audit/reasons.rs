@@ -78,8 +78,9 @@ pub(super) fn reasons(
     asker: &Asker<'_>,
     (refused, passing): (&Chosen, &BTreeMap<u32, Chosen>),
 ) -> Result<Reasons> {
+    // Nobody need be compared with where nobody is told.
+    let passing = passing.iter().filter(|_| !refused.is_empty());
     let references: BTreeMap<u32, References> = passing
-        .iter()
         .filter_map(|(target, rows)| {
             let rows = rows.inspect(&asker.explainer, asker.table).transpose()?;
             Some(rows.and_then(|rows| References::new(&rows)).map(|of| (*target, of)))

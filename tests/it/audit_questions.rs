@@ -160,12 +160,32 @@ fn what_cannot_be_asked_is_refused_before_anything_is_done() {
     bench.replace("schema.toml", "reason = { code = \"R3\" }\n", "");
     bench.replace("schema.toml", "reason = { code = \"R5\", low = \"No permit\" }\n", "");
     let run = bench.asks(&["validate"]);
-    bench.fails_with(&run, 1, &expect![[""]]);
+    bench.fails_with(
+        &run,
+        1,
+        &expect![[r#"
+        errors:
+        DIR/schema.toml: feature `age`: reason: has no code, which `audit.reasons` tells of it
+          hint: give it one, such as `reason = { code = "12", low = "Income too low" }`
+        DIR/schema.toml: feature `permit`: reason: has no code, which `audit.reasons` tells of it
+          hint: give it one, such as `reason = { code = "12", low = "Income too low" }`
+    "#]],
+    );
     assert_eq!(bench.asks(&["run"]).code, 1, "a run refuses it, too");
     bench.replace("job.toml", "reasons = true", "protected = [\"sex\", \"gender\"]");
-    bench.fails_with(&bench.asks(&["validate"]), 1, &expect![[""]]);
+    bench.fails_with(&bench.asks(&["validate"]), 1, &expect![[r#"
+        error: audit.protected: names `gender`, expected one of the features income, savings, age, sex, permit
+          hint: what the model does not see, it cannot decide by
+    "#]]);
     bench.replace("job.toml", "protected = [\"sex\", \"gender\"]\n", "");
     bench.replace("job.toml", "by = [\"sex\", \"area\"]", "by = [\"area\"]");
-    bench.fails_with(&bench.asks(&["validate"]), 1, &expect![[""]]);
+    bench.fails_with(
+        &bench.asks(&["validate"]),
+        1,
+        &expect![[r#"
+        error: audit.sections: names `explicit`, but no column of `audit.by` is a feature
+          hint: name features in `audit.protected`
+    "#]],
+    );
     assert!(!bench.path("out").exists());
 }

@@ -9,6 +9,8 @@ pub(super) struct Need {
     pub rows: u64,
     /// Questions about a row, at most.
     pub per_row: u64,
+    /// Questions before the first row.
+    pub before: u64,
     /// Questions about further rows.
     pub more: u64,
 }
@@ -25,7 +27,8 @@ pub(super) struct Allotment {
 impl Allotment {
     /// Rows for which the questions are enough, whatever they cost.
     pub(super) fn rows(&self) -> u64 {
-        self.need.rows.min(self.questions / self.need.per_row.max(1))
+        let left = self.questions.saturating_sub(self.need.before);
+        self.need.rows.min(left / self.need.per_row.max(1))
     }
 
     /// What is said before anything is asked.
@@ -42,7 +45,9 @@ impl Allotment {
 
 /// Shares the questions: whoever needs less than an equal share gets what is needed, the others share what is left.
 pub(super) fn share(needs: Vec<Need>, budget: u64) -> Vec<Allotment> {
-    let wanted = |need: &Need| need.rows.saturating_mul(need.per_row).saturating_add(need.more);
+    let wanted = |need: &Need| {
+        need.rows.saturating_mul(need.per_row).saturating_add(need.before + need.more)
+    };
     let mut order: Vec<usize> = (0..needs.len()).collect();
     order.sort_by_key(|index| wanted(&needs[*index]));
     let mut questions = vec![0; needs.len()];
@@ -63,7 +68,7 @@ mod tests {
     use super::*;
 
     fn need(rows: u64, per_row: u64) -> Need {
-        Need { section: "actions", rows, per_row, more: 0 }
+        Need { section: "actions", rows, per_row, before: 0, more: 0 }
     }
 
     #[test]

@@ -197,12 +197,13 @@ impl Questions<'_> {
             let further = rows.refused.len() as u64 - at_most(&rows.refused, actions::CHOSEN_ON);
             let actions = *of == Section::Actions;
             let more = if actions { further * actions::PER_FURTHER_ROW } else { 0 };
-            Need { section: of.name(), rows: rows_of, per_row, more }
+            Need { section: of.name(), rows: rows_of, per_row, before: 0, more }
         };
         let mut needs: Vec<Need> = asking.map(need).collect();
         if self.job.reasons {
+            let before = rows.passing.values().map(|of| of.len() as u64).sum();
             let (held, per_row) = (rows.refused.len() as u64, reasons::per_row(features));
-            needs.push(Need { section: reasons::NAME, rows: held, per_row, more: 0 });
+            needs.push(Need { section: reasons::NAME, rows: held, per_row, before, more: 0 });
         }
         needs
     }

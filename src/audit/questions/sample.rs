@@ -67,6 +67,11 @@ impl Chosen {
         self.tickets.len()
     }
 
+    /// Whether there is none.
+    pub(in crate::audit) fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
     /// The rows from one on, so many.
     pub fn slice(&self, first: usize, rows: usize) -> Chosen {
         let first = first.min(self.len());
