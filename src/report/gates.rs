@@ -78,6 +78,7 @@ mod tests {
             max_reject_share: Some(0.01),
             min_median_plausibility: Some(0.2),
             min_survival: Some(0.8),
+            max_gap: None,
         };
         let reached = Reached {
             validity: Some(0.95),

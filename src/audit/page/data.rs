@@ -364,7 +364,8 @@ fn by_target(table: Option<&Table>, column: &str) -> Result<Vec<(Option<String>,
     let (targets, numbers) = (table.texts("target")?, table.numbers(column)?);
     let over = table.texts("over").unwrap_or_else(|_| vec![None; table.rows()]);
     let indices = of_targets(table)?.into_iter();
-    let indices = indices.filter(|index| over[*index].as_deref().is_none_or(|over| over == "valid"));
+    let indices =
+        indices.filter(|index| over[*index].as_deref().is_none_or(|over| over == "valid"));
     Ok(indices.map(|index| (targets[index].clone(), numbers[index])).collect())
 }
 
@@ -372,8 +373,7 @@ fn mmd(table: &Table) -> Result<Vec<MmdRow>> {
     let (targets, over) = (table.texts("target")?, table.texts("over")?);
     let (rows, mmd2, ratio) =
         (table.counts("rows")?, table.numbers("mmd2")?, table.numbers("ratio")?);
-    let (held_out, unchanged) =
-        (table.numbers("held_out_mmd2")?, table.numbers("unchanged_mmd2")?);
+    let (held_out, unchanged) = (table.numbers("held_out_mmd2")?, table.numbers("unchanged_mmd2")?);
     let row = |index: usize| {
         let valid = over[index].as_deref() == Some("valid");
         Some(MmdRow {

@@ -174,10 +174,7 @@ mod tests {
     fn numbers_have_three_digits_that_count() {
         let given = [0.0, 1.0, 0.012_345, 1.2345, 123.456, 12_345.6, -2.5, 1e-9, f64::INFINITY];
         let shown = given.map(number);
-        assert_eq!(
-            shown,
-            ["0", "1", "0.0123", "1.23", "123", "12,346", "−2.5", "1.00e−9", "∞"]
-        );
+        assert_eq!(shown, ["0", "1", "0.0123", "1.23", "123", "12,346", "−2.5", "1.00e−9", "∞"]);
         assert_eq!(number(f64::NAN), "–");
         assert_eq!(p_value(0.000_2), "< 0.001");
         assert_eq!(p_value(0.0456), "0.046");

@@ -4,8 +4,8 @@
 use super::LABEL_CHARS;
 use super::axis::Scale;
 use super::svg::{
-    AXIS, Anchor, BAR, Caption, GRID, HOLLOW, OUTSIDE, OUTSIDE_LINE, PLAIN_LINE, Paint, Svg, UNSURE,
-    UNSURE_LINE, WIDTH, ZONE, ZONE_EDGE,
+    AXIS, Anchor, BAR, Caption, GRID, HOLLOW, OUTSIDE, OUTSIDE_LINE, PLAIN_LINE, Paint, Svg,
+    UNSURE, UNSURE_LINE, WIDTH, ZONE, ZONE_EDGE,
 };
 use crate::audit::page::words::clipped;
 

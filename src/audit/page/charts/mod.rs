@@ -19,6 +19,3 @@ pub(super) use waterfall::{Kind, Stage, waterfall};
 
 /// Characters of a label that have a line for themselves, but for the figure at its end.
 const LABEL_CHARS: usize = 44;
-
-#[cfg(test)]
-mod tests;

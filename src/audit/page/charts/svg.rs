@@ -90,7 +90,10 @@ impl Svg {
     pub(super) fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), paint: Paint) {
         self.reach(y + height);
         let (x, y, width, height) = (at(x), at(y), at(width.max(0.0)), at(height));
-        self.shape(&format!("rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\""), paint);
+        self.shape(
+            &format!("rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\""),
+            paint,
+        );
     }
 
     pub(super) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), paint: Paint) {
@@ -120,7 +123,10 @@ impl Svg {
     }
 
     pub(super) fn circle(&mut self, (x, y): (f64, f64), radius: f64, paint: Paint) {
-        self.shape(&format!("circle cx=\"{}\" cy=\"{}\" r=\"{}\"", at(x), at(y), at(radius)), paint);
+        self.shape(
+            &format!("circle cx=\"{}\" cy=\"{}\" r=\"{}\"", at(x), at(y), at(radius)),
+            paint,
+        );
     }
 
     pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str) {
@@ -140,7 +146,13 @@ impl Svg {
         self.write((point, Anchor::Start), text, paint, " font-weight=\"700\"");
     }
 
-    fn write(&mut self, ((x, y), anchor): ((f64, f64), Anchor), text: &str, paint: Paint, more: &str) {
+    fn write(
+        &mut self,
+        ((x, y), anchor): ((f64, f64), Anchor),
+        text: &str,
+        paint: Paint,
+        more: &str,
+    ) {
         self.reach(y + 4.0);
         let anchor = match anchor {
             Anchor::Start => "",

@@ -47,7 +47,8 @@ fn commonest(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
     let list: Vec<Bar> = named.iter().take(MOST_LINES).map(bar).collect();
     let target = name(Some(target));
     let title = format!("Commonest changes to become {target}");
-    let told: Vec<String> = list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
+    let told: Vec<String> =
+        list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
     let caption = caption(format!("figure-5-{}", index + 1), title.clone(), told.join("; "));
     let mut grid = Grid::new(title, &["Change", "#Rows", "#Share of the valid answers"]);
     for row in named.iter().take(MOST_LINES) {
@@ -89,7 +90,8 @@ fn differences(source: &Source<'_>) -> Option<Grid> {
             range(difference.low, difference.high, |end| signed(100.0 * end, 1)),
         ]);
     }
-    let more = more_note(rows.len().saturating_sub(MOST_LINES), "further differences are", "changes");
+    let more =
+        more_note(rows.len().saturating_sub(MOST_LINES), "further differences are", "changes");
     grid.more = sentences(&[
         "Widest first; only those whose interval leaves out zero. Intervals are not corrected for the number of \
          comparisons."

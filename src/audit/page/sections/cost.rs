@@ -5,10 +5,10 @@ use super::super::charts::{
     Curve, Interval, Intervals, Mark, SERIES_MOST, Step, curves, intervals,
 };
 use super::super::data::{CurveRow, GroupRow, Whose};
-use super::super::words::{count, dash, maybe_number, maybe_share, name, number, range, share};
+use super::super::words::{count, dash, maybe_number, maybe_share, name, number, share};
 use super::{
-    MOST_LINES, MOST_ROWS, Source, caption, group_label, groups_of, more_note, panel_title, panels,
-    sentences, suppressed_note,
+    MOST_LINES, MOST_ROWS, Source, caption, group_label, groups_of, interval, more_note,
+    panel_title, panels, sentences, suppressed_note,
 };
 
 pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
@@ -43,20 +43,13 @@ fn overall(source: &Source<'_>) -> Grid {
             name(Some(target)),
             count(row.rows),
             count(row.needed),
-            helped(row),
+            interval(row.recourse),
             maybe_number(row.costs.mean),
             median_cost(row),
         ]);
     }
     grid.more = more_note(targets.len().saturating_sub(MOST_ROWS), "targets are", "groups");
     grid
-}
-
-/// A group's share that is helped, with its interval.
-fn helped(row: &GroupRow) -> String {
-    row.recourse.map_or("–".to_string(), |found| {
-        format!("{} ({})", share(found.value), range(found.low, found.high, share))
-    })
 }
 
 /// The median over refused rows: there is none where fewer than half of them are helped.
@@ -188,6 +181,8 @@ fn group_grid(title: &str, groups: &[&GroupRow]) -> Grid {
         "Group",
         "#Rows",
         "#Refused",
+        "#Refused, of rows (95 % interval)",
+        "#Helped",
         "#Helped, of refused (95 % interval)",
         "#Shut out",
         "#Open",
@@ -203,7 +198,9 @@ fn group_grid(title: &str, groups: &[&GroupRow]) -> Grid {
             format!("{}{reference}", name(row.whose.value.as_deref())),
             count(row.rows),
             count(row.needed),
-            helped(row),
+            interval(row.refusal),
+            count(row.valid),
+            interval(row.recourse),
             count(row.infeasible),
             count(row.unsolved),
             maybe_number(row.costs.mean),

@@ -45,7 +45,8 @@ fn against_reference<'a>(source: &Source<'a>) -> impl Iterator<Item = &'a GapRow
 }
 
 fn overview(source: &Source<'_>) -> Grid {
-    let columns = ["Metric", "What it is", "#Within", "#Inconclusive", "#Exceeds", "Widest difference"];
+    let columns =
+        ["Metric", "What it is", "#Within", "#Inconclusive", "#Exceeds", "Widest difference"];
     let mut grid = Grid::new("Differences from the reference groups, by metric", &columns);
     let mut metrics: Vec<&str> = Vec::new();
     for row in against_reference(source) {
@@ -54,9 +55,9 @@ fn overview(source: &Source<'_>) -> Grid {
         }
     }
     for of in metrics {
-        let rows: Vec<&GapRow> =
-            against_reference(source).filter(|row| row.metric == of).collect();
-        let number = |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count() as u64;
+        let rows: Vec<&GapRow> = against_reference(source).filter(|row| row.metric == of).collect();
+        let number =
+            |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count() as u64;
         let widest = rows.iter().max_by(|left, right| size(left).total_cmp(&size(right)));
         let metric = metric(of);
         let widest = widest.map_or_else(dash, |row| {
@@ -67,14 +68,7 @@ fn overview(source: &Source<'_>) -> Grid {
         let counts = ["within", "inconclusive", "exceeds"].map(|verdict| count(number(verdict)));
         let [within, open, exceeds] = counts;
         let title = if metric.meaning == "see the table" { of } else { metric.title };
-        grid.row([
-            title.to_string(),
-            metric.meaning.to_string(),
-            within,
-            open,
-            exceeds,
-            widest,
-        ]);
+        grid.row([title.to_string(), metric.meaning.to_string(), within, open, exceeds, widest]);
     }
     grid
 }
@@ -179,7 +173,8 @@ fn grid(source: &Source<'_>, title: &str, (rows, metric): (&[&GapRow], Metric)) 
     ];
     let mut grid = Grid::new(title, &columns);
     for row in rows.iter().take(MOST_ROWS) {
-        let agrees = row.cost_agrees.map_or_else(dash, |yes| if yes { "yes" } else { "no" }.to_string());
+        let agrees =
+            row.cost_agrees.map_or_else(dash, |yes| if yes { "yes" } else { "no" }.to_string());
         grid.row([
             name(row.whose.value.as_deref()),
             count(n(source, row)),

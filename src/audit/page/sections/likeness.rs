@@ -2,9 +2,9 @@
 
 use super::super::blocks::{Block, Chart, Grid};
 use super::super::charts::{Bar, bars};
-use super::super::data::{Estimate, MmdRow};
-use super::super::words::{clipped, count, maybe_number, name, number, range, share};
-use super::{Source, caption};
+use super::super::data::MmdRow;
+use super::super::words::{clipped, count, maybe_number, name, number};
+use super::{Source, caption, interval};
 
 /// Targets that are told, at most.
 const MOST_TARGETS: usize = 12;
@@ -34,12 +34,6 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
         blocks.push(Block::Grid(survival(source)));
     }
     blocks
-}
-
-fn interval(estimate: Option<Estimate>) -> String {
-    estimate.map_or("–".to_string(), |found| {
-        format!("{} ({})", share(found.value), range(found.low, found.high, share))
-    })
 }
 
 fn quality(source: &Source<'_>) -> Grid {
@@ -73,19 +67,26 @@ fn likeness(row: &MmdRow, index: usize) -> Chart {
     ];
     let bar = |(label, value): (&str, Option<f64>)| {
         // An unbiased estimate of next to nothing may be below zero.
-        Some(Bar { label: label.to_string(), value: value?.max(0.0), shown: number(value?), beside: None })
+        Some(Bar {
+            label: label.to_string(),
+            value: value?.max(0.0),
+            shown: number(value?),
+            beside: None,
+        })
     };
     let list: Vec<Bar> = lines.into_iter().filter_map(bar).collect();
     let target = name(row.target.as_deref());
     let title = format!("Distance from rows of class {target} (MMD²)");
-    let told: Vec<String> = list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
+    let told: Vec<String> =
+        list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
     let caption = caption(format!("figure-9-{}", index + 1), title.clone(), told.join("; "));
     let mut grid = Grid::new(title, &["Rows", "#MMD²"]);
     list.iter().for_each(|bar| grid.row([bar.label.clone(), bar.shown.clone()]));
     let ratio = row.ratio.map_or(String::new(), |ratio| {
         format!(" Answers are at {} times the distance of rows left as they are.", number(ratio))
     });
-    let reading = format!("n = {} valid answers; no unit, smaller is more alike.{ratio}", count(row.rows));
+    let reading =
+        format!("n = {} valid answers; no unit, smaller is more alike.{ratio}", count(row.rows));
     Chart { svg: bars(&caption, &list, None), caption, reading, grid }
 }
 

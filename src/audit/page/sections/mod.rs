@@ -19,9 +19,9 @@ use std::path::Path;
 
 use super::blocks::{Block, Section};
 use super::charts::Caption;
-use super::data::{Data, GroupRow};
+use super::data::{Data, Estimate, GroupRow};
 use super::facts::PageFacts;
-use super::words::{clipped, count, counted, name};
+use super::words::{clipped, count, counted, dash, name, range, share};
 use crate::error::Result;
 use crate::output::audit_table_name;
 
@@ -113,6 +113,12 @@ fn more_note(more: usize, what: &str, table: &str) -> String {
     }
     let file = audit_table_name(table);
     format!("{} {what} not shown here. All: duckdb -c \"FROM '{file}'\"", count(more as u64))
+}
+
+/// A share with its interval.
+fn interval(estimate: Option<Estimate>) -> String {
+    estimate
+        .map_or_else(dash, |of| format!("{} ({})", share(of.value), range(of.low, of.high, share)))
 }
 
 /// Panels that have charts, with a note on those that have none.

@@ -21,7 +21,11 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
         stage("Refused: another decision is needed", needed(source), Kind::Total),
         stage("Helped: a valid change was found", accounts.of(Status::Solved), Kind::Helped),
         stage("Open: none was found", accounts.of(Status::Unsolved), Kind::Open),
-        stage("Shut out: proven that there is none", accounts.of(Status::Infeasible), Kind::ShutOut),
+        stage(
+            "Shut out: proven that there is none",
+            accounts.of(Status::Infeasible),
+            Kind::ShutOut,
+        ),
     ];
     let mut charts = Vec::new();
     if several {
@@ -45,7 +49,10 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
 /// Rows that need another decision.
 fn needed(source: &Source<'_>) -> u64 {
     let accounts = &source.facts.accounts;
-    [Status::Solved, Status::Unsolved, Status::Infeasible].map(|status| accounts.of(status)).iter().sum()
+    [Status::Solved, Status::Unsolved, Status::Infeasible]
+        .map(|status| accounts.of(status))
+        .iter()
+        .sum()
 }
 
 fn stage(label: &str, rows: u64, kind: Kind) -> Stage {
@@ -57,28 +64,29 @@ fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Chart {
     let total = stages.first().map_or(0, |stage| stage.rows);
     let mut grid = Grid::new(title, &["Step", "#Rows", "#Share of the first line"]);
     for stage in &mut stages {
-        let of_all = if total == 0 { "–".to_string() } else { share(stage.rows as f64 / total as f64) };
+        let of_all =
+            if total == 0 { "–".to_string() } else { share(stage.rows as f64 / total as f64) };
         grid.row([stage.label.clone(), stage.shown.clone(), of_all.clone()]);
         if stage.kind != Kind::Total {
             stage.shown = format!("{}  ·  {of_all}", stage.shown);
         }
     }
     let told: Vec<String> = grid.rows.iter().map(|row| format!("{}: {}", row[0], row[1])).collect();
-    let reading = format!(
-        "n = {}. Hatched bars leave the count; what is left goes on below.",
-        count(total)
-    );
+    let reading =
+        format!("n = {}. Hatched bars leave the count; what is left goes on below.", count(total));
     let caption = caption(id.to_string(), title.to_string(), told.join("; "));
     Chart { svg: waterfall(&caption, &stages), caption, reading, grid }
 }
 
 fn rejects(source: &Source<'_>) -> Grid {
     let accounts = &source.facts.accounts;
-    let mut grid = Grid::new("Rows set aside, by reason", &["Reason", "#Rows", "#Share of rows read"]);
+    let mut grid =
+        Grid::new("Rows set aside, by reason", &["Reason", "#Rows", "#Share of rows read"]);
     for (reason, rows) in &accounts.rejected {
         let of_all = *rows as f64 / accounts.read.max(1) as f64;
         grid.row([clipped(reason, 40), count(*rows), share(of_all)]);
     }
-    grid.more = "Each is in the table “rejects” with its key, the column and what was found.".to_string();
+    grid.more =
+        "Each is in the table “rejects” with its key, the column and what was found.".to_string();
     grid
 }

@@ -82,7 +82,8 @@ fn bounds(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Char
         more_note(groups.len() - list.len(), "groups are", "groups"),
         suppressed_note(source, suppressed),
     ]);
-    let columns = ["Group", "#Refused", "#Shut out (proven)", "#Open (not found)", "#At least", "#At most"];
+    let columns =
+        ["Group", "#Refused", "#Shut out (proven)", "#Open (not found)", "#At least", "#At most"];
     let mut grid = Grid::new(title, &columns);
     for row in groups.iter().take(MOST_ROWS) {
         let (low, high) = ends(row);
@@ -124,7 +125,8 @@ fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
         return None;
     }
     let title = format!("Answers exactly on a bound, target {}", name(Some(target)));
-    let told: Vec<String> = list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
+    let told: Vec<String> =
+        list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
     let caption = caption(format!("figure-6-bound-{}", index + 1), title.clone(), told.join("; "));
     let columns = ["Feature and bound", "#Answers that change it", "#On the bound", "#Share"];
     let mut grid = Grid::new(title, &columns);

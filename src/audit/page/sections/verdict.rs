@@ -44,7 +44,10 @@ fn gates(gates: &[Gate]) -> Finding {
     Finding {
         tone: Tone::Bad,
         title: format!("Failed: {} of {}", failed.len(), counted(gates.len() as u64, "gate")),
-        text: format!("Not reached: {}. A run that fails a gate is not published.", names.join(", ")),
+        text: format!(
+            "Not reached: {}. A run that fails a gate is not published.",
+            names.join(", ")
+        ),
     }
 }
 
@@ -66,7 +69,8 @@ fn width(row: &GapRow) -> f64 {
 
 fn worst(source: &Source<'_>) -> Finding {
     let gaps = &source.data.gaps;
-    let finding = |tone, title: &str, text: String| Finding { tone, title: title.to_string(), text };
+    let finding =
+        |tone, title: &str, text: String| Finding { tone, title: title.to_string(), text };
     if gaps.is_empty() {
         let text = "No groups were compared: the run has no table of gaps. Name columns in audit.by, and keep the \
                     section “gaps”.";
@@ -77,7 +81,8 @@ fn worst(source: &Source<'_>) -> Finding {
         rows.max_by(|left, right| width(left).total_cmp(&width(right)))
     };
     let number = |verdict: &str| {
-        gaps.iter().filter(|row| row.verdict == verdict && row.against == "reference").count() as u64
+        gaps.iter().filter(|row| row.verdict == verdict && row.against == "reference").count()
+            as u64
     };
     if let Some(row) = of("exceeds") {
         let title = format!("{} beyond the tolerance", counted(number("exceeds"), "difference"));
@@ -103,7 +108,8 @@ fn told(source: &Source<'_>, row: &GapRow) -> String {
     let metric = metric(&row.metric);
     let attribute = row.whose.attribute.as_deref().unwrap_or_default();
     let n = source.data.groups.iter().find(|group| group.whose == row.whose);
-    let n = n.map_or(0, |group| if row.metric == "refusal_rate" { group.rows } else { group.needed });
+    let n =
+        n.map_or(0, |group| if row.metric == "refusal_rate" { group.rows } else { group.needed });
     let budget = row.budget.map_or(String::new(), |budget| format!(" at cost {}", number(budget)));
     let tolerance = row.tolerance.map_or(String::new(), |tolerance| {
         format!("; tolerance {}", metric.difference(tolerance).trim_start_matches('+'))
