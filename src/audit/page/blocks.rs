@@ -92,6 +92,8 @@ pub(super) struct Chart {
     pub(super) svg: String,
     /// What is seen, in a sentence, and how it is to be read.
     pub(super) reading: String,
+    /// What is not in the drawing.
+    pub(super) note: String,
     pub(super) grid: Grid,
 }
 

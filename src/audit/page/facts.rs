@@ -28,6 +28,23 @@ pub struct PageFacts {
     pub key: Vec<String>,
     /// The run of which this one is the successor: its manifest's SHA-256.
     pub previous: Option<String>,
+    /// Runs whose figures are known, the oldest first and this one last; none where it has no predecessor.
+    pub past: Vec<PastRun>,
+}
+
+/// Figures of a run in a row of runs.
+#[derive(Debug, Clone)]
+pub struct PastRun {
+    /// What it is called.
+    pub label: String,
+    /// Rows explained.
+    pub rows: u64,
+    /// Share of them that is refused.
+    pub refused: Option<f64>,
+    /// Share of those that is helped.
+    pub helped: Option<f64>,
+    /// Share of those that is proven beyond help.
+    pub shut_out: Option<f64>,
 }
 
 /// Where every row went.

@@ -9,6 +9,7 @@ mod blocks;
 mod charts;
 mod data;
 mod facts;
+mod plate;
 mod policy;
 mod sections;
 mod tables;
@@ -24,7 +25,7 @@ use askama::Template;
 use crate::error::{Error, Result};
 use blocks::{Block, Section};
 use data::Data;
-pub use facts::{Accounts, PageFacts};
+pub use facts::{Accounts, PageFacts, PastRun};
 use sections::{Source, sections};
 use words::{clipped, counted, listed, name};
 

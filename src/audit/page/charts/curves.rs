@@ -10,6 +10,8 @@ use crate::audit::page::words::{clipped, number};
 pub(in super::super) struct Curve {
     /// The group and its rows, as the legend says it.
     pub(in super::super) label: String,
+    /// Its last value, in words.
+    pub(in super::super) end: String,
     /// By ascending cost.
     pub(in super::super) steps: Vec<Step>,
 }

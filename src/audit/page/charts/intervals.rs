@@ -4,7 +4,7 @@
 use super::LABEL_CHARS;
 use super::axis::Scale;
 use super::svg::{
-    AXIS, Anchor, BAR, Caption, GRID, HOLLOW, OUTSIDE, OUTSIDE_LINE, PLAIN_LINE, Paint, Svg,
+    AXIS, Anchor, BAR, Caption, GRID, HOLLOW, OUTSIDE, OUTSIDE_LINE, PLAIN_LINE, Paint, Svg, TRACK,
     UNSURE, UNSURE_LINE, WIDTH, ZONE, ZONE_EDGE,
 };
 use crate::audit::page::words::clipped;
@@ -48,33 +48,47 @@ pub(in super::super) struct Intervals<'a> {
     pub(in super::super) show: fn(f64) -> String,
 }
 
-const STEP: f64 = 38.0;
-const TOP: f64 = 4.0;
+const STEP: f64 = 44.0;
+/// Where a row's track begins below its label, and how high it is.
+const TRACK_TOP: f64 = 19.0;
+const TRACK_HEIGHT: f64 = 18.0;
 /// Room for half a tick's text.
-const SIDE: f64 = 16.0;
+const SIDE: f64 = 20.0;
 
 /// Draws the figures in their order.
 pub(in super::super) fn intervals(caption: &Caption, drawing: &Intervals<'_>) -> String {
     let mut svg = Svg::new();
     let x = scale(drawing);
-    let base = TOP + STEP * drawing.list.len() as f64 + 4.0;
+    let ticks = x.ticks(5);
+    for (index, interval) in drawing.list.iter().enumerate() {
+        let top = STEP * index as f64;
+        track(&mut svg, (drawing, &ticks), (&x, top + TRACK_TOP));
+        row(&mut svg, interval, (&x, top));
+    }
+    let base = STEP * drawing.list.len() as f64;
+    svg.line((0.0, base), (WIDTH, base), AXIS);
+    for tick in ticks {
+        svg.line((x.at(tick), base), (x.at(tick), base + 4.0), AXIS);
+        svg.muted((x.at(tick), base + 17.0), Anchor::Middle, &(drawing.show)(tick));
+    }
+    svg.muted((WIDTH, base + 34.0), Anchor::End, drawing.unit);
+    svg.finish(caption)
+}
+
+/// What lies behind an interval: the zone, and strokes at the ticks. Labels stay free of it.
+fn track(svg: &mut Svg, (drawing, ticks): (&Intervals<'_>, &[f64]), (x, top): (&Scale, f64)) {
+    svg.rect((0.0, top), (WIDTH, TRACK_HEIGHT), TRACK);
+    let bottom = top + TRACK_HEIGHT;
     if let Some((low, high)) = drawing.zone {
-        svg.rect((x.at(low), TOP), (x.at(high) - x.at(low), base - TOP), ZONE);
+        svg.rect((x.at(low), top), (x.at(high) - x.at(low), TRACK_HEIGHT), ZONE);
         for edge in [low, high] {
-            svg.path(&[(x.at(edge), TOP), (x.at(edge), base)], ZONE_EDGE, "3 3");
+            svg.path(&[(x.at(edge), top), (x.at(edge), bottom)], ZONE_EDGE, "3 3");
         }
     }
-    for tick in x.ticks(5) {
-        let paint = if tick == 0.0 { AXIS } else { GRID };
-        svg.line((x.at(tick), TOP), (x.at(tick), base), paint);
-        svg.muted((x.at(tick), base + 16.0), Anchor::Middle, &(drawing.show)(tick));
+    for tick in ticks {
+        let paint = if *tick == 0.0 { AXIS } else { GRID };
+        svg.line((x.at(*tick), top), (x.at(*tick), bottom), paint);
     }
-    svg.line((SIDE, base), (WIDTH - SIDE, base), AXIS);
-    for (index, interval) in drawing.list.iter().enumerate() {
-        row(&mut svg, interval, (&x, TOP + STEP * index as f64));
-    }
-    svg.muted((WIDTH, base + 33.0), Anchor::End, drawing.unit);
-    svg.finish(caption)
 }
 
 fn scale(drawing: &Intervals<'_>) -> Scale {
@@ -93,7 +107,7 @@ fn row(svg: &mut Svg, interval: &Interval, (x, top): (&Scale, f64)) {
     };
     svg.text((0.0, top + 13.0), Anchor::Start, &clipped(&interval.label, LABEL_CHARS));
     svg.strong((WIDTH, top + 13.0), Anchor::End, &interval.shown);
-    let y = top + 26.0;
+    let y = top + TRACK_TOP + TRACK_HEIGHT / 2.0;
     whisker(svg, interval, (x, y), line);
     let Some(point) = interval.point else { return };
     let place = x.at(point);

@@ -134,7 +134,7 @@ impl Svg {
     }
 
     pub(super) fn muted(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str) {
-        self.write(((x, y), anchor), text, MUTED, " font-size=\"11.5\"");
+        self.write(((x, y), anchor), text, MUTED, " font-size=\"12\"");
     }
 
     pub(super) fn strong(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str) {
@@ -184,7 +184,7 @@ impl Svg {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
              height=\"{height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
-             font-family=\"system-ui, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif\" \
+             font-family=\"-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif\" \
              font-size=\"13\"><title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{description}</desc>{}</svg>",
             self.body
         )

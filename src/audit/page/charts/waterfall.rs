@@ -33,6 +33,8 @@ pub(in super::super) struct Stage {
 /// Height of a bar with its line of text.
 const STEP: f64 = 40.0;
 const BAR_HEIGHT: f64 = 12.0;
+/// Strokes at the ends of bars that meet: whole lines would run through the texts between them.
+const JOINT: f64 = 3.0;
 
 /// Draws the bars. The first is the longest.
 pub(in super::super) fn waterfall(caption: &Caption, stages: &[Stage]) -> String {
@@ -65,7 +67,8 @@ pub(in super::super) fn waterfall(caption: &Caption, stages: &[Stage]) -> String
         };
         if let Some(joint) = joint {
             let x = scale.at(joint);
-            svg.line((x, top + BAR_HEIGHT), (x, top + STEP), AXIS);
+            svg.line((x, top + BAR_HEIGHT), (x, top + BAR_HEIGHT + JOINT), AXIS);
+            svg.line((x, top + STEP - JOINT), (x, top + STEP), AXIS);
         }
         y += STEP;
     }

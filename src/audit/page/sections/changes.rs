@@ -1,10 +1,11 @@
 //! 5: what changes in the answers, and which groups have to change what others need not.
 
 use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Bar, bars};
+use super::super::charts::Bar;
 use super::super::data::{ChangeRow, Estimate};
+use super::super::plate::Plate;
 use super::super::words::{clipped, count, name, points, range, share, signed};
-use super::{MOST_LINES, Source, caption, more_note, sentences};
+use super::{MOST_LINES, Source, actions, more_note, sentences};
 
 /// Targets that have a chart, at most.
 const MOST_TARGETS: usize = 4;
@@ -14,7 +15,9 @@ const SIGNATURE_CHARS: usize = 90;
 pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     if source.data.changes.is_empty() {
         let text = "The run has no table of changes (audit.sections leaves out “changes”).";
-        return vec![Block::Text(text.to_string())];
+        let mut blocks = vec![Block::Text(text.to_string())];
+        blocks.extend(actions::blocks(source));
+        return blocks;
     }
     let text = "What the answers change, by the set of features and their directions. It is what the model reacts to, \
                 within the rules of the feature schema: it is not advice, and says nothing about whether a person \
@@ -25,6 +28,7 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
         charts.filter_map(|(index, target)| commonest(source, target, index)).collect();
     let mut blocks = vec![Block::Text(text.to_string()), Block::Charts(charts)];
     blocks.extend(differences(source).map(Block::Grid));
+    blocks.extend(actions::blocks(source));
     blocks
 }
 
@@ -45,22 +49,22 @@ fn commonest(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
         beside: None,
     };
     let list: Vec<Bar> = named.iter().take(MOST_LINES).map(bar).collect();
-    let target = name(Some(target));
-    let title = format!("Commonest changes to become {target}");
-    let told: Vec<String> =
-        list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
-    let caption = caption(format!("figure-5-{}", index + 1), title.clone(), told.join("; "));
-    let mut grid = Grid::new(title, &["Change", "#Rows", "#Share of the valid answers"]);
+    let title = format!("Commonest changes to become {}", name(Some(target)));
+    let mut grid = Grid::new(title.as_str(), &["Change", "#Rows", "#Share of the valid answers"]);
     for row in named.iter().take(MOST_LINES) {
         let text = clipped(&signature(row), SIGNATURE_CHARS);
         grid.row([text, count(row.rows), share(row.share.unwrap_or(0.0))]);
     }
     let shown: f64 = list.iter().map(|bar| bar.value).sum();
-    let reading = sentences(&[
-        format!("n = {} valid answers, of which these are {}.", count(n), share(shown.min(1.0))),
-        more_note(named.len().saturating_sub(MOST_LINES), "further changes are", "changes"),
-    ]);
-    Some(Chart { svg: bars(&caption, &list, None), caption, reading, grid })
+    let shown = share(shown.min(1.0));
+    let plate = Plate {
+        id: format!("figure-5-{}", index + 1),
+        title,
+        reading: format!("n = {} valid answers, of which these are {shown}.", count(n)),
+        note: more_note(named.len().saturating_sub(MOST_LINES), "changes", "changes"),
+        grid,
+    };
+    plate.bars(&list, None)
 }
 
 /// Changes that a group has to make more, or less, often than other groups of its attribute.
@@ -90,8 +94,7 @@ fn differences(source: &Source<'_>) -> Option<Grid> {
             range(difference.low, difference.high, |end| signed(100.0 * end, 1)),
         ]);
     }
-    let more =
-        more_note(rows.len().saturating_sub(MOST_LINES), "further differences are", "changes");
+    let more = more_note(rows.len().saturating_sub(MOST_LINES), "differences", "changes");
     grid.more = sentences(&[
         "Widest first; only those whose interval leaves out zero. Intervals are not corrected for the number of \
          comparisons."

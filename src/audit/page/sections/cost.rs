@@ -1,14 +1,13 @@
 //! 3: which share of each group is helped within which cost.
 
 use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{
-    Curve, Interval, Intervals, Mark, SERIES_MOST, Step, curves, intervals,
-};
+use super::super::charts::{Curve, Interval, Intervals, Mark, SERIES_MOST, Step};
 use super::super::data::{CurveRow, GroupRow, Whose};
+use super::super::plate::Plate;
 use super::super::words::{count, dash, maybe_number, maybe_share, name, number, share};
 use super::{
-    MOST_LINES, MOST_ROWS, Source, caption, group_label, groups_of, interval, more_note,
-    panel_title, panels, sentences, suppressed_note,
+    MOST_LINES, MOST_ROWS, Source, group_label, groups_of, interval, more_note, panel_title,
+    panels, sentences, suppressed_note,
 };
 
 pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
@@ -22,12 +21,11 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
                 higher means cheaper help for more people.";
     let mut blocks = vec![Block::Text(text.to_string()), Block::Grid(overall(source))];
     let (panels, note) = panels(source, "groups");
-    let mut charts = Vec::new();
     for (index, panel) in panels.into_iter().enumerate() {
-        charts.extend(curve_chart(source, panel, index));
-        charts.extend(rate_chart(source, panel, index));
+        let charts = [curve_chart(source, panel, index), rate_chart(source, panel, index)];
+        blocks.push(Block::Heading(format!("By {}", panel_title(source, panel))));
+        blocks.push(Block::Charts(charts.into_iter().flatten().collect()));
     }
-    blocks.push(Block::Charts(charts));
     blocks.extend(note);
     blocks
 }
@@ -48,7 +46,7 @@ fn overall(source: &Source<'_>) -> Grid {
             median_cost(row),
         ]);
     }
-    grid.more = more_note(targets.len().saturating_sub(MOST_ROWS), "targets are", "groups");
+    grid.more = more_note(targets.len().saturating_sub(MOST_ROWS), "targets", "groups");
     grid
 }
 
@@ -95,26 +93,22 @@ fn curve_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option
         let steps = steps(source, &row.whose);
         let reference = if row.reference { ", reference" } else { "" };
         let label = format!("{}{reference}", group_label(row.whose.value.as_deref(), row.needed));
-        (!steps.is_empty()).then_some(Curve { label, steps })
+        let end = format!("{} in the end", share(steps.last()?.share));
+        Some(Curve { label, end, steps })
     };
     let list: Vec<Curve> = chosen.iter().filter_map(curve).collect();
-    if list.is_empty() {
-        return None;
-    }
-    let title = format!("Share helped within a cost, by {}", panel_title(source, panel));
-    let last = |curve: &Curve| {
-        let end = curve.steps.last().map_or(0.0, |step| step.share);
-        format!("{}: {} in the end", curve.label, share(end))
+    let title = "Helped within a cost".to_string();
+    let plate = Plate {
+        id: format!("figure-3-{}", index + 1),
+        reading: "Of the refused rows (n). Bands are 95 % intervals.".to_string(),
+        note: sentences(&[
+            more_note(groups.len() - chosen.len(), "groups", "curves"),
+            suppressed_note(source, suppressed),
+        ]),
+        grid: curve_grid(&title, &list),
+        title,
     };
-    let told: Vec<String> = list.iter().map(last).collect();
-    let caption = caption(format!("figure-3-{}", index + 1), title.clone(), told.join("; "));
-    let reading = sentences(&[
-        "Of the refused rows; n is their number; bands are 95 % intervals.".to_string(),
-        more_note(groups.len() - chosen.len(), "groups are", "curves"),
-        suppressed_note(source, suppressed),
-    ]);
-    let svg = curves(&caption, &list, "cost of the change");
-    Some(Chart { svg, caption, reading, grid: curve_grid(&title, &list) })
+    plate.curves(&list, "cost of the change")
 }
 
 fn curve_grid(title: &str, list: &[Curve]) -> Grid {
@@ -153,27 +147,24 @@ fn rate_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<
         })
     };
     let list: Vec<Interval> = groups.iter().take(MOST_LINES).filter_map(interval).collect();
-    if list.is_empty() {
-        return None;
-    }
-    let title = format!("Refused rows that can be helped, by {}", panel_title(source, panel));
-    let told: Vec<String> =
-        list.iter().map(|line| format!("{}: {}", line.label, line.shown)).collect();
-    let caption = caption(format!("figure-3-{}-rate", index + 1), title.clone(), told.join("; "));
-    let drawing = Intervals {
+    let title = "Helped at any cost".to_string();
+    let plate = Plate {
+        id: format!("figure-3-{}-rate", index + 1),
+        reading: "Of the refused rows (n), least helped first, with 95 % intervals.".to_string(),
+        note: sentences(&[
+            more_note(groups.len() - list.len(), "groups", "groups"),
+            suppressed_note(source, suppressed),
+        ]),
+        grid: group_grid(&title, &groups),
+        title,
+    };
+    plate.intervals(&Intervals {
         list: &list,
         zone: None,
         always: (0.0, 1.0),
         unit: "share of the refused rows",
         show: |value| format!("{:.0} %", 100.0 * value),
-    };
-    let reading = sentences(&[
-        "Least helped first, with 95 % intervals; n is the number of refused rows.".to_string(),
-        more_note(groups.len() - list.len(), "groups are", "groups"),
-        suppressed_note(source, suppressed),
-    ]);
-    let svg = intervals(&caption, &drawing);
-    Some(Chart { svg, caption, reading, grid: group_grid(&title, &groups) })
+    })
 }
 
 fn group_grid(title: &str, groups: &[&GroupRow]) -> Grid {
@@ -209,6 +200,6 @@ fn group_grid(title: &str, groups: &[&GroupRow]) -> Grid {
             median_cost(row),
         ]);
     }
-    grid.more = more_note(groups.len().saturating_sub(MOST_ROWS), "groups are", "groups");
+    grid.more = more_note(groups.len().saturating_sub(MOST_ROWS), "groups", "groups");
     grid
 }

@@ -1,12 +1,13 @@
 //! 4: how far groups are apart, against a tolerance.
 
 use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Interval, Intervals, Mark, intervals};
+use super::super::charts::{Interval, Intervals, Mark};
 use super::super::data::{GapRow, Whose};
-use super::super::words::{count, counted, dash, name, p_value, share};
+use super::super::plate::Plate;
+use super::super::words::{count, dash, name, p_value, share};
 use super::metric::{Metric, metric};
 use super::{
-    MOST_LINES, MOST_ROWS, Source, caption, group_label, groups_of, more_note, panel_title, panels,
+    MOST_LINES, MOST_ROWS, Source, doubts, group_label, groups_of, more_note, panel_title, panels,
     sentences, suppressed_note,
 };
 
@@ -30,12 +31,17 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     );
     let mut blocks = vec![Block::Text(text), Block::Grid(overview(source))];
     let (panels, note) = panels(source, "gaps");
-    let mut charts = Vec::new();
     for (index, panel) in panels.into_iter().enumerate() {
-        charts.extend(DRAWN.iter().filter_map(|metric| forest(source, panel, (index, metric))));
+        let charts: Vec<Chart> =
+            DRAWN.iter().filter_map(|metric| forest(source, panel, (index, metric))).collect();
+        if !charts.is_empty() {
+            blocks.push(Block::Heading(format!("By {}", panel_title(source, panel))));
+            blocks.push(Block::Charts(charts));
+        }
     }
-    blocks.push(Block::Charts(charts));
     blocks.extend(note);
+    blocks.extend(doubts::second_search(source));
+    blocks.extend(doubts::explicit(source));
     blocks
 }
 
@@ -117,46 +123,43 @@ fn forest(source: &Source<'_>, panel: (&str, &str), (index, of): (usize, &str)) 
         mark: mark(&row.verdict),
     };
     let list: Vec<Interval> = rows.iter().take(MOST_LINES).map(line).collect();
-    let title = format!("{}: difference by {}", metric.title, panel_title(source, panel));
-    let told: Vec<String> =
-        list.iter().map(|line| format!("{}: {}", line.label, line.shown)).collect();
-    let id = format!("figure-4-{}-{}", index + 1, of.replace('_', "-"));
-    let caption = caption(id, title.clone(), told.join("; "));
+    let title = format!("{}: difference from {}", metric.title, name(first.other.as_deref()));
+    let (_, suppressed) = groups_of(source, panel);
+    let plate = Plate {
+        id: format!("figure-4-{}-{}", index + 1, of.replace('_', "-")),
+        reading: reading(&rows, metric),
+        note: sentences(&[
+            more_note(rows.len().saturating_sub(MOST_LINES), "groups", "gaps"),
+            suppressed_note(source, suppressed),
+        ]),
+        grid: grid(source, &title, (&rows, metric)),
+        title,
+    };
     let tolerance = first.tolerance.unwrap_or(0.0);
-    let drawing = Intervals {
+    plate.intervals(&Intervals {
         list: &list,
         zone: (tolerance > 0.0).then_some((-tolerance, tolerance)),
         always: (-1.2 * tolerance, 1.2 * tolerance),
         unit: metric.unit(),
         show: metric.tick(),
-    };
-    let svg = intervals(&caption, &drawing);
-    let reading = reading(source, panel, (&rows, metric));
-    Some(Chart { svg, caption, reading, grid: grid(source, &title, (&rows, metric)) })
+    })
 }
 
-fn reading(
-    source: &Source<'_>,
-    panel: (&str, &str),
-    (rows, metric): (&[&GapRow], Metric),
-) -> String {
-    let (_, suppressed) = groups_of(source, panel);
+fn reading(rows: &[&GapRow], metric: Metric) -> String {
+    let marks =
+        [("exceeds", "beyond", "■"), ("inconclusive", "open", "◇"), ("within", "within", "○")];
     let number = |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count();
-    let reference = rows.first().map(|row| name(row.other.as_deref())).unwrap_or_default();
-    let reference_figure = rows.first().map_or_else(dash, |row| metric.figure(row.other_figure));
-    sentences(&[
-        format!(
-            "The {}, minus that of the reference {reference} ({reference_figure}). Of {}, {} exceed the shaded \
-             tolerance (square), {} are inconclusive (diamond), {} are within (circle).",
-            metric.meaning,
-            counted(rows.len() as u64, "group"),
-            number("exceeds"),
-            number("inconclusive"),
-            number("within"),
-        ),
-        more_note(rows.len().saturating_sub(MOST_LINES), "groups are", "gaps"),
-        suppressed_note(source, suppressed),
-    ])
+    let part = |(verdict, word, sign): (&str, &str, &str)| {
+        let number = number(verdict);
+        (number > 0).then(|| format!("{sign} {number} {word}"))
+    };
+    let parts: Vec<String> = marks.into_iter().filter_map(part).collect();
+    let figure = rows.first().map_or_else(dash, |row| metric.figure(row.other_figure));
+    let meaning = metric.meaning;
+    format!(
+        "The {meaning}, minus that of the reference ({figure}). Shaded: the tolerance. {}.",
+        parts.join(", ")
+    )
 }
 
 fn grid(source: &Source<'_>, title: &str, (rows, metric): (&[&GapRow], Metric)) -> Grid {
@@ -187,6 +190,6 @@ fn grid(source: &Source<'_>, title: &str, (rows, metric): (&[&GapRow], Metric)) 
             row.verdict.clone(),
         ]);
     }
-    grid.more = more_note(rows.len().saturating_sub(MOST_ROWS), "groups are", "gaps");
+    grid.more = more_note(rows.len().saturating_sub(MOST_ROWS), "groups", "gaps");
     grid
 }

@@ -1,10 +1,11 @@
 //! 9: how valid answers are, and how like the rows that the model decides that way.
 
 use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Bar, bars};
+use super::super::charts::Bar;
 use super::super::data::MmdRow;
+use super::super::plate::Plate;
 use super::super::words::{clipped, count, maybe_number, name, number};
-use super::{Source, caption, interval};
+use super::{Source, doubts, interval};
 
 /// Targets that are told, at most.
 const MOST_TARGETS: usize = 12;
@@ -25,11 +26,12 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
         .filter(|row| row.target.is_some())
         .take(MOST_TARGETS / 3)
         .enumerate()
-        .map(|(index, row)| likeness(row, index))
+        .filter_map(|(index, row)| likeness(row, index))
         .collect();
     if !charts.is_empty() {
         blocks.push(Block::Charts(charts));
     }
+    blocks.extend(doubts::robustness(source).map(Block::Grid));
     if !data.survival.is_empty() {
         blocks.push(Block::Grid(survival(source)));
     }
@@ -59,7 +61,7 @@ fn quality(source: &Source<'_>) -> Grid {
     grid
 }
 
-fn likeness(row: &MmdRow, index: usize) -> Chart {
+fn likeness(row: &MmdRow, index: usize) -> Option<Chart> {
     let lines = [
         ("Held-out rows of the class: the floor", row.held_out),
         ("Valid answers", Some(row.mmd2)),
@@ -75,19 +77,16 @@ fn likeness(row: &MmdRow, index: usize) -> Chart {
         })
     };
     let list: Vec<Bar> = lines.into_iter().filter_map(bar).collect();
-    let target = name(row.target.as_deref());
-    let title = format!("Distance from rows of class {target} (MMD²)");
-    let told: Vec<String> =
-        list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
-    let caption = caption(format!("figure-9-{}", index + 1), title.clone(), told.join("; "));
-    let mut grid = Grid::new(title, &["Rows", "#MMD²"]);
+    let title = format!("Distance from rows of class {} (MMD²)", name(row.target.as_deref()));
+    let mut grid = Grid::new(title.as_str(), &["Rows", "#MMD²"]);
     list.iter().for_each(|bar| grid.row([bar.label.clone(), bar.shown.clone()]));
     let ratio = row.ratio.map_or(String::new(), |ratio| {
         format!(" Answers are at {} times the distance of rows left as they are.", number(ratio))
     });
     let reading =
         format!("n = {} valid answers; no unit, smaller is more alike.{ratio}", count(row.rows));
-    Chart { svg: bars(&caption, &list, None), caption, reading, grid }
+    let id = format!("figure-9-{}", index + 1);
+    Plate { id, title, reading, note: String::new(), grid }.bars(&list, None)
 }
 
 fn survival(source: &Source<'_>) -> Grid {

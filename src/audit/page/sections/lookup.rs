@@ -8,7 +8,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::super::blocks::{Block, Grid};
-use super::super::words::{clipped, count, counted};
+use super::super::words::{clipped, count, counted, number};
 use super::Source;
 use crate::error::{Error, Result};
 use crate::metrics::Status;
@@ -37,7 +37,7 @@ pub(super) fn blocks(source: &Source<'_>) -> Result<Vec<Block>> {
         blocks.push(Block::Text(text));
         blocks.push(Block::Lookup(grid));
     }
-    let key = source.facts.key.iter().map(|name| format!("\"{name}\" = …"));
+    let key = source.facts.key.iter().map(|name| format!("{} = …", identifier(name)));
     let target = source.data.targets().first().copied().unwrap_or("TARGET");
     let wanted = key.collect::<Vec<_>>().join(" AND ");
     blocks.push(Block::Command {
@@ -56,6 +56,13 @@ pub(super) fn blocks(source: &Source<'_>) -> Result<Vec<Block>> {
         ),
     });
     Ok(blocks)
+}
+
+/// A column's name in SQL, with quotes only where it needs them.
+fn identifier(name: &str) -> String {
+    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    if plain && starts { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 /// A text inside the double quotes of a shell.
@@ -133,6 +140,7 @@ impl Sample<'_> {
         let key: Vec<String> = self.key.iter().map(|name| columns.text(name, row)).collect();
         let [target, class, value, status, cost] = COLUMNS.map(|name| columns.text(name, row));
         let decision = if class.is_empty() { value } else { class };
+        let cost = cost.parse().map_or(cost, number);
         let cells = [key.join(" · "), target, decision, status, cost, columns.changes(row)];
         let cells = cells.map(|cell| clipped(&cell, CELL_CHARS));
         self.bytes += cells.iter().map(String::len).sum::<usize>();

@@ -2,8 +2,11 @@
 //! can be helped at which cost, how far are groups apart, what would change, who is shut out, why, since when, how good
 //! are the answers, what about this row, and how is it all done again.
 
+mod actions;
+mod binding;
 mod changes;
 mod cost;
+mod doubts;
 mod gaps;
 mod likeness;
 mod lookup;
@@ -18,8 +21,7 @@ mod verdict;
 use std::path::Path;
 
 use super::blocks::{Block, Section};
-use super::charts::Caption;
-use super::data::{Data, Estimate, GroupRow};
+use super::data::{Data, Estimate, GroupRow, Whose};
 use super::facts::PageFacts;
 use super::words::{clipped, count, counted, dash, name, range, share};
 use crate::error::Result;
@@ -59,14 +61,17 @@ pub(super) fn sections(source: &Source<'_>) -> Result<Vec<Section>> {
     Ok(list.into_iter().enumerate().map(section).collect())
 }
 
-/// What a chart is called. `id` is its own on the page.
-fn caption(id: String, title: String, description: String) -> Caption {
-    Caption { id, title, description }
-}
-
 /// A group with its n, as charts name it.
 fn group_label(value: Option<&str>, n: u64) -> String {
     format!("{} (n {})", clipped(&name(value), 30), count(n))
+}
+
+/// A group in words.
+fn group_of(whose: &Whose) -> String {
+    match &whose.attribute {
+        None => "all".to_string(),
+        Some(attribute) => format!("{} = {}", clipped(attribute, 40), name(whose.value.as_deref())),
+    }
 }
 
 /// A panel's title: the attribute, and the target where there are several.
@@ -100,8 +105,7 @@ fn suppressed_note(source: &Source<'_>, groups: usize) -> String {
     let least = source.facts.min_cell;
     let verb = if groups == 1 { "is" } else { "are" };
     format!(
-        "{} with fewer than {least} refused rows {verb} suppressed: figures of so few people say little and could \
-         point at persons.",
+        "{} with fewer than {least} refused rows {verb} suppressed.",
         counted(groups as u64, "group")
     )
 }
@@ -112,7 +116,7 @@ fn more_note(more: usize, what: &str, table: &str) -> String {
         return String::new();
     }
     let file = audit_table_name(table);
-    format!("{} {what} not shown here. All: duckdb -c \"FROM '{file}'\"", count(more as u64))
+    format!("{} more {what} in the table: duckdb -c \"FROM '{file}'\".", count(more as u64))
 }
 
 /// A share with its interval.
@@ -126,7 +130,7 @@ fn panels<'a>(source: &Source<'a>, table: &str) -> (Vec<(&'a str, &'a str)>, Opt
     let mut panels = source.data.panels();
     let more = panels.len().saturating_sub(MOST_PANELS);
     panels.truncate(MOST_PANELS);
-    let note = more_note(more, "further pairs of target and attribute are", table);
+    let note = more_note(more, "pairs of target and attribute", table);
     (panels, (!note.is_empty()).then_some(Block::Note(note)))
 }
 

@@ -1,9 +1,10 @@
 //! 2: from the rows read to those that are helped, without a row lost.
 
 use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Kind, Stage, waterfall};
+use super::super::charts::{Kind, Stage};
+use super::super::plate::Plate;
 use super::super::words::{clipped, count, share};
-use super::{Source, caption};
+use super::Source;
 use crate::metrics::Status;
 
 pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
@@ -29,13 +30,13 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     ];
     let mut charts = Vec::new();
     if several {
-        charts.push(chart(("figure-2-1", "Rows"), rows));
+        charts.extend(chart(("figure-2-1", "Rows"), rows));
         let mut answers = vec![stage("Rows, once for each of their targets", answers, Kind::Total)];
         answers.extend(decided);
-        charts.push(chart(("figure-2-2", "Rows and targets"), answers));
+        charts.extend(chart(("figure-2-2", "Rows and targets"), answers));
     } else {
         rows.extend(decided);
-        charts.push(chart(("figure-2-1", "From rows read to rows helped"), rows));
+        charts.extend(chart(("figure-2-1", "From rows read to rows helped"), rows));
     }
     let text = "A row is refused when the model does not give it the decision that is asked for (the target). It is \
                 helped when a change was found that the rules allow and for which the model gives the target.";
@@ -60,7 +61,7 @@ fn stage(label: &str, rows: u64, kind: Kind) -> Stage {
     Stage { label: label.to_string(), rows, shown: format!("{sign}{}", count(rows)), kind }
 }
 
-fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Chart {
+fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Option<Chart> {
     let total = stages.first().map_or(0, |stage| stage.rows);
     let mut grid = Grid::new(title, &["Step", "#Rows", "#Share of the first line"]);
     for stage in &mut stages {
@@ -71,11 +72,14 @@ fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Chart {
             stage.shown = format!("{}  ·  {of_all}", stage.shown);
         }
     }
-    let told: Vec<String> = grid.rows.iter().map(|row| format!("{}: {}", row[0], row[1])).collect();
-    let reading =
-        format!("n = {}. Hatched bars leave the count; what is left goes on below.", count(total));
-    let caption = caption(id.to_string(), title.to_string(), told.join("; "));
-    Chart { svg: waterfall(&caption, &stages), caption, reading, grid }
+    let plate = Plate {
+        id: id.to_string(),
+        title: title.to_string(),
+        reading: format!("n = {}. Hatched bars leave the count.", count(total)),
+        note: String::new(),
+        grid,
+    };
+    plate.waterfall(&stages)
 }
 
 fn rejects(source: &Source<'_>) -> Grid {

@@ -1,11 +1,12 @@
 //! 6: whom no allowed change helps, and where answers press against a bound.
 
 use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Bar, Interval, Intervals, Mark, bars, intervals};
+use super::super::charts::{Bar, Interval, Intervals, Mark};
 use super::super::data::{BoundRow, GroupRow};
+use super::super::plate::Plate;
 use super::super::words::{count, name, range, share};
 use super::{
-    MOST_LINES, MOST_ROWS, Source, caption, group_label, groups_of, more_note, panel_title, panels,
+    MOST_LINES, MOST_ROWS, Source, binding, group_label, groups_of, more_note, panel_title, panels,
     sentences, suppressed_note,
 };
 
@@ -38,6 +39,7 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
         blocks.push(Block::Text(text.to_string()));
         blocks.push(Block::Charts(charts));
     }
+    blocks.extend(binding::blocks(source));
     blocks
 }
 
@@ -63,36 +65,36 @@ fn bounds(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Char
         }
     };
     let list: Vec<Interval> = groups.iter().take(MOST_LINES).map(interval).collect();
-    if list.is_empty() {
-        return None;
-    }
     let title = format!("Refused rows beyond help, by {}", panel_title(source, panel));
-    let told: Vec<String> =
-        list.iter().map(|line| format!("{}: {}", line.label, line.shown)).collect();
-    let caption = caption(format!("figure-6-{}", index + 1), title.clone(), told.join("; "));
-    let drawing = Intervals {
-        list: &list,
-        zone: None,
-        always: (0.0, 0.05),
-        unit: "share of the refused rows",
-        show: |value| format!("{} %", (1000.0 * value).round() / 10.0),
-    };
-    let reading = sentences(&[
-        "From those proven to those not helped, in refused rows (n); these are counts, not estimates.".to_string(),
-        more_note(groups.len() - list.len(), "groups are", "groups"),
-        suppressed_note(source, suppressed),
-    ]);
     let columns =
         ["Group", "#Refused", "#Shut out (proven)", "#Open (not found)", "#At least", "#At most"];
-    let mut grid = Grid::new(title, &columns);
+    let mut grid = Grid::new(title.as_str(), &columns);
     for row in groups.iter().take(MOST_ROWS) {
         let (low, high) = ends(row);
         let [needed, infeasible, open] = [row.needed, row.infeasible, row.unsolved].map(count);
         let value = name(row.whose.value.as_deref());
         grid.row([value, needed, infeasible, open, share(low), share(high)]);
     }
-    grid.more = more_note(groups.len().saturating_sub(MOST_ROWS), "groups are", "groups");
-    Some(Chart { svg: intervals(&caption, &drawing), caption, reading, grid })
+    grid.more = more_note(groups.len().saturating_sub(MOST_ROWS), "groups", "groups");
+    let plate = Plate {
+        id: format!("figure-6-{}", index + 1),
+        title,
+        reading:
+            "From those proven to all not helped, of the refused rows (n). Counts, not estimates."
+                .to_string(),
+        note: sentences(&[
+            more_note(groups.len() - list.len(), "groups", "groups"),
+            suppressed_note(source, suppressed),
+        ]),
+        grid,
+    };
+    plate.intervals(&Intervals {
+        list: &list,
+        zone: None,
+        always: (0.0, 0.05),
+        unit: "share of the refused rows",
+        show: |value| format!("{} %", (1000.0 * value).round() / 10.0),
+    })
 }
 
 /// What a bound is called.
@@ -121,22 +123,19 @@ fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
         beside: None,
     };
     let list: Vec<Bar> = rows.iter().take(MOST_LINES).map(bar).collect();
-    if list.is_empty() {
-        return None;
-    }
     let title = format!("Answers exactly on a bound, target {}", name(Some(target)));
-    let told: Vec<String> =
-        list.iter().map(|bar| format!("{}: {}", bar.label, bar.shown)).collect();
-    let caption = caption(format!("figure-6-bound-{}", index + 1), title.clone(), told.join("; "));
     let columns = ["Feature and bound", "#Answers that change it", "#On the bound", "#Share"];
-    let mut grid = Grid::new(title, &columns);
+    let mut grid = Grid::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_ROWS) {
         let cells = [count(row.changed), count(row.rows), share(row.share.unwrap_or(0.0))];
         grid.row([label(row)].into_iter().chain(cells));
     }
-    let reading = sentences(&[
-        "Of the valid answers that change the feature.".to_string(),
-        more_note(rows.len().saturating_sub(MOST_LINES), "bounds are", "at_bound"),
-    ]);
-    Some(Chart { svg: bars(&caption, &list, Some(1.0)), caption, reading, grid })
+    let plate = Plate {
+        id: format!("figure-6-bound-{}", index + 1),
+        title,
+        reading: "Of the valid answers that change the feature.".to_string(),
+        note: more_note(rows.len().saturating_sub(MOST_LINES), "bounds", "at_bound"),
+        grid,
+    };
+    plate.bars(&list, Some(1.0))
 }

@@ -2,10 +2,10 @@
 
 use super::super::blocks::{Block, Finding, Grid, KeyFigure, Tone};
 use super::super::data::GapRow;
-use super::super::words::{clipped, count, counted, name, number, range, share};
+use super::super::words::{clipped, count, counted, listed, name, number, range, share};
 use super::cost::median_cost;
 use super::metric::metric;
-use super::{Source, nights};
+use super::{Source, group_of, nights};
 use crate::metrics::{Status, wilson};
 use crate::report::Gate;
 
@@ -78,7 +78,10 @@ fn worst(source: &Source<'_>) -> Finding {
     }
     let of = |verdict: &str| {
         let rows = gaps.iter().filter(|row| row.verdict == verdict && row.against == "reference");
-        rows.max_by(|left, right| width(left).total_cmp(&width(right)))
+        rows.max_by(|left, right| {
+            let helped = |row: &GapRow| row.metric == "recourse_rate";
+            helped(left).cmp(&helped(right)).then(width(left).total_cmp(&width(right)))
+        })
     };
     let number = |verdict: &str| {
         gaps.iter().filter(|row| row.verdict == verdict && row.against == "reference").count()
@@ -86,7 +89,8 @@ fn worst(source: &Source<'_>) -> Finding {
     };
     if let Some(row) = of("exceeds") {
         let title = format!("{} beyond the tolerance", counted(number("exceeds"), "difference"));
-        return finding(Tone::Bad, &title, format!("The widest: {}", told(source, row)));
+        let text = format!("{} Groups concerned: {}.", told(source, row), concerned(gaps));
+        return finding(Tone::Bad, &title, text);
     }
     if let Some(row) = of("inconclusive") {
         let title = format!("No difference is shown, {} left open", number("inconclusive"));
@@ -101,6 +105,27 @@ fn worst(source: &Source<'_>) -> Finding {
         None => "Every group is too small to be told, or is the reference itself.".to_string(),
     };
     finding(Tone::Good, "Every difference between groups is within the tolerance", text)
+}
+
+/// Groups with a difference beyond the tolerance, those of the widest first.
+fn concerned(gaps: &[GapRow]) -> String {
+    const MOST: usize = 5;
+    let mut rows: Vec<&GapRow> =
+        gaps.iter().filter(|row| row.verdict == "exceeds" && row.against == "reference").collect();
+    rows.sort_by(|left, right| width(right).total_cmp(&width(left)));
+    let mut groups: Vec<String> = Vec::new();
+    for row in rows {
+        let group = group_of(&row.whose);
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    let more = groups.len().saturating_sub(MOST);
+    groups.truncate(MOST);
+    if more > 0 {
+        groups.push(format!("{more} more"));
+    }
+    listed(&groups)
 }
 
 /// A difference as a sentence.

@@ -362,6 +362,7 @@ pub(super) fn facts() -> PageFacts {
         page_rows: 0,
         key: vec!["application_id".to_string()],
         previous: None,
+        past: Vec::new(),
     }
 }
 

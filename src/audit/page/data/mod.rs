@@ -1,10 +1,20 @@
 //! What the page tells, as rows of types: every table is read once, here.
 
+mod questions;
+mod reports;
+mod stability;
+
 use std::path::Path;
 
 use super::tables::Table;
 use crate::error::Result;
 use crate::output::{audit_table_name, report_name};
+pub(super) use questions::{
+    ActionRow, ActionSetRow, BindingRow, ExplicitRow, ReasonRow, ResponsivenessRow, RobustnessRow,
+    SecondSearchRow,
+};
+pub(super) use reports::{LikenessRow, MmdRow, SurvivalRow};
+pub(super) use stability::StabilityRow;
 
 /// Whose figures a row has.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,36 +109,6 @@ pub(super) struct BoundRow {
     pub(super) share: Option<f64>,
 }
 
-/// A target's row of `validity`, `plausibility` and `sparsity` together; no target for all.
-#[derive(Debug, Clone)]
-pub(super) struct LikenessRow {
-    pub(super) target: Option<String>,
-    pub(super) rows: u64,
-    pub(super) validity: Option<Estimate>,
-    pub(super) plausibility: Option<f64>,
-    pub(super) plausibility_low: Option<f64>,
-    pub(super) n_changed: Option<f64>,
-}
-
-/// A target's row of `mmd`.
-#[derive(Debug, Clone)]
-pub(super) struct MmdRow {
-    pub(super) target: Option<String>,
-    pub(super) rows: u64,
-    pub(super) mmd2: f64,
-    pub(super) held_out: Option<f64>,
-    pub(super) unchanged: Option<f64>,
-    pub(super) ratio: Option<f64>,
-}
-
-/// A row of `survival`.
-#[derive(Debug, Clone)]
-pub(super) struct SurvivalRow {
-    pub(super) model: Option<String>,
-    pub(super) rows: u64,
-    pub(super) survival: Option<Estimate>,
-}
-
 /// All that there is. A list is empty where the run has no such table.
 pub(super) struct Data {
     pub(super) groups: Vec<GroupRow>,
@@ -139,20 +119,46 @@ pub(super) struct Data {
     pub(super) likeness: Vec<LikenessRow>,
     pub(super) mmd: Vec<MmdRow>,
     pub(super) survival: Vec<SurvivalRow>,
+    pub(super) stability: Vec<StabilityRow>,
+    pub(super) asked: Asked,
+}
+
+/// What the model was asked for the audit.
+pub(super) struct Asked {
+    pub(super) actions: Vec<ActionRow>,
+    pub(super) action_sets: Vec<ActionSetRow>,
+    pub(super) binding: Vec<BindingRow>,
+    pub(super) responsiveness: Vec<ResponsivenessRow>,
+    pub(super) robustness: Vec<RobustnessRow>,
+    pub(super) explicit: Vec<ExplicitRow>,
+    pub(super) second_search: Vec<SecondSearchRow>,
+    pub(super) reasons: Vec<ReasonRow>,
 }
 
 impl Data {
     /// Reads what there is in a run's folder.
     pub(super) fn read(folder: &Path) -> Result<Data> {
+        let asked = Asked {
+            actions: audit(folder, "actions", questions::actions)?,
+            action_sets: audit(folder, "action_sets", questions::action_sets)?,
+            binding: audit(folder, "binding", questions::binding)?,
+            responsiveness: audit(folder, "responsiveness", questions::responsiveness)?,
+            robustness: audit(folder, "robustness", questions::robustness)?,
+            explicit: audit(folder, "explicit", questions::explicit)?,
+            second_search: audit(folder, "second_search", questions::second_search)?,
+            reasons: audit(folder, "reason_counts", questions::reasons)?,
+        };
         Ok(Data {
             groups: audit(folder, "groups", groups)?,
             curves: audit(folder, "curves", curves)?,
             gaps: audit(folder, "gaps", gaps)?,
             changes: audit(folder, "changes", changes)?,
             bounds: audit(folder, "at_bound", bounds)?,
-            likeness: likeness(folder)?,
-            mmd: report(folder, "mmd", mmd)?,
-            survival: report(folder, "survival", survival)?,
+            likeness: reports::likeness(folder)?,
+            mmd: report(folder, "mmd", reports::mmd)?,
+            survival: report(folder, "survival", reports::survival)?,
+            stability: audit(folder, "stability", stability::stability)?,
+            asked,
         })
     }
 
@@ -323,80 +329,4 @@ fn bounds(table: &Table) -> Result<Vec<BoundRow>> {
         share: share[index],
     };
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
-}
-
-/// Indices of the rows of all and of whole targets.
-fn of_targets(table: &Table) -> Result<Vec<usize>> {
-    let levels = table.texts("level")?;
-    let whole = |level: &Option<String>| level.as_deref().is_some_and(|level| level != "segment");
-    Ok((0..table.rows()).filter(|index| whole(&levels[*index])).collect())
-}
-
-fn likeness(folder: &Path) -> Result<Vec<LikenessRow>> {
-    let read = |name| Table::read(folder, &report_name(name));
-    let Some(validity) = read("validity")? else { return Ok(Vec::new()) };
-    let (rows, targets) = (validity.counts("rows")?, validity.texts("target")?);
-    let shares = estimates(&validity, ["validity", "low", "high"])?;
-    let (plausibility, sparsity) = (read("plausibility")?, read("sparsity")?);
-    let median = by_target(plausibility.as_ref(), "plausibility_p50")?;
-    let low = by_target(plausibility.as_ref(), "plausibility_p05")?;
-    let n_changed = by_target(sparsity.as_ref(), "n_changed_mean")?;
-    let row = |index: usize| {
-        let target = targets[index].clone();
-        let of = |found: &[(Option<String>, Option<f64>)]| {
-            found.iter().find(|(of, _)| *of == target).and_then(|(_, number)| *number)
-        };
-        LikenessRow {
-            rows: rows[index],
-            validity: shares[index],
-            plausibility: of(&median),
-            plausibility_low: of(&low),
-            n_changed: of(&n_changed),
-            target,
-        }
-    };
-    Ok(of_targets(&validity)?.into_iter().map(row).collect())
-}
-
-/// A column's number for all and for each target. Where a table tells valid answers and all apart, of valid ones.
-fn by_target(table: Option<&Table>, column: &str) -> Result<Vec<(Option<String>, Option<f64>)>> {
-    let Some(table) = table else { return Ok(Vec::new()) };
-    let (targets, numbers) = (table.texts("target")?, table.numbers(column)?);
-    let over = table.texts("over").unwrap_or_else(|_| vec![None; table.rows()]);
-    let indices = of_targets(table)?.into_iter();
-    let indices =
-        indices.filter(|index| over[*index].as_deref().is_none_or(|over| over == "valid"));
-    Ok(indices.map(|index| (targets[index].clone(), numbers[index])).collect())
-}
-
-fn mmd(table: &Table) -> Result<Vec<MmdRow>> {
-    let (targets, over) = (table.texts("target")?, table.texts("over")?);
-    let (rows, mmd2, ratio) =
-        (table.counts("rows")?, table.numbers("mmd2")?, table.numbers("ratio")?);
-    let (held_out, unchanged) = (table.numbers("held_out_mmd2")?, table.numbers("unchanged_mmd2")?);
-    let row = |index: usize| {
-        let valid = over[index].as_deref() == Some("valid");
-        Some(MmdRow {
-            target: targets[index].clone(),
-            rows: rows[index],
-            mmd2: mmd2[index].filter(|_| valid)?,
-            held_out: held_out[index],
-            unchanged: unchanged[index],
-            ratio: ratio[index],
-        })
-    };
-    Ok(of_targets(table)?.into_iter().filter_map(row).collect())
-}
-
-fn survival(table: &Table) -> Result<Vec<SurvivalRow>> {
-    let (models, rows) = (table.texts("model")?, table.counts("rows")?);
-    let shares = estimates(table, ["survival", "low", "high"])?;
-    let levels = table.texts("level")?;
-    let all = (0..table.rows()).filter(|index| levels[*index].as_deref() == Some("all"));
-    let row = |index: usize| SurvivalRow {
-        model: models[index].clone(),
-        rows: rows[index],
-        survival: shares[index],
-    };
-    Ok(all.map(row).collect())
 }
