@@ -1,5 +1,6 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
+mod audit;
 mod context;
 mod init;
 mod inputs;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use super::super::partitions::check_label;
 use super::super::{Observer, versions};
 use super::execute::Done;
 use super::finish::Finished;
@@ -17,7 +18,7 @@ use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
 use crate::job::Job;
 use crate::output::{
-    COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
+    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
     SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
 };
 use crate::runtime::Runtime;
@@ -59,6 +60,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let task = artefact.description.targets.task();
     let shown = job.output.dir.join(GENERATOR).display().to_string();
     check_fit(&artefact.description, &stages.inputs.schema, &task, &shown)?;
+    runtime.block_on(check_label(job, &stages.inputs, &task))?;
     let record = |split| {
         let files = published.of_split(split);
         SplitRecord { split, files, ..SplitRecord::default() }
@@ -105,18 +107,19 @@ impl Published {
         let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
         let made_by = facts::settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
-        let changed =
-            |section: &&String| *section != "report" && job[*section] != made_by[*section];
+        let changed = |section: &&String| {
+            *section != "report" && *section != "audit" && job[*section] != made_by[*section]
+        };
         differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
         let fault = |what: String| {
             let problem = format!("was made before {what} changed");
             Fault::new(stages.job.output.dir.display().to_string(), problem)
-                .hint("only `[report]` may be another than the run's; run the job again")
+                .hint("only `[report]` and `[audit]` may be others than the run's; run the job again")
         };
         Error::from_faults(Kind::Input, differences.into_iter().map(fault).collect())
     }
 
-    /// The same run, but one that a run of this job, with its `[report]`, would not do again.
+    /// The same run, but one that a run of this job, with its `[report]` and `[audit]`, would not do again.
     fn facts_of(&self, stages: &Stages<'_>) -> Result<RunFacts> {
         let mut facts = self.facts.clone();
         if self.manifest.versions == versions()? {
@@ -165,7 +168,9 @@ fn link(from: &Path, to: &Path) -> Result<()> {
 
 fn kept_as_it_is(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let report = path.parent().and_then(Path::file_name).is_some_and(|parent| parent == REPORTS);
+    let parent = |path: &Path| path.parent().and_then(Path::file_name).map(ToOwned::to_owned);
+    let audited = path.parent().filter(|_| parent(path).is_some_and(|of| of == AUDIT));
+    let report = parent(audited.unwrap_or(path)).is_some_and(|parent| parent == REPORTS);
     let remade = name == MANIFEST_FILE || name == SUCCESS_FILE;
     !remade && (!report || name == TRAINING_REPORT)
 }
