@@ -12,6 +12,7 @@ mod curves;
 mod effort;
 mod gaps;
 mod groups;
+pub mod page;
 mod signatures;
 
 use crate::job::AuditJob;
