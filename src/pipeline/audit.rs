@@ -4,16 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use sha2::{Digest, Sha256};
 
 use super::Inputs;
 use crate::artefact::{Artefact, load_neighbours};
+use crate::audit::page::{PageFacts, render};
 use crate::audit::{AuditCounts, Auditor, Efforts, GroupCounts, Setup};
 use crate::audit::{at_bound, changes, curves, gaps, groups};
 use crate::error::Result;
 use crate::explain::target_names;
 use crate::feature::FeatureStats;
 use crate::job::{Job, Section, Target};
-use crate::output::{AUDIT, GENERATOR};
+use crate::output::{AUDIT, FileEntry, GENERATOR, Manifest, Staging, audit_page_name, hex};
 
 /// A run whose tables were read back.
 pub(super) struct Audit<'a> {
@@ -99,6 +101,19 @@ impl Audit<'_> {
         }
         Ok(())
     }
+}
+
+/// Writes the audit's page, made of what is staged, and lists it in the manifest.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn write_page(staging: &Staging, manifest: &mut Manifest) -> Result<()> {
+    let page = render(staging.folder(), &PageFacts::of(manifest)?)?;
+    let path = audit_page_name();
+    staging.write(&path, &page)?;
+    let (bytes, sha256) = (page.len() as u64, hex(&Sha256::digest(&page)));
+    manifest.pages.push(FileEntry { path, bytes, sha256 });
+    Ok(())
 }
 
 /// Adds the counts of a split.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
-use super::super::audit::{Audit, Audited};
+use super::super::audit::{Audit, Audited, write_page};
 use super::super::{ModelFacts, TrainSummary, manifest, seconds_since};
 use super::execute::Done;
 use super::figures::Figures;
@@ -270,8 +270,11 @@ impl Stages<'_> {
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
         let written = (files, staging.folder());
-        let manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
-        staging.write(MANIFEST_FILE, &manifest)?;
+        let mut manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
+        if self.part != Part::Explain && !self.job.audit.sections.is_empty() {
+            write_page(&staging, &mut manifest)?;
+        }
+        staging.write(MANIFEST_FILE, &manifest.text()?)?;
         self.runtime.check_signals()?;
         facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
         ModelFacts::of(&self.facts).refuse_changed(self.job)?;
