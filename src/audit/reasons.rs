@@ -194,7 +194,7 @@ fn contributions(
     (references, before): (&BTreeMap<u32, References>, &[Answer]),
 ) -> Result<Vec<Option<f64>>> {
     let given = |row: usize| {
-        references.get(&sample.rows.targets[row]).map_or(&[][..], |of| &of.values[feature])
+        references.get(&sample.rows.target_numbers[row]).map_or(&[][..], |of| &of.values[feature])
     };
     let mut copies = Vec::new();
     for row in 0..sample.len() {
@@ -267,14 +267,16 @@ fn words_of<'a>(
 ) -> Words<'a> {
     let (schema, constraints) = (asker.explainer.schema().as_ref(), asker.explainer.constraints());
     let own = sample.rows.originals.cell(feature, row);
-    let of_target = references.get(&sample.rows.targets[row]);
+    let of_target = references.get(&sample.rows.target_numbers[row]);
     let usual = of_target.and_then(|of| of.usual[feature].as_ref());
     let direction = usual.and_then(|(usual, _)| direction(schema, feature, (own, *usual)));
     let (code, text) = words(schema, feature, direction);
-    let room = constraints.room(&sample.rows.conditions, &sample.rows.bounds, row);
+    let feasible = constraints.feasible(&sample.rows.conditions, &sample.rows.bounds, row);
     let movable = match own {
-        Cell::Number(number) => room.interval(feature, number).is_some(),
-        Cell::Code(_) => room.options(feature, own, usize::MAX).is_some_and(|all| !all.is_empty()),
+        Cell::Number(number) => feasible.interval(feature, number).is_some(),
+        Cell::Code(_) => {
+            feasible.options(feature, own, usize::MAX).is_some_and(|all| !all.is_empty())
+        }
     };
     let actionable = movable && !constraints.is_derived(feature);
     let in_recourse = sample.valid[row] && sample.answers.cell(feature, row) != own;
@@ -292,7 +294,7 @@ fn tell(
     let schema = asker.explainer.schema();
     let mut rows: Vec<u32> = Vec::new();
     for RowReasons { row, named, further } in found {
-        let target = sample.rows.targets[*row as usize];
+        let target = sample.rows.target_numbers[*row as usize];
         for (rank, Against { feature, contribution }) in (1..).zip(named) {
             let words = words_of((asker, sample, references), (*row as usize, *feature));
             let usual = references.get(&target).and_then(|of| of.usual[*feature].as_ref());

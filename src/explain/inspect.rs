@@ -3,21 +3,21 @@
 
 use arrow::array::RecordBatch;
 
-use super::{Explainer, Ledger, take};
+use super::{ExplainStats, Explainer, take};
 use crate::constrain::{Conditions, Constraints, RowBounds};
 use crate::error::Result;
 use crate::feature::{Cell, Edit, RowReader, RowWriter, Rows};
 use crate::predictor::{Predictor, Scores};
-use crate::target::{TargetCodec, Wishes};
+use crate::target::{TargetCodec, Targets};
 
 /// Rows with a target each; a row with several targets is there once for each of them.
 pub struct Inspected {
     /// Hashes of the keys, as explaining seeds its random numbers with.
     pub hashes: Vec<u128>,
     /// Numbers of the targets, 0 for a regression.
-    pub targets: Vec<u32>,
-    /// What is wanted.
-    pub wishes: Wishes,
+    pub target_numbers: Vec<u32>,
+    /// The targets themselves.
+    pub targets: Targets,
     /// What the model says of the rows as they are.
     pub decided: Scores,
     /// The rows as they are …
@@ -48,8 +48,8 @@ impl Inspected {
     pub fn take(&self, rows: &[u32]) -> Result<Inspected> {
         Ok(Inspected {
             hashes: rows.iter().map(|row| self.hashes[*row as usize]).collect(),
-            targets: rows.iter().map(|row| self.targets[*row as usize]).collect(),
-            wishes: self.wishes.take(rows),
+            target_numbers: rows.iter().map(|row| self.target_numbers[*row as usize]).collect(),
+            targets: self.targets.take(rows),
             decided: self.decided.take(rows),
             originals: self.originals.take(rows),
             before: take(&self.before, rows)?,
@@ -66,19 +66,19 @@ impl Explainer {
     /// # Errors
     /// When the model as a whole fails.
     pub fn inspect(&self, block: &RecordBatch) -> Result<Inspected> {
-        let usable = self.admit(block, &mut Ledger::default())?;
-        let (rows, wishes) = self.wishes(&usable)?;
-        let widest = self.constraints.widest(&usable.rows, &usable.bounds);
-        let classes = wishes.classes().map(<[u32]>::to_vec);
+        let valid = self.validate_rows(block, &mut ExplainStats::default())?;
+        let (rows, targets) = self.targets(&valid)?;
+        let widest = self.constraints.widest(&valid.rows, &valid.bounds);
+        let classes = targets.classes().map(<[u32]>::to_vec);
         Ok(Inspected {
-            hashes: rows.iter().map(|row| usable.hashes[*row as usize]).collect(),
-            targets: classes.unwrap_or_else(|| vec![0; rows.len()]),
-            decided: usable.scores.take(&rows),
-            originals: usable.rows.take(&rows),
-            before: take(&usable.originals, &rows)?,
+            hashes: rows.iter().map(|row| valid.hashes[*row as usize]).collect(),
+            target_numbers: classes.unwrap_or_else(|| vec![0; rows.len()]),
+            decided: valid.scores.take(&rows),
+            originals: valid.rows.take(&rows),
+            before: take(&valid.originals, &rows)?,
             conditions: widest.take(&rows),
-            bounds: usable.bounds.take(&rows),
-            wishes,
+            bounds: valid.bounds.take(&rows),
+            targets,
         })
     }
 

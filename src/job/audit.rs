@@ -177,6 +177,7 @@ impl Default for AuditJob {
             previous: None,
             reasons: spec.reasons,
             queries: spec.queries,
+            protected: None,
             sections: Section::OF_TABLES.to_vec(),
             page_rows: spec.page.rows,
         }

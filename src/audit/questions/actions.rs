@@ -89,14 +89,14 @@ struct Tried<'a> {
 }
 
 fn targets(sample: &Sample) -> Vec<u32> {
-    let mut targets = sample.rows.targets.clone();
+    let mut targets = sample.rows.target_numbers.clone();
     targets.sort_unstable();
     targets.dedup();
     targets
 }
 
 fn rows_of(sample: &Sample, target: u32) -> Vec<u32> {
-    let of_target = |row: &u32| sample.rows.targets[*row as usize] == target;
+    let of_target = |row: &u32| sample.rows.target_numbers[*row as usize] == target;
     (0..sample.len() as u32).filter(of_target).collect()
 }
 

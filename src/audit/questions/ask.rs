@@ -7,7 +7,7 @@ use crate::explain::{Explainer, Inspected};
 use crate::feature::{Edit, Edits};
 use crate::predictor::{NO_CLASS, Outcome, Scores, Variant};
 use crate::stop;
-use crate::target::{Wishes, is_valid};
+use crate::target::{Targets, is_valid};
 
 /// Rows whose copies are asked about by one thread.
 const BLOCK_ROWS: usize = 1024;
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
 
 /// What the model says of the rows as they are.
 pub(crate) fn as_they_are(rows: &Inspected) -> Vec<Answer> {
-    answers(&rows.decided, &rows.wishes)
+    answers(&rows.decided, &rows.targets)
 }
 
 /// What the model says of copies, which are in the order of their rows.
@@ -104,7 +104,7 @@ fn ask_block(
             None => by_rows(explainer, &block, &some)?,
         };
         let at: Vec<u32> = some.iter().map(|(row, _)| *row).collect();
-        found.extend(answers(&scores, &block.wishes.take(&at)));
+        found.extend(answers(&scores, &block.targets.take(&at)));
     }
     Ok(found)
 }
@@ -122,17 +122,17 @@ fn by_rows(explainer: &Explainer, block: &Inspected, some: &[(u32, Edits)]) -> R
 }
 
 /// What scores mean beside what is wanted.
-pub(super) fn answers(scores: &Scores, wishes: &Wishes) -> Vec<Answer> {
-    let reached = is_valid(scores, wishes);
-    let answer = |(row, reached): (usize, bool)| match (&scores.outcome, wishes) {
-        (Outcome::Values(values), Wishes::Ranges { low, high }) => {
+pub(super) fn answers(scores: &Scores, targets: &Targets) -> Vec<Answer> {
+    let reached = is_valid(scores, targets);
+    let answer = |(row, reached): (usize, bool)| match (&scores.outcome, targets) {
+        (Outcome::Values(values), Targets::Ranges { low, high }) => {
             let value = values[row];
             let away = (low[row] - value).max(value - high[row]).max(0.0);
             let score = if value.is_nan() { f64::NAN } else { -away };
             Answer { reached, class: NO_CLASS, score }
         }
         (Outcome::Classes { labels, probabilities }, _) => {
-            let wanted = wishes.classes().map(|classes| classes[row] as usize);
+            let wanted = targets.classes().map(|classes| classes[row] as usize);
             let share = probabilities.as_ref().zip(wanted).map(|(all, wanted)| {
                 let width = all.len() / labels.len().max(1);
                 all[row * width + wanted]
@@ -152,21 +152,21 @@ mod tests {
 
     #[test]
     fn scores_speak_for_the_target() {
-        let wishes = Wishes::Classes { classes: vec![1, 0, 1], probabilities: vec![0.0; 3] };
+        let targets = Targets::Classes { classes: vec![1, 0, 1], probabilities: vec![0.0; 3] };
         let labels = vec![1, 1, NO_CLASS];
         let probabilities = Some(vec![0.3, 0.7, 0.2, 0.8, f64::NAN, f64::NAN]);
         let outcome = Outcome::Classes { labels: labels.clone(), probabilities };
-        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &wishes);
+        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
         let reached: Vec<bool> = found.iter().map(|one| one.reached).collect();
         assert_eq!(reached, [true, false, false]);
         assert_eq!([found[0].score, found[1].score], [0.7, 0.2]);
         assert!(found[2].score.is_nan());
         let outcome = Outcome::Classes { labels, probabilities: None };
-        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &wishes);
+        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
         assert_eq!([found[0].score, found[1].score], [1.0, 0.0], "labels alone");
-        let wishes = Wishes::Ranges { low: vec![1.0; 3], high: vec![2.0; 3] };
+        let targets = Targets::Ranges { low: vec![1.0; 3], high: vec![2.0; 3] };
         let outcome = Outcome::Values(vec![0.5, 1.5, 4.0]);
-        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &wishes);
+        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
         let scores: Vec<f64> = found.iter().map(|one| one.score).collect();
         assert_eq!(scores, [-0.5, 0.0, -2.0], "how far from the range");
     }

@@ -48,7 +48,7 @@ pub(super) fn candidates(sample: &Sample, explainer: &Explainer, target: u32) ->
     let answers = explainer.constraints().without_derived(&sample.answers, &sample.rows.originals);
     let mut found: BTreeMap<Signature, Vec<u32>> = BTreeMap::new();
     for row in 0..sample.len() {
-        if sample.rows.targets[row] == target && sample.valid[row] {
+        if sample.rows.target_numbers[row] == target && sample.valid[row] {
             let signature = signature(&sample.rows.originals, &answers, row);
             found.entry(signature).or_default().push(row as u32);
         }
@@ -143,15 +143,15 @@ impl Action {
         row: usize,
     ) -> Option<Edits> {
         let (rows, constraints) = (&sample.rows, explainer.constraints());
-        let room = constraints.room(&rows.conditions, &rows.bounds, row);
+        let feasible = constraints.feasible(&rows.conditions, &rows.bounds, row);
         let own = |feature: usize| rows.originals.cell(feature, row);
         let mut edits = Edits::new();
         for (feature, step) in &self.steps {
             let cell = match (step, own(*feature)) {
                 (Step::By(size), Cell::Number(number)) => {
                     let wanted = number + size;
-                    let found = room.number(*feature, wanted, number);
-                    let beside = |side: f64| room.beside(*feature, found, number, side);
+                    let found = feasible.number(*feature, wanted, number);
+                    let beside = |side: f64| feasible.beside(*feature, found, number, side);
                     let near = (wanted - found).abs() <= 1e-9 * (wanted.abs() + number.abs());
                     let between = beside(-1.0) < wanted && wanted < beside(1.0);
                     let moves = (found - number) * size > 0.0;
@@ -159,7 +159,7 @@ impl Action {
                 }
                 (Step::To(code), Cell::Code(old)) if *code == old => continue,
                 (Step::To(code), Cell::Code(old)) => {
-                    room.allows(*feature, *code, old).then_some(Cell::Code(*code))?
+                    feasible.allows(*feature, *code, old).then_some(Cell::Code(*code))?
                 }
                 _ => return None,
             };

@@ -83,23 +83,23 @@ fn values(explainer: &Explainer, sample: &Sample, (feature, row): (usize, usize)
     if constraints.is_derived(feature) {
         return Vec::new();
     }
-    let room = constraints.room(&rows.conditions, &rows.bounds, row);
+    let feasible = constraints.feasible(&rows.conditions, &rows.bounds, row);
     let own = rows.originals.cell(feature, row);
-    let cells = room.options(feature, own, VALUES).unwrap_or_else(|| match own {
+    let cells = feasible.options(feature, own, VALUES).unwrap_or_else(|| match own {
         Cell::Code(_) => {
-            let all = room.options(feature, own, usize::MAX).unwrap_or_default();
+            let all = feasible.options(feature, own, usize::MAX).unwrap_or_default();
             let step = all.len() as f64 / VALUES as f64;
             (0..VALUES).filter_map(|at| all.get((at as f64 * step) as usize).copied()).collect()
         }
         Cell::Number(number) => {
             let spread = |(low, high): (f64, f64)| {
                 let at = move |at: usize| low + (high - low) * at as f64 / (VALUES - 1) as f64;
-                let found = (0..VALUES).map(|step| room.number(feature, at(step), number));
+                let found = (0..VALUES).map(|step| feasible.number(feature, at(step), number));
                 let mut seen = HashSet::new();
                 let new = |found: &f64| *found != number && seen.insert(found.to_bits());
                 found.filter(new).map(Cell::Number).collect()
             };
-            room.interval(feature, number).map_or(Vec::new(), spread)
+            feasible.interval(feature, number).map_or(Vec::new(), spread)
         }
     });
     let original = |feature: usize| rows.originals.cell(feature, row);

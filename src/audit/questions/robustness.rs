@@ -77,7 +77,7 @@ fn noisy(asker: &Asker<'_>, sample: &Sample) -> Result<Vec<Copy>> {
             cells.push(copies.collect());
             continue;
         };
-        if constraints.is_derived(feature) || !(stats.std > 0.0) {
+        if constraints.is_derived(feature) || stats.std.is_nan() || stats.std <= 0.0 {
             cells.push(copies.collect());
             continue;
         }
@@ -117,7 +117,7 @@ fn moved(
         }
         let mut bytes = [0; 28];
         bytes[..16].copy_from_slice(&sample.rows.hashes[row].to_le_bytes());
-        bytes[16..20].copy_from_slice(&sample.rows.targets[row].to_le_bytes());
+        bytes[16..20].copy_from_slice(&sample.rows.target_numbers[row].to_le_bytes());
         bytes[20..].copy_from_slice(&(feature as u64).to_le_bytes());
         let mut random = ChaCha8Rng::seed_from_u64(xxh3_64_with_seed(&bytes, seed));
         let noise = |_| {

@@ -157,7 +157,7 @@ impl Chosen {
             .hashes
             .iter()
             .copied()
-            .zip(inspected.targets.iter().copied())
+            .zip(inspected.target_numbers.iter().copied())
             .zip(0..)
             .collect();
         let found = (0u32..)
@@ -208,7 +208,7 @@ impl Sample {
 
     /// Everybody and the values of every attribute, for each target, in this order.
     pub fn groups(&self) -> Vec<Group> {
-        grouped(&self.rows.targets, &self.attributes)
+        grouped(&self.rows.target_numbers, &self.attributes)
     }
 }
 

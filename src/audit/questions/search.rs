@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::sample::Chosen;
 use crate::artefact::Artefact;
 use crate::error::{Error, Result};
-use crate::explain::{Columns, Explainer, Ledger, Setup};
+use crate::explain::{Columns, ExplainStats, Explainer, Setup};
 use crate::feature::{FeatureSchema, key_hashes};
 use crate::job::{ExplainJob, Target};
 use crate::nearest::Points;
@@ -119,7 +119,7 @@ impl ExplainerSetup<'_> {
         // Tensors of the artefact cannot be shared among threads.
         let key = (self.columns.key.len(), self.streams.seed_of("explain"));
         let search = |block: &RecordBatch| {
-            let table = explainer.worker()?.explain(block, &mut Ledger::default())?;
+            let table = explainer.worker()?.explain(block, &mut ExplainStats::default())?;
             found_in(&table, key, targets)
         };
         let found: Vec<Vec<((u128, u32), Found)>> =

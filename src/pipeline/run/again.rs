@@ -86,12 +86,15 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
     let made = &published.manifest.job;
     let mut job: Job = serde_json::from_value(made.clone()).map_err(|error| {
         let problem = format!("was made by a job that this version does not know: {error}");
-        Error::input(&shown, problem).hint("make it anew with `overturn report JOB`, by its job file")
+        Error::input(&shown, problem)
+            .hint("make it anew with `overturn report JOB`, by its job file")
     })?;
     let programs = job.report.retrained.iter();
     if programs.into_iter().any(|model| matches!(model.kind, PredictorKind::Subprocess(_))) {
         let problem = "names programs in `report.retrained`, which are not started for a manifest";
-        return Err(Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file"));
+        return Err(
+            Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file")
+        );
     }
     if made.get("audit").is_none() {
         job.audit.by.clone_from(&job.report.by);

@@ -129,20 +129,7 @@ impl Stages<'_> {
         let scan = inputs.plan(Scope::explained(&job.input));
         let scan = ScanPlan { columns: &columns, ..scan };
         let every = matches!(self.target, Target::Every);
-        let counter = Counter::new(CounterSetup {
-            schema: Arc::clone(&inputs.schema),
-            encoder: artefact.description.encoder(),
-            table: counterfactual_schema(
-                &inputs.key_fields(),
-                &inputs.feature_fields(),
-                self.is_regression(),
-            ),
-            key: job.input.key.clone(),
-            targets: targets.to_vec(),
-            every,
-            seed: self.runtime.streams().seed_of("explain"),
-            keep: Keep::None,
-        });
+        let counter = self.sample_counter((artefact, targets), every);
         let range = match *self.target {
             Target::Range { low, high } => Some((low, high)),
             _ => None,
@@ -158,7 +145,7 @@ impl Stages<'_> {
             inputs: Arc::clone(inputs),
             explained: (0..self.columns.names.len()).collect(),
             attributes,
-            counter: counter.reading(&READ),
+            counter,
             folder: folder.to_path_buf(),
             setup: Arc::clone(&setup),
         });
@@ -175,6 +162,26 @@ impl Stages<'_> {
             self.observer.advance(0);
         }
         Ok(all)
+    }
+
+    /// Finds written rows by the keys of the input's.
+    fn sample_counter(&self, (artefact, targets): (&Artefact, &[String]), every: bool) -> Counter {
+        let inputs = &self.inputs;
+        let counter = Counter::new(CounterSetup {
+            schema: Arc::clone(&inputs.schema),
+            encoder: artefact.description.encoder(),
+            table: counterfactual_schema(
+                &inputs.key_fields(),
+                &inputs.feature_fields(),
+                self.is_regression(),
+            ),
+            key: self.job.input.key.clone(),
+            targets: targets.to_vec(),
+            every,
+            seed: self.runtime.streams().seed_of("explain"),
+            keep: Keep::None,
+        });
+        counter.reading(&READ)
     }
 }
 
