@@ -156,11 +156,14 @@ impl Questions<'_> {
                  no more are held in memory, or asked about with `audit.queries`"
             ));
         }
-        for allotted in share(needs, self.job.queries) {
+        let allotments = share(needs, self.job.queries);
+        for allotted in &allotments {
             tracing::info!("the audit: {}", allotted.said());
             if allotted.rows() < allotted.need.rows {
                 told.remarks.push(format!("the audit: {}", allotted.said()));
             }
+        }
+        for allotted in allotments {
             let before = asker.predictor.asked();
             self.tell(&asker, &rows, (&allotted, &mut told))?;
             let asked = asker.predictor.asked() - before;
