@@ -86,7 +86,11 @@ impl Setup<'_> {
 
 /// Number of the value that others of its attribute are compared with; none for everybody, or where the job's has no
 /// rows.
-fn reference(setup: &Setup<'_>, counts: &GroupCounts, (target, attribute): (u32, usize)) -> Option<usize> {
+fn reference(
+    setup: &Setup<'_>,
+    counts: &GroupCounts,
+    (target, attribute): (u32, usize),
+) -> Option<usize> {
     let name = counts.attribute(attribute)?;
     let cells = &counts.cells.get(&target)?[attribute];
     if let Some(wanted) = setup.job.reference.get(name) {
