@@ -6,6 +6,7 @@
 #![expect(unreachable_pub, reason = "the harness in `util` is this binary's own")]
 
 mod audit_questions;
+mod audit;
 mod cli;
 mod commit;
 mod demo;

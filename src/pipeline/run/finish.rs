@@ -166,7 +166,10 @@ impl Stages<'_> {
         tables: &[(String, RecordBatch)],
     ) -> Result<Vec<StagedFile>> {
         let options = self.writer_options()?;
-        staging.tables(&[REPORTS, &format!("{REPORTS}/{AUDIT}")])?;
+        staging.tables(&[REPORTS])?;
+        if tables.iter().any(|(report, _)| report.starts_with(AUDIT)) {
+            staging.tables(&[&format!("{REPORTS}/{AUDIT}")])?;
+        }
         let write = |(report, table): &(String, RecordBatch)| {
             let name = report_name(report);
             let path = staging.folder().join(&name);
