@@ -15,7 +15,7 @@ pub struct Reached {
     pub plausibility: Option<f64>,
     /// Share of the valid counterfactuals that hold under retrained models; none if none was asked.
     pub survival: Option<f64>,
-    /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
+    /// MMD² as a multiple of that of the rows left as they are, by target.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
 
@@ -35,9 +35,9 @@ pub struct Gate {
 
 /// Holds a run against its gates.
 pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
-    let mut judged = Vec::new();
+    let mut checked = Vec::new();
     let mut add = |gate: String, limit: f64, found: Option<f64>, passed: bool| {
-        judged.push(Gate { gate, limit, found, passed });
+        checked.push(Gate { gate, limit, found, passed });
     };
     if let Some(least) = gates.min_validity {
         let passed = reached.validity.is_none_or(|found| found >= least);
@@ -63,7 +63,7 @@ pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
             add(gate, most, *found, found.is_some_and(|found| found <= most));
         }
     }
-    judged
+    checked
 }
 
 #[cfg(test)]
