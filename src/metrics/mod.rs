@@ -1,5 +1,5 @@
 //! How good counterfactuals are: how far each is from its row, in the paper's measures; counts, intervals
-//! and quantiles that can be merged; and how like rows of the wanted class they are as a whole.
+//! and quantiles that can be merged; and how like rows of the target class they are as a whole.
 
 mod inference;
 pub mod mmd;

@@ -17,7 +17,7 @@ pub struct Reached {
     pub survival: Option<f64>,
     /// The widest gap between groups that is not by chance; none if no groups could be compared.
     pub gap: Option<f64>,
-    /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
+    /// MMD² as a multiple of that of the rows left as they are, by target.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
 
@@ -37,9 +37,9 @@ pub struct Gate {
 
 /// Holds a run against its gates.
 pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
-    let mut judged = Vec::new();
+    let mut checked = Vec::new();
     let mut add = |gate: String, limit: f64, found: Option<f64>, passed: bool| {
-        judged.push(Gate { gate, limit, found, passed });
+        checked.push(Gate { gate, limit, found, passed });
     };
     if let Some(least) = gates.min_validity {
         let passed = reached.validity.is_none_or(|found| found >= least);
@@ -70,7 +70,7 @@ pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
             add(gate, most, *found, found.is_some_and(|found| found <= most));
         }
     }
-    judged
+    checked
 }
 
 #[cfg(test)]
