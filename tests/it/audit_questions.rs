@@ -78,7 +78,7 @@ fn planted_truths_are_found_and_every_figure_is_what_numpy_makes_of_it() {
     assert!(before == bench.asked_tables("out"), "`report` tells the same as `run`");
 
     // Other threads, other splits: the same tables.
-    bench.replace("job.toml", "[explain]", "[runtime]\nthreads = 1\n[explain]\nunit_rows = 170");
+    bench.replace("job.toml", "[explain]", "[runtime]\nthreads = 1\n[explain]\nsplit_rows = 170");
     bench.replace("job.toml", "dir = \"out\"", "dir = \"other\"");
     bench.asks(&["run"]).ok();
     for name in TABLES {
