@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::AsArray;
 use arrow::datatypes::{Float64Type, Int64Type};
 use expect_test::expect;
 use serde_json::Value;
@@ -106,8 +106,8 @@ fn questions_keep_to_what_the_job_allows_and_say_so() {
     bench.replace("job.toml", "queries = 10000000", "queries = 30000");
     let run = bench.asks(&["run"]).ok();
     assert!((10_000..=30_000).contains(&asked(&run)), "{}", run.stderr);
-    let said = "`reasons` asks the model at most";
-    assert!(run.stderr.contains(said) && run.stdout.contains(said), "{run:#?}");
+    assert!(run.stderr.contains("`reasons` may ask "), "{}", run.stderr);
+    assert!(run.stdout.contains("`reasons` tells of "), "{}", run.stdout);
     let reasons = read_table(&bench.path("out/reports/reasons.parquet"));
     let counts = read_table(&bench.path("out/reports/audit/reason_counts.parquet"));
     let rows = counts.column_by_name("rows").expect("there").as_primitive::<Int64Type>();
@@ -187,5 +187,9 @@ fn what_cannot_be_asked_is_refused_before_anything_is_done() {
           hint: name features in `audit.protected`
     "#]],
     );
+    bench.replace("job.toml", "sections = [\"actions\"", "reasons = true\nsections = [\"actions\"");
+    bench.replace("job.toml", "\"explicit\", ", "");
+    bench.replace("job.toml", "class = \"yes\"", "flip = true");
+    bench.fails_with(&bench.asks(&["validate"]), 1, &expect![[""]]);
     assert!(!bench.path("out").exists());
 }

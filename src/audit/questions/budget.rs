@@ -39,12 +39,12 @@ impl Allotment {
             true => format!("{certain} of {rows} rows, more if they cost less"),
             false => format!("{rows} rows"),
         };
-        format!("`{section}` asks the model at most {questions} times about {sampled}")
+        format!("`{section}` may ask {questions} times: enough for {sampled}")
     }
 }
 
 /// Shares the questions: whoever needs less than an equal share gets what is needed, the others share what is left.
-pub(super) fn share(needs: Vec<Need>, budget: u64) -> Vec<Allotment> {
+pub(super) fn share(needs: &[Need], budget: u64) -> Vec<Allotment> {
     let wanted = |need: &Need| {
         need.rows.saturating_mul(need.per_row).saturating_add(need.before + need.more)
     };
@@ -57,8 +57,8 @@ pub(super) fn share(needs: Vec<Need>, budget: u64) -> Vec<Allotment> {
         questions[*index] = wanted(&needs[*index]).min(equal);
         left -= questions[*index];
     }
-    let allotted = needs.into_iter().zip(questions);
-    allotted.map(|(need, questions)| Allotment { need, questions }).collect()
+    let allotted = needs.iter().zip(questions);
+    allotted.map(|(need, questions)| Allotment { need: need.clone(), questions }).collect()
 }
 
 #[cfg(test)]
@@ -73,15 +73,15 @@ mod tests {
 
     #[test]
     fn who_needs_little_gets_it_and_the_others_share_the_rest() {
-        let found = share(vec![need(1_000, 100), need(10, 10), need(1_000_000, 7)], 60_100);
+        let found = share(&[need(1_000, 100), need(10, 10), need(1_000_000, 7)], 60_100);
         let questions: Vec<u64> = found.iter().map(|one| one.questions).collect();
         assert_eq!(questions, [30_000, 100, 30_000]);
         assert_eq!(found[0].rows(), 300);
         expect_test::expect![[
-            "`actions` asks the model at most 30000 times about 300 of 1000 rows, more if they cost less"
+            "`actions` may ask 30000 times: enough for 300 of 1000 rows, more if they cost less"
         ]]
         .assert_eq(&found[0].said());
-        expect_test::expect![["`actions` asks the model at most 100 times about 10 rows"]]
+        expect_test::expect![["`actions` may ask 100 times: enough for 10 rows"]]
             .assert_eq(&found[1].said());
     }
 
@@ -92,7 +92,7 @@ mod tests {
             budget in 0u64..10_000_000,
         ) {
             let needs: Vec<Need> = needs.into_iter().map(|(rows, per_row)| need(rows, per_row)).collect();
-            let found = share(needs, budget);
+            let found = share(&needs, budget);
             let total: u64 = found.iter().map(|one| one.questions).sum();
             prop_assert!(total <= budget);
             let most = found.iter().map(|one| one.questions).max().unwrap_or(0);

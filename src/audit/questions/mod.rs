@@ -19,6 +19,7 @@ mod search;
 mod second_search;
 mod values;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -84,6 +85,8 @@ pub(super) struct Asker<'a> {
     pub(super) table: &'a Schema,
     pub(super) names: &'a Names,
     predictor: Arc<CountedPredictor>,
+    /// Rows that were searched again for the section, where it does that.
+    searched: Cell<Option<u64>>,
     tolerance: f64,
     /// By attribute what groups are compared with, where the job says.
     reference: &'a BTreeMap<String, String>,
@@ -141,6 +144,7 @@ impl Questions<'_> {
             table: &self.setup.table,
             names: &self.names,
             predictor,
+            searched: Cell::new(None),
             tolerance: self.job.tolerance,
             reference: &self.job.reference,
             sizes: sampler.group_sizes().clone(),
@@ -156,21 +160,41 @@ impl Questions<'_> {
                  no more are held in memory, or asked about with `audit.queries`"
             ));
         }
-        let allotments = share(needs, self.job.queries);
-        for allotted in &allotments {
-            tracing::info!("the audit: {}", allotted.said());
-            if allotted.rows() < allotted.need.rows {
-                told.remarks.push(format!("the audit: {}", allotted.said()));
-            }
-        }
-        for allotted in allotments {
-            let before = asker.predictor.asked();
-            self.tell(&asker, &rows, (&allotted, &mut told))?;
-            let asked = asker.predictor.asked() - before;
-            tracing::info!("the audit: `{}` has asked {asked} times", allotted.need.section);
+        tracing::info!("the audit asks the model at most {} times", self.job.queries);
+        let allotments = share(&needs, self.job.queries);
+        allotments.iter().for_each(|allotted| tracing::info!("the audit: {}", allotted.said()));
+        for first in 0..needs.len() {
+            // What earlier sections have left over is for the later ones.
+            let left = self.job.queries.saturating_sub(asker.predictor.asked());
+            let allotted = share(&needs[first..], left).swap_remove(0);
+            self.tell_section(&asker, (&rows, &allotted), &mut told)?;
         }
         told.asked = asker.predictor.asked();
         Ok(told)
+    }
+
+    /// Asks what a section asks, and says what came of it.
+    fn tell_section(
+        &self,
+        asker: &Asker<'_>,
+        (rows, allotted): (&Rows, &Allotment),
+        told: &mut Told,
+    ) -> Result<()> {
+        let Need { section, rows: wanted, .. } = allotted.need;
+        let before = asker.predictor.asked();
+        asker.searched.set(None);
+        self.tell(asker, rows, (allotted, told))?;
+        let asked = asker.predictor.asked() - before;
+        let looked_at = asker.searched.get().unwrap_or(allotted.rows());
+        tracing::info!(
+            "the audit: `{section}` has asked {asked} times about {looked_at} of {wanted} rows"
+        );
+        if looked_at < wanted {
+            told.remarks.push(format!(
+                "the audit: `{section}` tells of {looked_at} of {wanted} rows: `audit.queries` allows no more"
+            ));
+        }
+        Ok(())
     }
 
     /// What every section would ask.
@@ -279,6 +303,7 @@ impl Asker<'_> {
         (allotted, most): (&'c Allotment, usize),
     ) -> impl Iterator<Item = Result<Chosen>> + 'c {
         let began = self.predictor.asked();
+        self.searched.set(Some(0));
         let mut first = 0;
         std::iter::from_fn(move || {
             let left = allotted.questions.saturating_sub(self.predictor.asked() - began);
@@ -290,6 +315,7 @@ impl Asker<'_> {
             }
             let chunk = rows.slice(first, next);
             first += next;
+            self.searched.set(Some(first as u64));
             Some(crate::stop::check().map(|()| chunk))
         })
     }

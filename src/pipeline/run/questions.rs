@@ -49,6 +49,10 @@ pub(in crate::pipeline) fn check_questions(job: &Job, schema: &FeatureSchema) ->
         faults
             .push(Fault::new("audit.sections", problem).hint("name features in `audit.protected`"));
     }
+    if job.audit.reasons && matches!(job.target, Some(Target::Every | Target::Flip)) {
+        let problem = "compares rows with others at the target, but with `target.flip` or `target.every` no row is";
+        faults.push(Fault::new("audit.reasons", problem).hint("name a class: `target.class`"));
+    }
     Error::from_faults(Kind::Spec, faults)?;
     match job.audit.reasons {
         true => check_codes(schema, &job.input.schema.display().to_string()),
