@@ -190,6 +190,9 @@ fn what_cannot_be_asked_is_refused_before_anything_is_done() {
     bench.replace("job.toml", "sections = [\"actions\"", "reasons = true\nsections = [\"actions\"");
     bench.replace("job.toml", "\"explicit\", ", "");
     bench.replace("job.toml", "class = \"yes\"", "flip = true");
-    bench.fails_with(&bench.asks(&["validate"]), 1, &expect![[""]]);
+    bench.fails_with(&bench.asks(&["validate"]), 1, &expect![[r#"
+        error: audit.reasons: compares rows with others at the target, but with `target.flip` or `target.every` no row is
+          hint: name a class: `target.class`
+    "#]]);
     assert!(!bench.path("out").exists());
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::search::Variation;
-use crate::feature::{Change, FeatureKind, FeatureSchema, FeatureStats, Stats};
+use crate::feature::{
+    Change, FeatureKind, FeatureSchema, FeatureStats, Numeric, NumericStats, Stats,
+};
 
 /// A constraint that is taken away.
 #[derive(Debug, Clone)]
@@ -68,24 +70,7 @@ fn of_feature(unchanged: &Variation, index: usize, stats: &FeatureStats) -> Vec<
     }
     match (&feature.kind, stats) {
         (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
-            // Nothing is known of numbers that training has not seen: what was seen is as wide as it gets.
-            let wider = numeric.range.map(|(low, high)| (low.min(seen.min), high.max(seen.max)));
-            if let (Some((low, high)), true) = (numeric.range, wider != numeric.range) {
-                add("range", format!("range = [{low}, {high}]"), &|schema| {
-                    if let FeatureKind::Numeric(numeric) = &mut schema.features[index].kind {
-                        numeric.range = wider;
-                    }
-                });
-            }
-            if let Some(limit) = numeric.limit {
-                let unit = if limit.share { " of the range" } else { "" };
-                let detail = format!("limit = {} down, {} up{unit}", limit.down, limit.up);
-                add("limit", detail, &|schema| {
-                    if let FeatureKind::Numeric(numeric) = &mut schema.features[index].kind {
-                        numeric.limit = None;
-                    }
-                });
-            }
+            of_numeric((numeric, seen), index, &mut add);
         }
         (FeatureKind::Categorical(categorical), _) if categorical.allowed.contains(&false) => {
             let allowed = categorical.values.iter().zip(&categorical.allowed);
@@ -100,6 +85,31 @@ fn of_feature(unchanged: &Variation, index: usize, stats: &FeatureStats) -> Vec<
         _ => {}
     }
     found
+}
+
+/// What the schema says of a number.
+fn of_numeric(
+    (numeric, seen): (&Numeric, &NumericStats),
+    index: usize,
+    add: &mut dyn FnMut(&'static str, String, &dyn Fn(&mut FeatureSchema)),
+) {
+    let change = |schema: &mut FeatureSchema, change: &dyn Fn(&mut Numeric)| {
+        if let FeatureKind::Numeric(numeric) = &mut schema.features[index].kind {
+            change(numeric);
+        }
+    };
+    // Nothing is known of numbers that training has not seen: what was seen is as wide as it gets.
+    let wider = numeric.range.map(|(low, high)| (low.min(seen.min), high.max(seen.max)));
+    if let (Some((low, high)), true) = (numeric.range, wider != numeric.range) {
+        add("range", format!("range = [{low}, {high}]"), &|schema| {
+            change(schema, &|numeric| numeric.range = wider);
+        });
+    }
+    if let Some(limit) = numeric.limit {
+        let unit = if limit.share { " of the range" } else { "" };
+        let detail = format!("limit = {} down, {} up{unit}", limit.down, limit.up);
+        add("limit", detail, &|schema| change(schema, &|numeric| numeric.limit = None));
+    }
 }
 
 /// What single rows say of a feature.
