@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use expect_test::expect;
 
 use crate::fitted::APPROVED;
-use crate::util::{Bench, Run, credit, project, python, read_table, with_column};
+use crate::util::{Bench, Run, credit, project, python, read_table, same_rows, with_column};
 
 /// Answers without a generator, which takes no time to speak of.
 const SEARCHED: &str = "[explain]\nmethod = \"search\"\n[report]\nmmd = { space = \"none\" }\n";
@@ -84,7 +84,9 @@ fn the_order_of_splits_and_threads_does_not_matter() {
     };
     let one = tables(&["--threads", "1"]);
     let more = ["--threads", "2", "--override", "input.batch_rows=100"];
-    assert!(one == tables(&more), "the same figures to the last bit");
+    for (left, right) in one.iter().zip(&tables(&more)) {
+        assert!(left.num_rows() > 0 && same_rows(left, right), "the same figures to the last bit");
+    }
 }
 
 #[test]
@@ -105,10 +107,10 @@ fn groups_that_cannot_be_told_of_are_refused_before_anything_starts() {
         &run(),
         1,
         &expect![[r#"
-            2 errors:
-            error: audit.by: names `many`, which has more than 1000 values
+            errors:
+            audit.by: names `many`, which has more than 1000 values
               hint: name columns with few values, such as a region or an age band; `audit.by = []` for none
-            error: audit.reference.region: names `center`, which no row has in `region`
+            audit.reference.region: names `center`, which no row has in `region`
               hint: its values are `capital`, `east`, `north`, `south`, `west`
         "#]],
     );
@@ -131,7 +133,14 @@ fn keys_that_contradict_each_other_are_told_together() {
                  sections = [\"groups\", \"stability\", \"groups\"]\n\
                  [report.gates]\nmax_gap = 0.1\n";
     let bench = bench(50, audit);
-    bench.fails_with(&bench.does("run", &[]), 1, &expect![[r#""#]]);
+    bench.fails_with(&bench.does("run", &[]), 1, &expect![[r#"
+        errors:
+        DIR/job.toml:18: `audit.by` names the column `sex` twice
+        DIR/job.toml:19: `audit.reference` names the column `region`, expected one of `audit.by`: ["sex", "sex"]
+        DIR/job.toml:20: `audit.sections` names a section twice
+        DIR/job.toml:20: `audit.sections` names `stability`, but `audit.previous` names no run to compare with
+        DIR/job.toml:22: `report.gates.max_gap` is given, but no gaps are told: `audit.by` names no column, or `audit.sections` leaves out `gaps`
+    "#]]);
 }
 
 #[test]
