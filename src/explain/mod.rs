@@ -17,7 +17,7 @@ mod stats;
 mod table;
 mod valid_rows;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{RecordBatch, UInt32Array};
@@ -39,6 +39,7 @@ use crate::target::TargetCodec;
 
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
+use parking_lot::Mutex;
 pub use plausible::check_plausibility;
 use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
@@ -213,7 +214,7 @@ impl Explainer {
     /// # Errors
     /// When the generator cannot be copied.
     pub fn worker(self: &Arc<Self>) -> Result<Worker> {
-        let generator = self.generator.lock().unwrap_or_else(PoisonError::into_inner).replica()?;
+        let generator = self.generator.lock().replica()?;
         Ok(Worker { shared: Arc::clone(self), generator })
     }
 
