@@ -2,6 +2,7 @@
 //! and quantiles that can be merged; and how like rows of the target class they are as a whole.
 
 pub mod mmd;
+mod inference;
 mod sketch;
 mod status;
 mod tally;
@@ -10,6 +11,10 @@ mod wilson;
 use crate::encode::{Layout, Slots};
 use crate::feature::{Cells, Rows};
 
+pub use inference::{
+    Contrast, Mean, Share, benjamini_yekutieli, compare_curves, compare_means, compare_shares, holm,
+    recovered,
+};
 pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Space};
 pub use sketch::Sketch;
 pub use status::{Source, Status};

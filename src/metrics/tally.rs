@@ -126,6 +126,8 @@ pub struct Changes<'a> {
     pub margins: &'a [f64],
     /// How far it is from its row.
     pub distances: &'a Distances,
+    /// What the changes cost; NaN where unknown.
+    pub costs: &'a [f64],
     /// How plausible it is; NaN if that is not known.
     pub plausibility: &'a [f64],
     /// The rows as they would have to be …

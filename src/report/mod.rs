@@ -26,8 +26,8 @@ use crate::output::{
     sparsity_schema, validity_schema,
 };
 
-use columns::Columns;
-pub use count::{Counter, CounterSetup, SplitFigures};
+pub(crate) use columns::Columns;
+pub use count::{Counter, CounterSetup, Counts, FurtherCounts, SplitFigures};
 pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
 pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
