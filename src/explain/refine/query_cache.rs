@@ -1,6 +1,5 @@
-//! Where proposals are predicted: the requests that are being refined, what the model said of every proposal so far,
-//! and how often it may still be asked. Whoever proposes proposals need not remember them: what was asked
-//! before is not asked again.
+//! The requests that are being refined, the model's prediction for every proposal so far, and how many queries are left
+//! for each request. A proposal that was predicted before costs no query, so that no step needs to remember its own.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,9 +27,9 @@ use crate::target::{Targets, is_valid, margins};
 /// Proposals that the model is asked about at once: more would not be faster, only larger.
 const MOST_AT_ONCE: usize = 16_384;
 
-/// What is to be refined, a request for each counterfactual that is asked for.
+/// Requests for one counterfactual each, as the refiner needs them.
 pub(in crate::explain) struct RequestBatch {
-    /// The rows as they are.
+    /// The rows as they were read.
     pub(in crate::explain) originals: Rows,
     /// The same in the table's types.
     pub(in crate::explain) before: RecordBatch,
@@ -48,10 +47,10 @@ pub(in crate::explain) struct RequestBatch {
     pub(in crate::explain) draws: Vec<u32>,
 }
 
-/// Place of an answer among all answers of an cache.
+/// Index of a prediction among all of a cache.
 pub(super) type PredictionIndex = u32;
 
-/// Requests, proposals and answers.
+/// Requests, and predictions for their proposals.
 pub(super) struct QueryCache<'a> {
     pub(super) worker: &'a Worker,
     pub(super) batch: &'a RequestBatch,
@@ -183,7 +182,7 @@ impl<'a> QueryCache<'a> {
         Some(self.shares[prediction as usize]).filter(|share| !share.is_nan())
     }
 
-    /// The answers at these places.
+    /// The predictions with these indexes.
     pub(super) fn scores(&self, predictions: &[PredictionIndex]) -> Scores {
         self.scores.take(predictions)
     }
