@@ -14,6 +14,7 @@ use crate::document::odd_kind;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::type_name;
 use crate::output::folder_values;
+use crate::table::{DeltaFile, DeltaTable};
 
 /// File name endings taken for Parquet inside a folder.
 const ENDINGS: [&str; 3] = ["parquet", "parq", "pq"];
@@ -83,6 +84,34 @@ impl SourceFiles {
         warn_of_gaps(&files, &file_schema);
         let partition_fields = partition_fields(&files, &file_schema)?;
         Ok(SourceFiles { files: with_values(files), file_schema, partition_fields })
+    }
+}
+
+impl SourceFiles {
+    /// The files of a version of a Delta table that are read, with the table's own types.
+    ///
+    /// # Errors
+    /// When a file is missing or broken.
+    pub fn of_delta(table: &DeltaTable, kept: &[bool]) -> Result<SourceFiles> {
+        table.check_files(kept)?;
+        let kept: Vec<&DeltaFile> =
+            table.files.iter().zip(kept).filter(|(_, kept)| **kept).map(|(file, _)| file).collect();
+        let read: Vec<Result<SourceFile, Fault>> = kept
+            .par_iter()
+            .map(|file| {
+                let root = file.path.clone();
+                let read = read_footer(&Found { path: file.path.clone(), root })?;
+                Ok(SourceFile { partition_values: file.values.clone(), ..read })
+            })
+            .collect();
+        let (files, mut faults): (Vec<_>, Vec<_>) = read.into_iter().partition(Result::is_ok);
+        faults.truncate(FAULTS_SHOWN);
+        Error::from_faults(Kind::Input, faults.into_iter().filter_map(Result::err).collect())?;
+        Ok(SourceFiles {
+            files: files.into_iter().flatten().collect(),
+            file_schema: Arc::new(Schema::new(table.fields.clone())),
+            partition_fields: table.partitions.clone(),
+        })
     }
 }
 

@@ -9,6 +9,7 @@ mod files;
 mod infer;
 mod keys;
 mod profile;
+mod prune;
 mod relations;
 mod sample;
 mod scan;

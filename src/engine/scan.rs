@@ -256,7 +256,7 @@ pub(super) fn filtered(frame: DataFrame, key: &str, predicate: &str) -> Result<D
 }
 
 /// A predicate that the engine refuses.
-fn refused(key: &str, predicate: &str, message: &dyn std::fmt::Display) -> Error {
+pub(super) fn refused(key: &str, predicate: &str, message: &dyn std::fmt::Display) -> Error {
     let (predicate, message) = (abridged(predicate), abridged(&message.to_string()));
     Error::spec(
         key,

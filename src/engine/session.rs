@@ -12,6 +12,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::files::SourceFiles;
 use super::table::{ParquetTable, Table};
 use crate::error::{Error, Result};
+use crate::job::DeltaVersion;
+use crate::table::DeltaTable;
 
 /// What the engine may use.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +65,29 @@ impl Engine {
         let files = SourceFiles::find(paths)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described = table.describe(name, paths);
+        self.register(name, table)?;
+        Ok(described)
+    }
+
+    /// Opens a version of a Delta table under a name that predicates can use, without the files in which no row
+    /// satisfies any of the predicates; all files where there is none.
+    ///
+    /// # Errors
+    /// When the table cannot be read, or a file is missing or broken.
+    pub fn open_delta(
+        &self,
+        name: &str,
+        (folder, version): (&str, &DeltaVersion),
+        predicates: &[&str],
+    ) -> Result<Table> {
+        let delta = DeltaTable::open(folder, version)?;
+        let kept = self.files_in_scope(&delta, predicates);
+        let read = kept.iter().filter(|kept| **kept).count();
+        tracing::info!(version = delta.version, files = delta.files.len(), read, "opened {folder}");
+        let files = SourceFiles::of_delta(&delta, &kept)?;
+        let table = Arc::new(ParquetTable::new(files, self.options.partitions));
+        let described =
+            Table { version: Some(delta.version), ..table.describe(name, &[folder.to_string()]) };
         self.register(name, table)?;
         Ok(described)
     }

@@ -40,6 +40,8 @@ pub struct Table {
     pub files: usize,
     /// Bytes on disk.
     pub bytes: u64,
+    /// The version, of a Delta table.
+    pub version: Option<u64>,
     pub(super) source: Arc<ParquetTable>,
 }
 
@@ -86,6 +88,7 @@ impl ParquetTable {
             rows: self.files.rows(),
             files: self.files.files.len(),
             bytes: self.files.files.iter().map(|file| file.bytes).sum(),
+            version: None,
             source: Arc::clone(self),
         }
     }
@@ -161,11 +164,19 @@ fn located(
         file.object_meta.location = path;
     }
     let fields = schema.table_partition_cols().iter().zip(folders);
-    let values = fields.map(|(field, value)| match field.data_type() {
-        DataType::Int64 => ScalarValue::Int64(value.as_ref().and_then(|value| value.parse().ok())),
-        _ => ScalarValue::Utf8(value.clone()),
-    });
+    let values = fields.map(|(field, value)| partition_value(value.as_deref(), field.data_type()));
     file.with_partition_values(values.collect())
+}
+
+/// The value of a partition, which is one of its column's type: that was checked when the table was opened.
+pub(super) fn partition_value(value: Option<&str>, data_type: &DataType) -> ScalarValue {
+    let value = match (value, data_type) {
+        (None, DataType::Int64) => Ok(ScalarValue::Int64(None)),
+        (None, other) => ScalarValue::try_from(other),
+        (Some(text), DataType::Int64) => Ok(ScalarValue::Int64(text.parse().ok())),
+        (Some(text), other) => ScalarValue::try_from_string(text.to_string(), other),
+    };
+    value.unwrap_or(ScalarValue::Null)
 }
 
 #[async_trait]

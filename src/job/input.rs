@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::input)]
 pub struct InputSpec {
-    /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them.
-    pub features: OneOrMany,
+    /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them; or a Delta table,
+    /// `{ url = "…", format = "delta" }`.
+    pub features: TableSpec,
     /// The feature schema (TOML), see `schemas/feature.schema.json`.
     pub schema: PathBuf,
     /// The column or columns that identify a row.
@@ -59,13 +60,48 @@ impl OneOrMany {
     }
 }
 
+/// A table: paths of Parquet files, or a Delta table.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum TableSpec {
+    /// A file, folder or glob.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+    /// A table with a log of its versions.
+    Delta(DeltaSpec),
+}
+
+/// A Delta table, at one of its versions.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::delta)]
+pub struct DeltaSpec {
+    /// The folder that holds `_delta_log`.
+    pub url: String,
+    /// How the table keeps its versions.
+    pub format: TableFormat,
+    /// The version that is read. By default the latest when the run begins; a resumed run reads the same.
+    pub version: Option<u64>,
+    /// The latest version of this moment, such as `2026-11-19T02:00:00Z`, instead of `version`.
+    pub timestamp: Option<String>,
+}
+
+/// How a table keeps its versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TableFormat {
+    /// Delta Lake.
+    Delta,
+}
+
 /// The model's stored decisions, as `overturn score` writes them.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::scores)]
 pub struct ScoresSpec {
-    /// Parquet file, folder, glob or hive-partitioned folder.
-    pub table: OneOrMany,
+    /// Parquet file, folder, glob or hive-partitioned folder; or a Delta table.
+    pub table: TableSpec,
     /// The column with the decision: the class, or the value of a regression.
     #[serde(default = "decision")]
     pub decision: String,
@@ -92,8 +128,11 @@ fn parity_tolerance() -> f64 {
 /// Tables in, paths resolved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InputJob {
-    /// Files, folders and globs of the feature table.
+    /// Files, folders and globs of the feature table, or the folder of a Delta table.
     pub features: Vec<String>,
+    /// Which version of a Delta table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features_at: Option<DeltaVersion>,
     /// The feature schema file.
     pub schema: PathBuf,
     /// Key columns.
@@ -113,12 +152,27 @@ pub struct InputJob {
 /// Stored decisions, paths resolved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScoresJob {
-    /// Files, folders and globs.
+    /// Files, folders and globs, or the folder of a Delta table.
     pub table: Vec<String>,
+    /// Which version of a Delta table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_at: Option<DeltaVersion>,
     /// Decision column.
     pub decision: String,
     /// Rows scored again.
     pub parity_rows: usize,
     /// Share that may disagree.
     pub parity_tolerance: f64,
+}
+
+/// Which version of a Delta table is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DeltaVersion {
+    /// That number.
+    pub version: Option<u64>,
+    /// The latest of that moment.
+    pub timestamp: Option<String>,
+    /// The version that a run has read which is now resumed. No part of what the job says.
+    #[serde(skip)]
+    pub pinned: Option<u64>,
 }

@@ -12,6 +12,7 @@ mod predictor;
 mod report;
 mod resolve;
 mod runtime;
+mod tables;
 mod target;
 mod train;
 
@@ -26,10 +27,13 @@ use crate::error::{Error, Kind, Result};
 pub use explain::{
     Coherence, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
 };
-pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
+pub use input::{
+    DeltaSpec, DeltaVersion, InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec, TableFormat,
+    TableSpec,
+};
 pub use limits::{FARTHEST, LIMITS};
 pub use memory::{MemoryEstimate, Sizes, available_memory};
-pub use output::{OutputJob, OutputSpec};
+pub use output::{CommitMode, DeltaOutputJob, DeltaOutputSpec, OutputJob, OutputSpec, SchemaMode};
 pub use placeholders::Placeholders;
 pub use predictor::{
     EngineSpec, InputsSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob,

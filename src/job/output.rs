@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::TableFormat;
+
 /// Where the results go.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +29,49 @@ pub struct OutputSpec {
     pub partition_by: Vec<String>,
     /// A file for Prometheus's textfile collector, replaced after every run.
     pub metrics: Option<PathBuf>,
+    /// A Delta table to which `run` and `explain` commit the counterfactual table as well.
+    pub table: Option<DeltaOutputSpec>,
+}
+
+/// A Delta table that takes the counterfactuals of runs.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeltaOutputSpec {
+    /// The table's folder; made, with the table, where it does not exist.
+    pub url: String,
+    /// How the table keeps its versions.
+    pub format: TableFormat,
+    /// What becomes of the rows that are there.
+    pub mode: CommitMode,
+    /// For `replace_where`: SQL predicate over the partition columns, whose files are replaced.
+    #[serde(rename = "where")]
+    pub predicate: Option<String>,
+    /// Whether the table may get columns that it does not have.
+    #[serde(default)]
+    pub schema: SchemaMode,
+}
+
+/// What becomes of the rows that a table holds when a run commits to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CommitMode {
+    /// They stay.
+    Append,
+    /// The run's take their place.
+    Overwrite,
+    /// The run's take the place of those in the partitions of `where`.
+    ReplaceWhere,
+}
+
+/// Whether the columns of a table may change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SchemaMode {
+    /// The run has the table's columns, no more and no fewer.
+    #[default]
+    Strict,
+    /// Columns that the table lacks are added; those that the run lacks are null in its rows.
+    Merge,
 }
 
 fn keep() -> usize {
@@ -52,4 +97,20 @@ pub struct OutputJob {
     pub partition_by: Vec<String>,
     /// The file for Prometheus.
     pub metrics: Option<PathBuf>,
+    /// The Delta table that takes the counterfactuals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<DeltaOutputJob>,
+}
+
+/// A Delta table that takes the counterfactuals of runs, path resolved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeltaOutputJob {
+    /// The table's folder.
+    pub url: String,
+    /// What becomes of the rows that are there.
+    pub mode: CommitMode,
+    /// Which partitions are replaced.
+    pub predicate: Option<String>,
+    /// Whether columns may be added.
+    pub schema: SchemaMode,
 }

@@ -68,15 +68,20 @@ impl<'a> JobResolver<'a> {
         let key = spec.key.into_vec();
         self.require(!key.is_empty(), "input.key", "is empty, expected at least one column");
         self.once(&key, "input.key");
-        let features = self.tables(spec.features.into_vec(), "input.features");
-        let scores = spec.scores.map(|scores| ScoresJob {
-            table: self.tables(scores.table.into_vec(), "input.scores.table"),
-            decision: scores.decision,
-            parity_rows: scores.parity_rows,
-            parity_tolerance: scores.parity_tolerance,
+        let (features, features_at) = self.table(spec.features, "input.features");
+        let scores = spec.scores.map(|scores| {
+            let (table, table_at) = self.table(scores.table, "input.scores.table");
+            ScoresJob {
+                table,
+                table_at,
+                decision: scores.decision,
+                parity_rows: scores.parity_rows,
+                parity_tolerance: scores.parity_tolerance,
+            }
         });
         InputJob {
             features,
+            features_at,
             schema: self.existing_file(&spec.schema, "input.schema"),
             key,
             scores,
@@ -87,7 +92,7 @@ impl<'a> JobResolver<'a> {
         }
     }
 
-    fn tables(&mut self, paths: Vec<String>, key: &str) -> Vec<String> {
+    pub(super) fn tables(&mut self, paths: Vec<String>, key: &str) -> Vec<String> {
         self.require(!paths.is_empty(), key, "is empty, expected at least one path");
         paths.iter().map(|path| self.path(Path::new(path)).display().to_string()).collect()
     }
@@ -440,6 +445,7 @@ impl<'a> JobResolver<'a> {
             row_group_rows: spec.row_group_rows,
             partition_by: spec.partition_by,
             metrics: spec.metrics.map(|path| self.path(&path)),
+            table: spec.table.map(|table| self.delta_output(table)),
         }
     }
 
@@ -469,7 +475,7 @@ impl<'a> JobResolver<'a> {
         device
     }
 
-    fn require(&mut self, condition: bool, key: &str, problem: &str) {
+    pub(super) fn require(&mut self, condition: bool, key: &str, problem: &str) {
         if !condition {
             self.faults.push(self.place.fault(key, problem));
         }

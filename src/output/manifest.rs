@@ -56,6 +56,9 @@ pub struct RunFacts {
     pub fingerprint: String,
     /// Files of the feature table and the score table.
     pub inputs: Vec<InputFile>,
+    /// Versions of those that are Delta tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<TableVersion>,
     /// SHA-256 of the model's file, or of the command that runs it.
     pub model: String,
     /// SHA-256 of the feature schema.
@@ -66,6 +69,17 @@ pub struct RunFacts {
     pub seed: u64,
     /// Where tensors were.
     pub device: String,
+}
+
+/// The version of a Delta table that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableVersion {
+    /// `features` or `scores`.
+    pub name: String,
+    /// Where the table is.
+    pub table: String,
+    /// Its version.
+    pub version: u64,
 }
 
 /// A file that was read.

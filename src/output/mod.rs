@@ -19,7 +19,7 @@ pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
 pub use journal::{Found, Journal, JournalContents, parse_journal};
 pub use manifest::{
-    FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, list,
+    FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, TableVersion, list,
 };
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};

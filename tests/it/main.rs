@@ -7,6 +7,7 @@
 
 mod cli;
 mod commit;
+mod delta;
 mod demo;
 mod docs;
 mod early;

@@ -43,6 +43,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
         return Err(Error::output(job.output.dir.display().to_string(), problem)
             .hint("finish it with `overturn run JOB --resume`, or start it over, first"));
     }
+    let job = &facts::pinned(job, &published.facts);
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
     stages.part = Part::Report;

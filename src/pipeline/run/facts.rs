@@ -14,7 +14,7 @@ use crate::artefact::WEIGHTS_FILE;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{InputFile, RunFacts, hex, sha256_of, sha256_while};
+use crate::output::{InputFile, RunFacts, TableVersion, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;
 
@@ -67,6 +67,7 @@ pub(in crate::pipeline) fn gather(
         run_id: String::new(),
         fingerprint: String::new(),
         inputs: files,
+        versions: versions_of(inputs),
         model,
         schema,
         generator,
@@ -81,6 +82,34 @@ pub(in crate::pipeline) fn gather(
     facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
     facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
     Ok((facts, stamps))
+}
+
+/// The versions of the Delta tables among the inputs.
+fn versions_of(inputs: &Inputs) -> Vec<TableVersion> {
+    let tables = [Some(&inputs.features), inputs.scores.as_ref()];
+    let version = |table: &Table| {
+        let (name, shown) = (table.name.clone(), table.shown.clone());
+        Some(TableVersion { name, table: shown, version: table.version? })
+    };
+    tables.into_iter().flatten().filter_map(version).collect()
+}
+
+/// The job that reads the versions which an earlier run has read, whatever was committed since.
+pub(super) fn pinned(job: &Job, read: &RunFacts) -> Job {
+    let version = |name: &str, table: Option<&String>| {
+        let same = |found: &&TableVersion| found.name == name && Some(&found.table) == table;
+        read.versions.iter().find(same).map(|found| found.version)
+    };
+    let mut job = job.clone();
+    if let Some(at) = &mut job.input.features_at {
+        at.pinned = version("features", job.input.features.first());
+    }
+    if let Some(scores) = &mut job.input.scores
+        && let Some(at) = &mut scores.table_at
+    {
+        at.pinned = version("scores", scores.table.first());
+    }
+    job
 }
 
 /// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.
@@ -152,7 +181,7 @@ pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp])
 /// In what two runs differ, in words.
 pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
     [
-        ("tables", old.inputs != new.inputs),
+        ("tables", old.inputs != new.inputs || old.versions != new.versions),
         ("model", old.model != new.model),
         ("feature schema", old.schema != new.schema),
         ("generator", old.generator != new.generator),

@@ -217,6 +217,7 @@ impl Stages<'_> {
             gates: Vec::new(),
             examples,
             output: self.job.output.dir.display().to_string(),
+            table: None,
             remarks: done.remarks.clone(),
         };
         summary.remarks.extend(without_score(done));
@@ -254,12 +255,15 @@ impl Stages<'_> {
         let mut facts = self.facts.clone();
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
-        let written = (files, staging.folder());
-        let manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
-        staging.write(MANIFEST_FILE, &manifest)?;
         self.runtime.check_signals()?;
         facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
         ModelFacts::of(&self.facts).refuse_changed(self.job)?;
+        if passes {
+            summary.table = self.commit_table(staging.folder(), &files)?.or(summary.table);
+        }
+        let written = (files, staging.folder());
+        let manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
+        staging.write(MANIFEST_FILE, &manifest)?;
         let place = if passes { staging.publish()? } else { staging.set_aside()? };
         summary.output = place.display().to_string();
         self.write_metrics(&mut summary);

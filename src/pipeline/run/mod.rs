@@ -14,6 +14,7 @@ mod prometheus;
 mod spot;
 mod summary;
 mod survival;
+mod table;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -140,6 +141,8 @@ pub fn run(
     observer: &Observer,
 ) -> Result<RunSummary> {
     let began = Instant::now();
+    let earlier = if resume { earlier(&job.output.dir) } else { None };
+    let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
     let stages = Stages::new(job, part, runtime, observer)?;
     if let Some(mut summary) = stages.published(resume) {
         // The job's gates and metrics may be others than before.
@@ -147,6 +150,7 @@ pub fn run(
         stages.write_metrics(&mut summary);
         return Ok(summary);
     }
+    stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
     let explained = stages.explained(&context, keyed, resume);
@@ -457,6 +461,11 @@ fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<P
 fn unfinished(folder: &Path) -> Option<RunFacts> {
     let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
     Some(header.facts)
+}
+
+/// What the run has read that is resumed: it was stopped before it could publish, or just after.
+fn earlier(folder: &Path) -> Option<RunFacts> {
+    unfinished(folder).or_else(|| Manifest::read(folder).ok()?.run)
 }
 
 /// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
