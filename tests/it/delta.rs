@@ -332,3 +332,38 @@ fn tables_that_do_not_suit_a_run_are_refused_early() {
     let none = ["--override", "output.table.mode=replace_where"];
     explain(&bench, "second", &none).fails(1, &["`output.table.where` is missing"]);
 }
+
+/// A run that is resumed reads the version that it began with, and says which.
+#[test]
+fn a_resumed_run_reads_the_version_that_it_began_with() {
+    let Some(python) = python("a_resumed_run_reads_the_version_that_it_began_with") else { return };
+    let bench = Bench::new();
+    let source = bench.text("source");
+    let rows = bench.parquet("rows.parquet", &credit(40_000));
+    helper(&python, &["append", &source, &rows]);
+    bench.explain_job("SOURCE", "unit_rows = 2000\n");
+    bench.replace(
+        "job.toml",
+        "\"SOURCE\"",
+        &format!("{{ url = \"{source}\", format = \"delta\" }}"),
+    );
+    let mut child = bench.command("explain", &["--threads", "1"]).spawn().expect("started");
+    let journal = bench.path(".out.journal/journal.jsonl");
+    while !fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() > 2) {
+        assert!(child.try_wait().expect("a process").is_none(), "ended early");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let header = fs::read_to_string(&journal).expect("a journal");
+    let header: Value = serde_json::from_str(header.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(header["versions"], json!([{ "name": "features", "table": source, "version": 0 }]));
+    helper(&python, &["noise", &source, "0.2"]);
+    let summary = bench.does("explain", &["--resume"]).ok().json();
+    assert!(summary["units_resumed"].as_u64() > Some(0), "{summary}");
+    assert_eq!(summary["rows_read"], 40_000);
+    assert_eq!(bench.json("out/manifest.json")["run"]["versions"], header["versions"]);
+    // Told again to resume what was published, it finds so; as a fresh run it is another one.
+    assert_eq!(bench.does("explain", &["--resume"]).ok().json()["already_published"], true);
+    bench.does("explain", &[]).fails(1, &["already holds the results of a run"]);
+}
