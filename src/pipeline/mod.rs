@@ -95,7 +95,7 @@ fn manifest(
         command: command.to_string(),
         versions: versions()?,
         run: Some(run),
-        job: serde_json::to_value(job).map_err(broken)?,
+        job: job.as_json(),
         summary: serde_json::to_value(summary).map_err(broken)?,
         tables: files.into_iter().map(Into::into).collect(),
         generator: generator_files(folder)?,

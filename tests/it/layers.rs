@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 23] = [
+const RANKS: [(&str, u32); 24] = [
     ("error", 0),
     ("document", 1),
     ("stop", 1),
+    ("storage", 1),
     ("feature", 2),
     ("job", 2),
     ("encode", 3),
@@ -33,8 +34,9 @@ const RANKS: [(&str, u32); 23] = [
 ];
 
 /// Library → the modules that may name it.
-const ROOMS: [(&str, &[&str]); 5] = [
+const ROOMS: [(&str, &[&str]); 6] = [
     ("datafusion", &["engine"]),
+    ("object_store", &["engine", "storage"]),
     ("ort", &["predictor"]),
     ("tch", &["artefact", "runtime", "nn", "train"]),
     ("clap", &["cli"]),

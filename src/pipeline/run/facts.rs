@@ -73,7 +73,7 @@ pub(in crate::pipeline) fn gather(
         seed: runtime.streams().seed(),
         device: runtime.device_name(),
     };
-    let as_json = serde_json::to_value(job).unwrap_or_default();
+    let as_json = job.as_json();
     let retrained = job.report.retrained.iter().map(predictor::fingerprint);
     let retrained: Vec<String> = retrained.collect::<Result<_>>()?;
     let settings = json!({ "part": command, "job": settings(as_json), "facts": &facts,
