@@ -12,6 +12,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::files::SourceFiles;
 use super::table::{ParquetTable, Table};
 use crate::error::{Error, Result};
+use crate::storage::Stores;
 
 /// What the engine may use.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +33,7 @@ fn refused_name(name: &str, error: DataFusionError) -> Error {
 pub struct Engine {
     pub(super) context: SessionContext,
     pub(super) options: EngineOptions,
+    stores: Stores,
 }
 
 impl Engine {
@@ -52,15 +54,21 @@ impl Engine {
             .build_arc()
             .map_err(|error| Error::resources("query engine", "cannot be started").source(error))?;
         let context = SessionContext::new_with_config_rt(config, runtime);
-        Ok(Engine { context, options })
+        Ok(Engine { context, options, stores: Stores::default() })
     }
 
-    /// Opens the table behind paths and globs under a name that predicates can use.
+    /// The same, with the stores of a job rather than those that the environment knows.
+    #[must_use]
+    pub fn with_stores(self, stores: Stores) -> Engine {
+        Engine { stores, ..self }
+    }
+
+    /// Opens the table behind paths, URLs and globs under a name that predicates can use.
     ///
     /// # Errors
     /// When a file is missing, broken or unlike the others.
     pub fn open(&self, name: &str, paths: &[String]) -> Result<Table> {
-        let files = SourceFiles::find(paths)?;
+        let files = SourceFiles::find(paths, &self.stores)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described = table.describe(name, paths);
         self.register(name, table)?;
@@ -87,6 +95,9 @@ impl Engine {
     }
 
     fn register(&self, name: &str, table: Arc<ParquetTable>) -> Result<()> {
+        if let Some(store) = &table.files.store {
+            self.context.register_object_store(store.name.as_ref(), Arc::clone(&store.store) as _);
+        }
         // As it is written: names are case-sensitive everywhere.
         let named = self.context.register_table(TableReference::bare(name), table);
         named.map(|_| ()).map_err(|error| refused_name(name, error))

@@ -93,7 +93,8 @@ impl Inputs {
             partitions: threads,
             batch_rows: job.batch_rows,
             memory_bytes: runtime.memory.0,
-        })?;
+        })?
+        .with_stores(job.stores.clone());
         let features = engine.open("features", &job.features)?;
         tracing::info!(
             rows = features.rows,

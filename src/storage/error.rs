@@ -17,7 +17,12 @@ struct Meaning {
 }
 
 /// In the order in which they are looked for: the first that fits counts.
-const MEANINGS: [Meaning; 12] = [
+const MEANINGS: [Meaning; 13] = [
+    Meaning {
+        marks: &["precondition failure", "At least one of the pre-conditions"],
+        problem: "was changed while the run was using it",
+        hint: "run again, without `--resume`, when nobody writes to it",
+    },
     Meaning {
         marks: &["ExpiredToken", "TokenRefreshRequired", "token has expired", "token is expired"],
         problem: "the session token has expired",
@@ -126,10 +131,6 @@ pub fn refused(kind: Kind, shown: &str, words: &str) -> Option<Error> {
 fn meaning(url: &ObjectUrl, error: &StoreError, words: &str) -> (String, String) {
     let found = |meaning: &&Meaning| meaning.marks.iter().any(|mark| words.contains(mark));
     match error {
-        StoreError::Precondition { .. } | StoreError::NotModified { .. } => (
-            "was changed while the run was using it".to_string(),
-            "run again, without `--resume`, when nobody writes to it".to_string(),
-        ),
         StoreError::NotImplemented { .. } | StoreError::NotSupported { .. } => (
             format!("the store cannot do what is needed: {}", told(words)),
             "results need writes on condition: leave `conditional_put` at its default".to_string(),

@@ -17,12 +17,13 @@ use crate::job::Job;
 use crate::output::{InputFile, RunFacts, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;
+use crate::storage::is_url;
 
 /// Digits of a run's name.
 const ID_DIGITS: usize = 16;
 
 /// A file as it was when its content was hashed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::pipeline) struct Stamp {
     bytes: u64,
     modified: u64,
@@ -118,6 +119,15 @@ fn input_files(inputs: &Inputs, runtime: &Runtime) -> Result<(Vec<InputFile>, Ve
 
 fn input_file(file: &SourceFile, runtime: &Runtime) -> Result<(InputFile, Stamp)> {
     let shown = file.path.display().to_string();
+    if is_url(&shown) {
+        // An ETag tells whether the content is the same, and is asked for with everything that is read.
+        let SourceFile { bytes, modified, rows, etag, .. } = file.clone();
+        let sha256 = String::new();
+        return Ok((
+            InputFile { path: shown, bytes, modified, rows, sha256, etag },
+            Stamp::default(),
+        ));
+    }
     let stamp = Stamp::of(&file.path);
     let (bytes, sha256) = sha256_while(&file.path, &|| runtime.check_signals())?
         .map_err(|error| Error::input(&shown, format!("cannot be read: {error}")))?;
@@ -126,7 +136,7 @@ fn input_file(file: &SourceFile, runtime: &Runtime) -> Result<(InputFile, Stamp)
     let stamp = stamp.filter(same).filter(|_| bytes == file.bytes);
     let stamp = stamp.ok_or_else(|| changed(&shown))?;
     let (modified, rows) = (file.modified, file.rows);
-    Ok((InputFile { path: shown, bytes, modified, rows, sha256 }, stamp))
+    Ok((InputFile { path: shown, bytes, modified, rows, sha256, etag: None }, stamp))
 }
 
 fn changed(shown: &str) -> Error {
@@ -137,7 +147,9 @@ fn changed(shown: &str) -> Error {
 /// Refuses tables that were rewritten while they were read. Where only a file's metadata was touched, or the times
 /// were set back, the content is hashed again.
 pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp]) -> Result<()> {
-    files.par_iter().zip(stamps).try_for_each(|(file, stamp)| {
+    // Objects of a store were read only as they were found.
+    let files = files.par_iter().zip(stamps).filter(|(file, _)| !is_url(&file.path));
+    files.into_par_iter().try_for_each(|(file, stamp)| {
         let path = Path::new(&file.path);
         let now = Stamp::of(path).ok_or_else(|| changed(&file.path))?;
         if now == *stamp {

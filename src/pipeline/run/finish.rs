@@ -216,7 +216,7 @@ impl Stages<'_> {
             training,
             gates: Vec::new(),
             examples,
-            output: self.job.output.dir.display().to_string(),
+            output: self.job.output.shown(),
             remarks: done.remarks.clone(),
         };
         summary.remarks.extend(without_score(done));
