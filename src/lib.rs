@@ -61,6 +61,7 @@
 //! | 2 | [`feature`] | what do columns mean, what was seen in them, which rows can be used? |
 //! | 1 | [`document`] | what does a TOML file say, and what is wrong with it? |
 //! | 1 | [`stop`] | was the program asked to stop? |
+//! | 1 | [`storage`] | which bytes does a URL stand for? (beside [`engine`], the only module that knows object stores) |
 //! | 0 | [`error`] | who must act? |
 //!
 //! # What always holds
@@ -98,6 +99,7 @@ pub mod report;
 pub mod runtime;
 pub mod score;
 pub mod stop;
+pub mod storage;
 pub mod synth;
 pub mod table;
 pub mod target;

@@ -153,7 +153,7 @@ impl JobArguments {
             }
             job.runtime.threads = threads;
         }
-        Ok(job)
+        pipeline::fetch(job)
     }
 }
 

@@ -22,8 +22,9 @@ use super::place::place;
 use super::raw::remove_path;
 use super::schema::{changes, described};
 use super::{TableCommit, TableRun};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::job::CommitMode;
+use crate::storage::is_url;
 use crate::table::{log_store, trouble};
 
 /// Times that a commit is tried while others commit to the table.
@@ -41,7 +42,7 @@ pub(super) async fn latest(store: &LogStoreRef) -> Result<Option<EagerSnapshot>>
         Ok(snapshot) => Ok(Some(snapshot)),
         Err(DeltaTableError::NotATable(_)) => Ok(None),
         Err(error) => {
-            let shown = store.root_url().path().to_string();
+            let shown = store.root_url().to_string();
             let problem = format!("cannot be read as a Delta table: {}", trouble(&error));
             Err(Error::output(shown, problem).source(error))
         }
@@ -50,11 +51,14 @@ pub(super) async fn latest(store: &LogStoreRef) -> Result<Option<EagerSnapshot>>
 
 pub(super) async fn commit(run: &TableRun<'_>) -> Result<TableCommit> {
     let url = &run.target.url;
-    fs::create_dir_all(url).map_err(|error| {
-        Error::output(url, format!("cannot be created: {error}"))
-            .hint("check the permissions of `output.table.url`")
-    })?;
-    let (store, schema) = (log_store(url)?, portable_schema(run.schema)?);
+    if !is_url(url) {
+        fs::create_dir_all(url).map_err(|error| {
+            Error::output(url, format!("cannot be created: {error}"))
+                .hint("check the permissions of `output.table.url`")
+        })?;
+    }
+    let store = log_store(url, run.stores, Kind::Output)?;
+    let schema = portable_schema(run.schema)?;
     let mut committer = Committer { run, schema, store, added: None, replaced: None };
     let mut wait = FIRST_WAIT;
     for _ in 1..ATTEMPTS {
@@ -96,7 +100,7 @@ impl Committer<'_> {
         }
         let mut actions = self.table_actions(snapshot.as_ref())?;
         let removed = self.removed(snapshot.as_ref())?;
-        let added = self.added()?;
+        let added = self.added().await?;
         let (files_added, files_removed) = (added.len(), removed.len());
         actions.extend(added.into_iter().map(Action::Add));
         actions.extend(removed.into_iter().map(Action::Remove));
@@ -237,12 +241,12 @@ impl Committer<'_> {
         (self.run.matches)(&fields, &values)
     }
 
-    fn added(&mut self) -> Result<Vec<Add>> {
+    async fn added(&mut self) -> Result<Vec<Add>> {
         if let Some(added) = &self.added {
             return Ok(added.clone());
         }
         tracing::info!(files = self.run.files.len(), "putting files below {}", self.run.target.url);
-        let added = place(self.run, &self.schema)?;
+        let added = place(self.run, &self.schema).await?;
         self.refuse_outside(&added)?;
         Ok(self.added.insert(added).clone())
     }
@@ -310,6 +314,9 @@ impl Committer<'_> {
 
     /// Sees to it that the commit is on the disk.
     fn sync(&self, version: u64) -> Result<()> {
+        if is_url(&self.run.target.url) {
+            return Ok(());
+        }
         let log = Path::new(&self.run.target.url).join("_delta_log");
         let commit = log.join(format!("{version:020}.json"));
         let synced = [commit, log].iter().try_for_each(|path| fs::File::open(path)?.sync_all());

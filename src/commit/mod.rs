@@ -13,10 +13,12 @@ use std::path::Path;
 use arrow::datatypes::{FieldRef, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::job::DeltaOutputJob;
 use crate::output::StagedFile;
 use crate::runtime::block_on_log;
+use crate::storage::{Stores, is_url};
+use crate::table::log_store;
 
 pub use columns::portable_schema;
 
@@ -28,6 +30,8 @@ pub type Matches<'a> =
 pub struct TableRun<'a> {
     /// The table, and what becomes of its rows.
     pub target: &'a DeltaOutputJob,
+    /// Stores of tables that have URLs.
+    pub stores: &'a Stores,
     /// Which partitions `replace_where` replaces.
     pub matches: Matches<'a>,
     /// Columns of the run's table, those that became folders too, in its own types.
@@ -68,11 +72,12 @@ impl TableRun<'_> {
     /// All that is wrong with it.
     pub fn check(&self) -> Result<()> {
         let schema = portable_schema(self.schema)?;
-        if !Path::new(&self.target.url).join("_delta_log").is_dir() {
+        let url = &self.target.url;
+        if !is_url(url) && !Path::new(url).join("_delta_log").is_dir() {
             return Ok(());
         }
         block_on_log(async {
-            let store = crate::table::log_store(&self.target.url)?;
+            let store = log_store(url, self.stores, Kind::Output)?;
             match delta::latest(&store).await? {
                 Some(snapshot) => schema::changes(self, &schema, &snapshot).map(|_| ()),
                 None => Ok(()),

@@ -6,50 +6,83 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use deltalake_core::kernel::Add;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::TableRun;
 use super::columns::{is_stored_portably, to_portable};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::output::{
     COUNTERFACTUALS, StagedFile, TableWriter, WriterOptions, cannot_write, folder_values,
 };
+use crate::storage::{ObjectUrl, is_url};
 
 /// Rows of a row group of files that are written again.
 const ROW_GROUP_ROWS: usize = 262_144;
 
 /// Puts all files of a run below the table's folder, and gives the actions that add them.
-pub(super) fn place(run: &TableRun<'_>, schema: &SchemaRef) -> Result<Vec<Add>> {
-    let root = Path::new(&run.target.url);
-    let stored =
-        run.schema.fields().iter().filter(|field| !run.partition_by.contains(field.name()));
+pub(super) async fn place(run: &TableRun<'_>, schema: &SchemaRef) -> Result<Vec<Add>> {
+    let kept = |field: &&Arc<Field>| !run.partition_by.contains(field.name());
+    let stored = run.schema.fields().iter().filter(kept);
     let as_it_is = stored.into_iter().all(|field| is_stored_portably(field.data_type()));
-    let fields: Vec<_> = schema
-        .fields()
-        .iter()
-        .filter(|field| !run.partition_by.contains(field.name()))
-        .cloned()
-        .collect();
-    let columns = Arc::new(Schema::new(fields));
-    // A table without partitions needs no file without rows.
-    let files = run.files.iter().filter(|file| file.rows > 0);
-    let place = |file: &StagedFile| {
-        let name = name_of(file, run.run_id);
-        let (from, to) = (run.folder.join(&file.name), root.join(&name));
-        make_room(&to).map_err(|error| cannot_write(&to, error))?;
-        let bytes = if as_it_is {
-            copy(&from, &to).map_err(|error| cannot_write(&to, error))?
+    let fields: Vec<_> = schema.fields().iter().filter(kept).cloned().collect();
+    let columns = (!as_it_is).then(|| Arc::new(Schema::new(fields)));
+    let mut added = Vec::new();
+    // A table needs no file without rows.
+    for file in run.files.iter().filter(|file| file.rows > 0) {
+        let (name, from) = (name_of(file, run.run_id), run.folder.join(&file.name));
+        let bytes = if is_url(&run.target.url) {
+            upload(run, &name, (&from, columns.as_ref())).await?
         } else {
-            write_again(&from, &to, &columns)?
+            put(&from, &Path::new(&run.target.url).join(&name), columns.as_ref())?
         };
-        added(name, bytes, file, &to)
-    };
-    let added = files.map(place).collect::<Result<Vec<_>>>()?;
-    sync_folders(root, &added).map_err(|error| cannot_write(root, error))?;
+        added.push(action(name, bytes, file.rows));
+    }
+    if !is_url(&run.target.url) {
+        let root = Path::new(&run.target.url);
+        sync_folders(root, &added).map_err(|error| cannot_write(root, error))?;
+    }
     Ok(added)
+}
+
+/// Puts a file into a folder; gives its size.
+fn put(from: &Path, to: &Path, columns: Option<&SchemaRef>) -> Result<u64> {
+    make_room(to).map_err(|error| cannot_write(to, error))?;
+    match columns {
+        None => copy(from, to).map_err(|error| cannot_write(to, error)),
+        Some(columns) => write_again(from, to, columns),
+    }
+}
+
+/// Puts a file into a store; gives its size.
+async fn upload(
+    run: &TableRun<'_>,
+    name: &str,
+    (from, columns): (&Path, Option<&SchemaRef>),
+) -> Result<u64> {
+    let url = &run.target.url;
+    let parsed = ObjectUrl::parse(url);
+    let parsed = parsed.map_err(|problem| Error::output(url, format!("is a URL {problem}")))?;
+    let store = run.stores.open(&parsed, Kind::Output)?;
+    let key = parsed.join(name);
+    let Some(columns) = columns else {
+        store.upload(key.key(), from).await?;
+        return size(from);
+    };
+    let again = from.with_extension("portable");
+    let bytes = put(from, &again, Some(columns))?;
+    let uploaded = store.upload(key.key(), &again).await;
+    let _ = fs::remove_file(&again);
+    uploaded.map(|()| bytes)
+}
+
+fn size(path: &Path) -> Result<u64> {
+    fs::metadata(path).map(|found| found.len()).map_err(|error| {
+        Error::output(path.display().to_string(), "cannot be read back").source(error)
+    })
 }
 
 /// `counterfactuals/day=2026-11-19/part-00017.parquet` → `day=2026-11-19/part-00017-<run>.parquet`.
@@ -93,21 +126,19 @@ fn write_again(from: &Path, to: &Path, columns: &SchemaRef) -> Result<u64> {
     Ok(writer.close()?.bytes)
 }
 
-fn added(name: String, bytes: u64, file: &StagedFile, path: &Path) -> Result<Add> {
-    let modified = fs::metadata(path).and_then(|found| found.modified());
-    let modified = modified.map_err(|error| cannot_write(path, error))?;
-    let modified = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+fn action(name: String, bytes: u64, rows: u64) -> Add {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let partition_values: HashMap<String, Option<String>> =
         folder_values(&name).into_iter().collect();
-    Ok(Add {
+    Add {
         path: name,
         partition_values,
         size: bytes as i64,
-        modification_time: modified.as_millis() as i64,
+        modification_time: now.as_millis() as i64,
         data_change: true,
-        stats: Some(format!("{{\"numRecords\":{}}}", file.rows)),
+        stats: Some(format!("{{\"numRecords\":{rows}}}")),
         ..Add::default()
-    })
+    }
 }
 
 /// Sees to it that the names are on the disk before a commit says that they are.

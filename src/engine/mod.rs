@@ -8,6 +8,7 @@ mod extremes;
 mod files;
 mod infer;
 mod keys;
+mod object_files;
 mod profile;
 mod prune;
 mod relations;

@@ -13,6 +13,7 @@ use super::files::SourceFiles;
 use super::table::{ParquetTable, Table};
 use crate::error::{Error, Result};
 use crate::job::DeltaVersion;
+use crate::storage::Stores;
 use crate::table::DeltaTable;
 
 /// What the engine may use.
@@ -34,6 +35,7 @@ fn refused_name(name: &str, error: DataFusionError) -> Error {
 pub struct Engine {
     pub(super) context: SessionContext,
     pub(super) options: EngineOptions,
+    stores: Stores,
 }
 
 impl Engine {
@@ -54,15 +56,21 @@ impl Engine {
             .build_arc()
             .map_err(|error| Error::resources("query engine", "cannot be started").source(error))?;
         let context = SessionContext::new_with_config_rt(config, runtime);
-        Ok(Engine { context, options })
+        Ok(Engine { context, options, stores: Stores::default() })
     }
 
-    /// Opens the table behind paths and globs under a name that predicates can use.
+    /// The same, with the stores of a job rather than those that the environment knows.
+    #[must_use]
+    pub fn with_stores(self, stores: Stores) -> Engine {
+        Engine { stores, ..self }
+    }
+
+    /// Opens the table behind paths, URLs and globs under a name that predicates can use.
     ///
     /// # Errors
     /// When a file is missing, broken or unlike the others.
     pub fn open(&self, name: &str, paths: &[String]) -> Result<Table> {
-        let files = SourceFiles::find(paths)?;
+        let files = SourceFiles::find(paths, &self.stores)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described = table.describe(name, paths);
         self.register(name, table)?;
@@ -80,11 +88,11 @@ impl Engine {
         (folder, version): (&str, &DeltaVersion),
         predicates: &[&str],
     ) -> Result<Table> {
-        let delta = DeltaTable::open(folder, version)?;
+        let delta = DeltaTable::open(folder, version, &self.stores)?;
         let kept = self.files_in_scope(&delta, predicates);
         let read = kept.iter().filter(|kept| **kept).count();
         tracing::info!(version = delta.version, files = delta.files.len(), read, "opened {folder}");
-        let files = SourceFiles::of_delta(&delta, &kept)?;
+        let files = SourceFiles::of_delta(&delta, &kept, &self.stores)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described =
             Table { version: Some(delta.version), ..table.describe(name, &[folder.to_string()]) };
@@ -112,6 +120,9 @@ impl Engine {
     }
 
     fn register(&self, name: &str, table: Arc<ParquetTable>) -> Result<()> {
+        if let Some(store) = &table.files.store {
+            self.context.register_object_store(store.name.as_ref(), Arc::clone(&store.store) as _);
+        }
         // As it is written: names are case-sensitive everywhere.
         let named = self.context.register_table(TableReference::bare(name), table);
         named.map(|_| ()).map_err(|error| refused_name(name, error))

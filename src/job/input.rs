@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::storage::Stores;
+
 /// Tables in: features, optionally the model's stored scores, and what the columns mean.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::input)]
 pub struct InputSpec {
-    /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them; or a Delta table,
-    /// `{ url = "…", format = "delta" }`.
+    /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them; paths or URLs of
+    /// one bucket (`s3://`, `gs://`, `az://`). Or a Delta table, `{ url = "…", format = "delta" }`.
     pub features: TableSpec,
-    /// The feature schema (TOML), see `schemas/feature.schema.json`.
+    /// The feature schema (TOML), see `schemas/feature.schema.json`. A path or a URL.
     pub schema: PathBuf,
     /// The column or columns that identify a row.
     pub key: OneOrMany,
@@ -100,7 +102,7 @@ pub enum TableFormat {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::scores)]
 pub struct ScoresSpec {
-    /// Parquet file, folder, glob or hive-partitioned folder; or a Delta table.
+    /// Parquet file, folder, glob or hive-partitioned folder; paths or URLs of one bucket. Or a Delta table.
     pub table: TableSpec,
     /// The column with the decision: the class, or the value of a regression.
     #[serde(default = "decision")]
@@ -147,6 +149,9 @@ pub struct InputJob {
     pub batch_rows: usize,
     /// Share of rows that may be rejected.
     pub max_reject_share: f64,
+    /// Where URLs are opened. No part of what the job says.
+    #[serde(skip)]
+    pub stores: Stores,
 }
 
 /// Stored decisions, paths resolved.

@@ -7,11 +7,13 @@ mod limits;
 mod memory;
 mod method;
 mod output;
+mod paths;
 mod placeholders;
 mod predictor;
 mod report;
 mod resolve;
 mod runtime;
+mod storage;
 mod tables;
 mod target;
 mod train;
@@ -44,6 +46,7 @@ pub use report::{
     GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec, RetrainedSpec,
 };
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};
+pub use storage::StorageSpec;
 pub use target::{Target, TargetSpec};
 pub use train::{
     AutoencoderJob, AutoencoderKind, AutoencoderSpec, Balance, Method, Preset, RewardKind,
@@ -80,6 +83,9 @@ pub struct JobSpec {
     /// What the machine may give. Does not change results.
     #[serde(default)]
     pub runtime: RuntimeSpec,
+    /// Options of object stores, by bucket.
+    #[serde(default)]
+    pub storage: StorageSpec,
 }
 
 /// A job, complete and valid.
@@ -106,6 +112,9 @@ pub struct Job {
     pub output: OutputJob,
     /// Threads, memory, device, seed.
     pub runtime: RuntimeJob,
+    /// Files of this machine that stand for URLs of the job: where they are, and the URL. No part of what it says.
+    #[serde(skip)]
+    pub copies: Vec<(PathBuf, String)>,
 }
 
 impl PredictorJob {
@@ -125,6 +134,13 @@ impl PredictorJob {
 }
 
 impl Job {
+    /// The job as it was meant, with URLs rather than the places of their copies: the same on every machine.
+    pub fn as_json(&self) -> serde_json::Value {
+        let mut json = serde_json::to_value(self).unwrap_or_default();
+        paths::name_urls(&mut json, &self.copies);
+        json
+    }
+
     /// Reads and resolves a job file, some of whose keys have other values in this run.
     ///
     /// # Errors

@@ -6,13 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TableFormat;
+use crate::storage::{ObjectUrl, Stores};
 
 /// Where the results go.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::output)]
 pub struct OutputSpec {
-    /// The folder that appears, whole, when the job is done.
+    /// The folder that appears, whole, when the job is done: a path, or a URL (`s3://`, `gs://`, `az://`), where
+    /// `_SUCCESS` says that it is whole.
     pub dir: PathBuf,
     /// Replace what an earlier run published there. By default it is left alone and the job refused.
     #[serde(default)]
@@ -85,8 +87,14 @@ fn row_group_rows() -> usize {
 /// Where the results go, path resolved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OutputJob {
-    /// The folder.
+    /// The folder. For a URL a folder of this machine, where results are put together.
     pub dir: PathBuf,
+    /// The URL, where results are to appear in a store. Serialised as `dir`, see [`super::Job::as_json`].
+    #[serde(skip)]
+    pub url: Option<ObjectUrl>,
+    /// Where it is opened.
+    #[serde(skip)]
+    pub stores: Stores,
     /// Whether an earlier run's results are replaced.
     pub overwrite: bool,
     /// Replaced runs that stay.
@@ -113,4 +121,12 @@ pub struct DeltaOutputJob {
     pub predicate: Option<String>,
     /// Whether columns may be added.
     pub schema: SchemaMode,
+}
+
+impl OutputJob {
+    /// The place of the results, as the job names it.
+    pub fn shown(&self) -> String {
+        let dir = || self.dir.display().to_string();
+        self.url.as_ref().map_or_else(dir, ToString::to_string)
+    }
 }

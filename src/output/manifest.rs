@@ -85,7 +85,7 @@ pub struct TableVersion {
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
-    /// Absolute path.
+    /// Absolute path, or URL.
     pub path: String,
     /// Size.
     pub bytes: u64,
@@ -93,9 +93,12 @@ pub struct InputFile {
     pub modified: u64,
     /// Rows, by its footer.
     pub rows: u64,
-    /// SHA-256 of the content; empty in manifests of version 0.1.0.
+    /// SHA-256 of the content; empty in manifests of version 0.1.0, and for objects of a store.
     #[serde(default)]
     pub sha256: String,
+    /// What a store changes with the content; none for files of a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
 }
 
 /// One file of a table.

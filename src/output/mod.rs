@@ -1,12 +1,14 @@
 //! Tables out: staged under a name that readers skip, synced, then published by one rename. A reader
-//! sees the whole result or none of it.
+//! sees the whole result or none of it. In a store, which knows no rename, `_SUCCESS` says that it is whole.
 
+mod commit;
 mod folders;
 mod fresh;
 mod journal;
 mod leftover;
 mod lock;
 mod manifest;
+mod mirror;
 mod parts;
 mod place;
 mod previous;
@@ -21,6 +23,7 @@ pub use journal::{Found, Journal, JournalContents, parse_journal};
 pub use manifest::{
     FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, TableVersion, list,
 };
+pub use mirror::{Mirror, Opened};
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};

@@ -93,7 +93,8 @@ impl Inputs {
             partitions: threads,
             batch_rows: job.batch_rows,
             memory_bytes: runtime.memory.0,
-        })?;
+        })?
+        .with_stores(job.stores.clone());
         let features = match &job.features_at {
             Some(at) => engine.open_delta("features", (&job.features[0], at), &read_by(job))?,
             None => engine.open("features", &job.features)?,

@@ -4,12 +4,16 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::StringArray;
+use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, FieldRef, Schema};
+use arrow::temporal_conversions::timestamp_ms_to_datetime;
+use deltalake_core::DeltaTableError;
 use deltalake_core::kernel::engine::arrow_conversion::TryIntoArrow;
 use deltalake_core::kernel::{EagerSnapshot, LogicalFileView};
-use deltalake_core::logstore::{LogStoreRef, StorageConfig, logstore_for};
-use deltalake_core::{DeltaTableBuilder, DeltaTableError};
+use deltalake_core::logstore::{
+    LogStoreConfig, LogStoreRef, StorageConfig, default_logstore, logstore_for,
+};
 use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
 use url::Url;
@@ -18,6 +22,7 @@ use super::protocol::unsupported;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::job::DeltaVersion;
 use crate::runtime::block_on_log;
+use crate::storage::{ObjectUrl, Stores, is_url};
 
 /// Files with faults that are listed in one error.
 const FAULTS_SHOWN: usize = 10;
@@ -57,8 +62,8 @@ impl DeltaTable {
     ///
     /// # Errors
     /// When there is no such table or version, or when its rows are not simply those of its files.
-    pub fn open(folder: &str, wanted: &DeltaVersion) -> Result<DeltaTable> {
-        let snapshot = block_on_log(snapshot(folder, wanted))?;
+    pub fn open(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Result<DeltaTable> {
+        let snapshot = block_on_log(snapshot(folder, wanted, stores))?;
         let refused = |what: String| {
             let problem = format!("is a Delta table with {what}, which is not supported");
             Err(Error::input(folder, problem).hint(REWRITE))
@@ -119,6 +124,10 @@ impl DeltaTable {
     /// # Errors
     /// The first of them.
     pub fn check_files(&self, kept: &[bool]) -> Result<()> {
+        if is_url(&self.shown) {
+            // Their stores are asked when footers are read.
+            return Ok(());
+        }
         let fault = |file: &DeltaFile| {
             let shown = file.path.display().to_string();
             let version = self.version;
@@ -170,8 +179,8 @@ fn delta_file(folder: &str, file: &LogicalFileView, partitions: &[FieldRef]) -> 
     Ok(DeltaFile { path: Path::new(folder).join(name.as_ref()), bytes: file.size() as u64, values })
 }
 
-async fn snapshot(folder: &str, wanted: &DeltaVersion) -> Result<EagerSnapshot> {
-    let store = log_store(folder)?;
+async fn snapshot(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Result<EagerSnapshot> {
+    let store = log_store(folder, stores, Kind::Input)?;
     let version = match (&wanted.timestamp, wanted.pinned.or(wanted.version)) {
         (_, Some(version)) => Some(version),
         (Some(moment), None) => Some(version_at(folder, &store, moment).await?),
@@ -192,22 +201,17 @@ async fn snapshot(folder: &str, wanted: &DeltaVersion) -> Result<EagerSnapshot> 
 
 /// The latest version of a moment.
 async fn version_at(folder: &str, store: &LogStoreRef, moment: &str) -> Result<u64> {
-    let location = store.root_url().clone();
-    let builder = DeltaTableBuilder::from_url(location).and_then(|of| of.with_datestring(moment));
-    let table = match builder {
-        Ok(builder) => builder.load().await,
-        Err(error) => Err(error),
-    };
-    let table = table.map_err(|error| unreadable(folder, error))?;
+    let wanted = string_to_timestamp_nanos(moment).unwrap_or_default() / 1_000_000;
+    let mut table = deltalake_core::DeltaTable::new(store.clone());
+    if let Some(time) = timestamp_ms_to_datetime(wanted) {
+        let loaded = table.load_with_datetime(time.and_utc()).await;
+        loaded.map_err(|error| unreadable(folder, error))?;
+    }
     let version = table.version().unwrap_or_default();
     // The library gives the first version for moments before it.
     let commit = ObjectPath::from(format!("_delta_log/{version:020}.json"));
-    let wanted = arrow::compute::kernels::cast_utils::string_to_timestamp_nanos(moment);
     let written = store.object_store(None).head(&commit).await;
-    let early = match (written, wanted) {
-        (Ok(written), Ok(wanted)) => written.last_modified.timestamp_millis() > wanted / 1_000_000,
-        _ => false,
-    };
+    let early = written.is_ok_and(|of| of.last_modified.timestamp_millis() > wanted);
     if early {
         let problem = format!("has no version as old as {moment}: version {version} is younger");
         return Err(Error::input(folder, problem).hint("give a later `timestamp`, or a `version`"));
@@ -215,22 +219,34 @@ async fn version_at(folder: &str, store: &LogStoreRef, moment: &str) -> Result<u
     Ok(version)
 }
 
-/// The log of the table in a folder.
+/// The log of the table in a folder, or below a URL.
 ///
 /// # Errors
-/// When the folder has no address.
-pub fn log_store(folder: &str) -> Result<LogStoreRef> {
-    let remote = folder.contains("://");
-    let url = Url::from_directory_path(folder).ok().filter(|_| !remote).ok_or_else(|| {
-        Error::input(folder, "is not a folder that can be read, expected a Delta table on a disk")
-    })?;
-    logstore_for(&url, StorageConfig::default()).map_err(|error| unreadable(folder, error))
+/// When there is no such place, or its store cannot be opened.
+pub fn log_store(folder: &str, stores: &Stores, kind: Kind) -> Result<LogStoreRef> {
+    let none = |problem: String| Error::new(kind, folder, problem);
+    if !is_url(folder) {
+        let url = Url::from_directory_path(folder);
+        let url = url.map_err(|()| none("is no absolute path of a folder".to_string()))?;
+        let store = logstore_for(&url, StorageConfig::default());
+        return store.map_err(|error| unreadable(folder, error));
+    }
+    let object = ObjectUrl::parse(folder).map_err(|problem| none(format!("is a URL {problem}")))?;
+    let url = Url::parse(&format!("{object}/")).map_err(|error| none(error.to_string()))?;
+    // The library would open stores by its own lights; ours know the job's options.
+    let root = stores.object_store(&object, kind)?;
+    let config = LogStoreConfig::new(&url, StorageConfig::default());
+    let table = config.decorate_store(Arc::clone(&root), None);
+    let table = table.map_err(|error| unreadable(folder, error))?;
+    Ok(default_logstore(Arc::from(table), root, &url, config.options()))
 }
 
 fn unreadable(folder: &str, error: DeltaTableError) -> Error {
     match error {
         DeltaTableError::NotATable(_) => no_table(folder),
-        error if !Path::new(folder).join("_delta_log").is_dir() => no_table(folder).source(error),
+        error if !is_url(folder) && !Path::new(folder).join("_delta_log").is_dir() => {
+            no_table(folder).source(error)
+        }
         error => {
             let problem = format!("cannot be read as a Delta table: {}", trouble(&error));
             Error::input(folder, problem).source(error)
@@ -246,9 +262,4 @@ fn no_table(folder: &str) -> Error {
 /// What the library says, in a line.
 pub fn trouble(error: &DeltaTableError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_string()
-}
-
-/// The name of a file inside a table's folder, as the store calls it.
-pub fn object_name(name: &str) -> ObjectPath {
-    ObjectPath::parse(name).unwrap_or_else(|_| ObjectPath::from(name))
 }

@@ -4,5 +4,5 @@
 mod delta;
 mod protocol;
 
-pub use delta::{DeltaFile, DeltaTable, log_store, object_name, trouble};
+pub use delta::{DeltaFile, DeltaTable, log_store, trouble};
 pub use protocol::unsupported;

@@ -329,6 +329,8 @@ fn tables_that_do_not_suit_a_run_are_refused_early() {
         "output.partition_by=[\"status\"]",
     ];
     explain(&bench, "second", &by).fails(1, &["is partitioned by [], the run by [\"status\"]"]);
+    let itself = ["--override", &format!("output.table.url={table}")];
+    explain(&bench, "second", &itself).fails(1, &["output.table.url: is", "(input.features)"]);
     let none = ["--override", "output.table.mode=replace_where"];
     explain(&bench, "second", &none).fails(1, &["`output.table.where` is missing"]);
 }

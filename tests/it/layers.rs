@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 25] = [
+const RANKS: [(&str, u32); 26] = [
     ("error", 0),
     ("document", 1),
     ("stop", 1),
+    ("storage", 1),
     ("feature", 2),
     ("job", 2),
     ("encode", 3),
@@ -35,9 +36,10 @@ const RANKS: [(&str, u32); 25] = [
 ];
 
 /// Library → the modules that may name it.
-const ROOMS: [(&str, &[&str]); 6] = [
+const ROOMS: [(&str, &[&str]); 7] = [
     ("datafusion", &["engine"]),
     ("deltalake_core", &["commit", "table"]),
+    ("object_store", &["engine", "storage", "table"]),
     ("ort", &["predictor"]),
     ("tch", &["artefact", "runtime", "nn", "train"]),
     ("clap", &["cli"]),

@@ -216,7 +216,7 @@ impl Stages<'_> {
             training,
             gates: Vec::new(),
             examples,
-            output: self.job.output.dir.display().to_string(),
+            output: self.job.output.shown(),
             table: None,
             remarks: done.remarks.clone(),
         };

@@ -71,6 +71,7 @@ impl Stages<'_> {
     ) -> TableRun<'b> {
         TableRun {
             target,
+            stores: &self.job.output.stores,
             matches,
             schema,
             partition_by: &self.job.output.partition_by,
