@@ -48,6 +48,7 @@
 //! | 5 | [`nn`] | what is made of tensors: networks, losses, replay buffer? (no column names, no job) |
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
 //! | 4 | [`target`] | what did the model decide, what should it decide, and what is an answer worth? |
+//! | 4 | [`lineage`] | who is told of a run, and what? |
 //! | 4 | [`metrics`] | how good are counterfactuals: distances, counts that merge, MMD? |
 //! | 4 | [`nearest`] | which training rows are nearest to a row, of those that it may become, and how plausible is it beside them? |
 //! | 4 | [`score`] | what becomes of a batch? (engine-free) |
@@ -89,6 +90,7 @@ pub mod error;
 pub mod explain;
 pub mod feature;
 pub mod job;
+pub mod lineage;
 pub mod metrics;
 pub mod nearest;
 pub mod nn;

@@ -4,6 +4,7 @@
 mod explain;
 mod input;
 mod limits;
+mod lineage;
 mod memory;
 mod method;
 mod output;
@@ -34,6 +35,7 @@ pub use input::{
     TableSpec,
 };
 pub use limits::{FARTHEST, LIMITS};
+pub use lineage::{LineageJob, LineageSpec};
 pub use memory::{MemoryEstimate, Sizes, available_memory};
 pub use output::{CommitMode, DeltaOutputJob, DeltaOutputSpec, OutputJob, OutputSpec, SchemaMode};
 pub use placeholders::Placeholders;
@@ -83,6 +85,9 @@ pub struct JobSpec {
     /// What the machine may give. Does not change results.
     #[serde(default)]
     pub runtime: RuntimeSpec,
+    /// Who is told of runs. Does not change results.
+    #[serde(default)]
+    pub lineage: LineageSpec,
     /// Options of object stores, by bucket.
     #[serde(default)]
     pub storage: StorageSpec,
@@ -112,6 +117,9 @@ pub struct Job {
     pub output: OutputJob,
     /// Threads, memory, device, seed.
     pub runtime: RuntimeJob,
+    /// Who is told of runs.
+    #[serde(skip)]
+    pub lineage: LineageJob,
     /// Files of this machine that stand for URLs of the job: where they are, and the URL. No part of what it says.
     #[serde(skip)]
     pub copies: Vec<(PathBuf, String)>,

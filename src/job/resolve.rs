@@ -53,6 +53,7 @@ impl<'a> JobResolver<'a> {
         let report = self.report(spec.report, retrained);
         let output = self.output(spec.output, stores);
         let runtime = self.runtime(&spec.runtime);
+        let lineage = self.lineage(spec.lineage);
         let copies = output.url.iter().map(|url| (output.dir.clone(), url.to_string())).collect();
         Some(Job {
             file: std::path::absolute(self.place.file()).unwrap_or_default(),
@@ -65,6 +66,7 @@ impl<'a> JobResolver<'a> {
             report,
             output,
             runtime: runtime?,
+            lineage,
             copies,
         })
     }

@@ -12,6 +12,7 @@ mod mirror;
 mod parts;
 mod place;
 mod previous;
+mod sources;
 mod staging;
 mod tables;
 mod verify;
@@ -26,6 +27,7 @@ pub use manifest::{
 pub use mirror::{Mirror, Opened};
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
+pub use sources::describe_sources;
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,

@@ -128,17 +128,7 @@ impl Runtime {
 /// # Errors
 /// The future's own, or [`Error::interrupted`].
 pub fn block_on_log<T: Send>(future: impl Future<Output = Result<T>> + Send) -> Result<T> {
-    static LOGS: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
-    let tokio = match LOGS.get() {
-        Some(tokio) => tokio,
-        None => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            let built =
-                builder.worker_threads(LOG_THREADS).thread_name("overturn-log").enable_all();
-            let built = built.build().map_err(no_threads)?;
-            LOGS.get_or_init(|| built)
-        }
-    };
+    let tokio = log_threads()?;
     let heard = async {
         tokio::select! {
             biased;
@@ -149,6 +139,28 @@ pub fn block_on_log<T: Send>(future: impl Future<Output = Result<T>> + Send) -> 
     // A thread that drives another runtime may not wait for this one.
     let waited = thread::scope(|scope| scope.spawn(|| tokio.block_on(heard)).join());
     waited.unwrap_or_else(|_| Err(Error::internal("a table's log", "its reader panicked")))
+}
+
+/// Runs a future that talks to a server to its end, for so long at most, also after a signal.
+pub fn block_on_wire<T: Send>(
+    future: impl Future<Output = T> + Send,
+    patience: Duration,
+) -> Option<T> {
+    let tokio = log_threads().ok()?;
+    let limited = async { tokio::time::timeout(patience, future).await.ok() };
+    thread::scope(|scope| scope.spawn(|| tokio.block_on(limited)).join()).ok().flatten()
+}
+
+/// Threads for what waits for others more than it works.
+fn log_threads() -> Result<&'static tokio::runtime::Runtime> {
+    static LOGS: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    if let Some(tokio) = LOGS.get() {
+        return Ok(tokio);
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let built = builder.worker_threads(LOG_THREADS).thread_name("overturn-log").enable_all();
+    let built = built.build().map_err(no_threads)?;
+    Ok(LOGS.get_or_init(|| built))
 }
 
 /// A task on the engine's threads; dropped, it is stopped where it next waits.

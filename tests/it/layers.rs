@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 26] = [
+const RANKS: [(&str, u32); 27] = [
     ("error", 0),
     ("document", 1),
     ("stop", 1),
@@ -19,6 +19,7 @@ const RANKS: [(&str, u32); 26] = [
     ("runtime", 3),
     ("synth", 3),
     ("constrain", 4),
+    ("lineage", 4),
     ("metrics", 4),
     ("nearest", 4),
     ("score", 4),

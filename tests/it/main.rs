@@ -20,6 +20,7 @@ mod jobs;
 mod layers;
 mod learn;
 mod limits;
+mod lineage;
 mod messages;
 mod models;
 mod numbers;

@@ -10,6 +10,7 @@ mod facts;
 mod figures;
 mod finish;
 mod generator;
+mod lineage;
 mod prometheus;
 mod spot;
 mod summary;
@@ -35,6 +36,7 @@ use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Explainer, Setup, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
+use crate::lineage::Lineage;
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, REJECTS,
     RunFacts, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of,
@@ -142,10 +144,22 @@ pub fn run(
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<RunSummary> {
+    lineage::told(job, part, |lineage| {
+        explain_all(job, (part, resume), (runtime, observer), lineage)
+    })
+}
+
+fn explain_all(
+    job: &Job,
+    (part, resume): (Part, bool),
+    (runtime, observer): (&Runtime, &Observer),
+    lineage: &Lineage,
+) -> Result<RunSummary> {
     let began = Instant::now();
     let earlier = if resume { earlier(&job.output.dir) } else { None };
     let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
     let mut stages = Stages::new(job, part, runtime, observer)?;
+    stages.tell(lineage);
     if let Some(mut summary) = stages.published(resume)? {
         // The job's gates and metrics may be others than before.
         summary.gates = stages.gates(&summary);

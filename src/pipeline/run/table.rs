@@ -87,7 +87,7 @@ impl Stages<'_> {
         self.job.output.table.as_ref().filter(|_| self.part != Part::Report)
     }
 
-    fn counterfactual_columns(&self) -> Schema {
+    pub(super) fn counterfactual_columns(&self) -> Schema {
         let (key, features) = (self.inputs.key_fields(), self.inputs.feature_fields());
         counterfactual_schema(&key, &features, self.is_regression()).as_ref().clone()
     }
