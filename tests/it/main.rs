@@ -36,6 +36,7 @@ mod schemas;
 mod scorers;
 mod search;
 mod sql;
+mod stores;
 mod supply;
 mod survival;
 mod tables;
