@@ -39,9 +39,9 @@ fn server(test: &str) -> Option<u16> {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
-        let mut command = Command::new(python);
+        let mut command = Command::new(&python);
         command.args(["-c", SERVER, &port.to_string()]);
-        let process = command
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -50,6 +50,8 @@ fn server(test: &str) -> Option<u16> {
         let began = Instant::now();
         while put(port, "/lake").is_none() {
             assert!(began.elapsed() < Duration::from_secs(60), "the server does not start");
+            let ended = process.try_wait().expect("a process");
+            assert!(ended.is_none(), "no moto in {}: run jobs/setup.sh", python.display());
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(Server { port, _process: process })
