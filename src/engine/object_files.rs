@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::execution::cache::default_cache::DefaultCache;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as Key;
@@ -23,6 +25,8 @@ const MOST_OBJECTS: usize = 1_000_000;
 const MOST_LISTED: usize = 10_000_000;
 /// Bytes at the end of a file that are read first: footers of most files fit.
 const FIRST_READ: u64 = 64 << 10;
+/// Bytes of footers that are kept.
+const FOOTER_CACHE: usize = 64 << 20;
 /// Footers read at the same time.
 const FOOTERS: usize = 16;
 
@@ -33,6 +37,8 @@ pub(super) struct TableStore {
     pub(super) name: ObjectStoreUrl,
     /// The objects, as they were found.
     pub(super) store: Arc<Pinned>,
+    /// Footers that were read: the engine's own cache takes objects of one name in two buckets for the same.
+    pub(super) footers: Arc<FileMetadataCache>,
 }
 
 /// An object of a table, and the prefix from which its hive partitions are counted.
@@ -78,13 +84,15 @@ pub(super) fn find(
     let name = format!("table://{:016x}", xxh3_64(paths.join("\n").as_bytes()));
     let name = ObjectStoreUrl::parse(name)
         .map_err(|error| Error::internal("tables", "a store has no name").source(error))?;
-    Ok((files, TableStore { name, store: objects }))
+    let footers: Arc<FileMetadataCache> = Arc::new(DefaultCache::new(FOOTER_CACHE));
+    Ok((files, TableStore { name, store: objects, footers }))
 }
 
 /// The objects that a URL names: itself, those below it, or those that a glob matches.
 async fn expand(store: &Store, url: &ObjectUrl) -> Result<Vec<Found>> {
+    // Some stores have empty objects for folders.
     if !url.key().is_empty()
-        && let Some(object) = store.find(url.key()).await?
+        && let Some(object) = store.find(url.key()).await?.filter(|found| found.bytes > 0)
     {
         let root = url.key().strip_suffix(url.name()).unwrap_or_default().to_string();
         return Ok(vec![Found { object, root }]);

@@ -214,7 +214,7 @@ impl TableProvider for ParquetTable {
         if let Some(table) = &self.files.store {
             store = table.name.clone();
             // A footer is asked for once rather than for every split.
-            let footers = state.runtime_env().cache_manager.get_file_metadata_cache();
+            let footers = Arc::clone(&table.footers);
             let reader =
                 CachedParquetFileReaderFactory::new(Arc::clone(&table.store) as _, footers);
             source = source

@@ -105,6 +105,31 @@ impl Mirror {
         })
     }
 
+    /// Tries whether a store keeps the one promise that publishing stands on: that of two writes of a name that must
+    /// not exist one is refused. Leaves nothing.
+    ///
+    /// # Errors
+    /// When it does not, or cannot be written.
+    pub fn probe(output: &OutputJob) -> Result<()> {
+        let Some(dir) = output.url.clone() else { return Ok(()) };
+        let store = output.stores.open(&dir, Kind::Output)?;
+        wait(async move {
+            let name = format!("{HIDDEN}/probe-{:016x}", rand::random::<u64>());
+            let key = dir.join(&name).key().to_string();
+            store.create(&key, b"first".to_vec()).await?;
+            let second = store.create(&key, b"second".to_vec()).await;
+            store.delete(&[key]).await?;
+            match second? {
+                Created::Taken(_) => Ok(()),
+                Created::Written => {
+                    let problem = "the store writes over objects although it is told not to";
+                    Err(Error::output(dir.to_string(), problem)
+                        .hint("results need a store with conditional writes (`If-None-Match`)"))
+                }
+            }
+        })
+    }
+
     /// Where the results are to appear.
     pub fn url(&self) -> &ObjectUrl {
         &self.prefix.dir

@@ -214,14 +214,22 @@ impl Store {
         let upload = self.inner.put_multipart(&self.key(key)?).await.map_err(self.failed(key))?;
         let mut parts = WriteMultipart::new_with_chunk_size(upload, CHUNK);
         let mut chunk = vec![0; CHUNK];
-        loop {
-            let read = file.read(&mut chunk).map_err(unreadable)?;
-            if read == 0 {
-                return parts.finish().await.map(|_| ()).map_err(self.failed(key));
+        let sent = loop {
+            match file.read(&mut chunk) {
+                Ok(0) => break Ok(()),
+                Ok(read) => match parts.wait_for_capacity(PARTS).await {
+                    Ok(()) => parts.write(&chunk[..read]),
+                    Err(error) => break Err(self.failed(key)(error)),
+                },
+                Err(error) => break Err(unreadable(error)),
             }
-            parts.wait_for_capacity(PARTS).await.map_err(self.failed(key))?;
-            parts.write(&chunk[..read]);
+        };
+        if let Err(error) = sent {
+            // Parts that nobody completes would be kept, and paid for.
+            let _ = parts.abort().await;
+            return Err(error);
         }
+        parts.finish().await.map(|_| ()).map_err(self.failed(key))
     }
 
     /// Reads an object of a known size to its end, in ranges of one content, and gives its SHA-256.

@@ -38,6 +38,7 @@ mod schemas;
 mod scorers;
 mod search;
 mod sql;
+mod stores;
 mod supply;
 mod survival;
 mod tables;
