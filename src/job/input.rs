@@ -128,7 +128,7 @@ fn parity_tolerance() -> f64 {
 }
 
 /// Tables in, paths resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct InputJob {
     /// Files, folders and globs of the feature table, or the folder of a Delta table.
     pub features: Vec<String>,
@@ -155,7 +155,7 @@ pub struct InputJob {
 }
 
 /// Stored decisions, paths resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ScoresJob {
     /// Files, folders and globs, or the folder of a Delta table.
     pub table: Vec<String>,

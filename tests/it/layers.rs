@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 27] = [
+const RANKS: [(&str, u32); 28] = [
     ("error", 0),
     ("document", 1),
     ("stop", 1),
@@ -31,6 +31,7 @@ const RANKS: [(&str, u32); 27] = [
     ("explain", 7),
     ("report", 7),
     ("train", 7),
+    ("audit", 8),
     ("engine", 8),
     ("pipeline", 9),
     ("cli", 10),
