@@ -17,6 +17,9 @@ use crate::output::{
     COUNTERFACTUALS, Journal, REJECTS, StagedFile, Staging, TableFiles, is_inside,
 };
 
+/// Splits on their way to a store at the same time.
+const UPLOADS: usize = 4;
+
 /// Explained splits.
 #[derive(Default)]
 pub(super) struct Done {
@@ -97,7 +100,18 @@ impl Stages<'_> {
         let began = Instant::now();
         let mut accounts = Accounts::new(progressed, &self.job.input, rows_in_scope);
         let before = accounts.rows();
-        let mut records = plan.records(self.runtime.threads);
+        let (mirror, folder) = (staging.mirror(), staging.folder().to_path_buf());
+        let upload = |record: Result<SplitRecord>| async {
+            let record = record?;
+            if let Some(mirror) = &mirror {
+                let file = |file: &StagedFile| (file.name.clone(), file.bytes, file.sha256.clone());
+                mirror.upload(&folder, record.files.iter().map(file).collect()).await?;
+            }
+            Ok(record)
+        };
+        // Splits go to the store of the results, if there is one, while others are explained.
+        let records = plan.records(self.runtime.threads).map(upload);
+        let mut records = std::pin::pin!(records.buffer_unordered(UPLOADS));
         while let Some(record) = records.next().await {
             accounts.take(record?)?;
         }
@@ -144,8 +158,9 @@ impl<'a> Accounts<'a> {
             return Ok(());
         }
         self.refuse_rejects(&record)?;
+        let names: Vec<String> = record.files.iter().map(|file| file.name.clone()).collect();
         let entry = Entry::Split(Box::new(record));
-        self.journal.append(&entry)?;
+        self.journal.append(&entry, &names)?;
         if let Entry::Split(record) = entry {
             self.records.insert(record.split, *record);
         }

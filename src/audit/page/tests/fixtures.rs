@@ -322,11 +322,13 @@ pub(super) fn facts() -> PageFacts {
         modified: 1,
         rows: 50_000,
         sha256: hash("b"),
+        etag: None,
     };
     let run = RunFacts {
         run_id: "3f2a9c4be1d07755".to_string(),
         fingerprint: format!("3f2a9c4be1d07755{}", "0".repeat(48)),
         inputs: vec![input],
+        versions: Vec::new(),
         model: hash("a"),
         schema: hash("c"),
         generator: hash("d"),
