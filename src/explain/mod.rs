@@ -1,6 +1,6 @@
-//! From a batch of rows to a batch of counterfactuals: admit, ask the model (or the score table), ask the
-//! generator, keep to the constraints, ask the model again, refine with the model as judge, measure. Engine-free: batches in, batches out,
-//! and a [`ExplainStats`] with what cannot be a column of the table.
+//! From a batch of rows to a batch of counterfactuals: validate rows, predict (or read the score table), generate,
+//! post-process to the constraints, predict again, refine, measure. Engine-free: batches in, batches out, and
+//! [`ExplainStats`] with what cannot be a column of the table.
 //!
 //! What comes out of a block of rows depends on nothing but those rows: random numbers are drawn from the
 //! row's key. A matrix product may round otherwise in a block of another size, so whoever calls cuts blocks
@@ -10,6 +10,7 @@ mod changes;
 mod decisions;
 mod explained;
 mod fit;
+mod inspect;
 mod plausible;
 mod refine;
 mod requests;
@@ -17,16 +18,17 @@ mod stats;
 mod table;
 mod valid_rows;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{FieldRef, SchemaRef};
+use parking_lot::Mutex;
 
 use crate::artefact::Description;
 use crate::constrain::{Constraints, Observed};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, Layout};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowConstraint, RowReader, RowValidator, RowWriter};
 use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
@@ -39,8 +41,9 @@ use crate::target::TargetCodec;
 
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
+pub use inspect::Inspected;
 pub use plausible::check_plausibility;
-use refine::{Plateaus, Refiner};
+use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
 pub use stats::{ExplainStats, Stage, StageSeconds};
 
@@ -62,7 +65,7 @@ pub struct Columns {
     pub features: Vec<usize>,
     /// Columns that constrain single rows.
     pub constraints: Vec<RowConstraint>,
-    /// What is wanted of each row.
+    /// The target of each row.
     pub target: Option<usize>,
 }
 
@@ -130,12 +133,7 @@ impl Explainer {
     /// too few training rows to tell whether answers are as plausible as they must be.
     pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
         let Setup { description, schema, table, columns, predictor, .. } = setup;
-        let method = setup.explain.method.with_generator(description.learnt);
-        if !description.learnt && method == ExplainMethod::Generator {
-            let problem = "has learnt nothing: it was made by a run that needed no training";
-            return Err(Error::input("generator", problem)
-                .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
-        }
+        let explain = resolved(setup.explain, description)?;
         let fields = |indexes: &[usize]| -> Vec<FieldRef> {
             indexes.iter().map(|index| Arc::clone(&table.fields()[*index])).collect()
         };
@@ -150,27 +148,19 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len() as u32,
             Task::Regression => 0,
         };
-        let explain = ExplainJob { method, ..setup.explain.clone() };
         let plausibility = plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?;
         let points = setup.neighbours.filter(|_| explain.needs_neighbours());
-        let feature_schema = arrow::datatypes::Schema::new(features);
-        let observed = match setup.explain.coherence {
-            Coherence::Observed => {
-                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
-                description.observed.clone().without_formulas_of(&schema, &bounded)
-            }
-            Coherence::Off => Observed::default(),
-        };
-        // Training rows are given as they are, whatever step most of their values have.
-        let constrained = match method {
-            ExplainMethod::Nearest => Arc::new(schema.without_grids()),
-            _ => Arc::clone(&schema),
-        };
-        let constraints =
-            Constraints::new(constrained, &description.stats, Arc::clone(&layout), &feature_schema)
-                .with_observed(&observed);
+        let constrained = Constrained { description, schema: &schema, columns: &columns, features };
+        let constraints = constrained.constraints(&explain, &layout);
         let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
-        let refiner = Refiner::new(&explain, &schema, &layout, (points, classes), plateaus);
+        let refiner = Refiner::new(RefinerSetup {
+            job: &explain,
+            schema: &schema,
+            layout: Arc::clone(&layout),
+            points,
+            classes,
+            plateaus,
+        });
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());
         Ok(Explainer {
@@ -206,7 +196,7 @@ impl Explainer {
     /// # Errors
     /// When the generator cannot be copied.
     pub fn worker(self: &Arc<Self>) -> Result<Worker> {
-        let generator = self.generator.lock().unwrap_or_else(PoisonError::into_inner).replica()?;
+        let generator = self.generator.lock().replica()?;
         Ok(Worker { shared: Arc::clone(self), generator })
     }
 
@@ -244,6 +234,46 @@ impl Worker {
         let table = shared.table(&valid_rows, &explained)?;
         stats.clock(Stage::Tabulate, &mut clock);
         Ok(table)
+    }
+}
+
+/// The job's options with the method that `auto` stands for.
+fn resolved(explain: &ExplainJob, description: &Description) -> Result<ExplainJob> {
+    let method = explain.method.with_generator(description.learnt);
+    if !description.learnt && method == ExplainMethod::Generator {
+        let problem = "has learnt nothing: it was made by a run that needed no training";
+        return Err(Error::input("generator", problem)
+            .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
+    }
+    Ok(ExplainJob { method, ..explain.clone() })
+}
+
+/// What constraints follow from.
+struct Constrained<'a> {
+    description: &'a Description,
+    schema: &'a Arc<FeatureSchema>,
+    columns: &'a Columns,
+    features: Vec<FieldRef>,
+}
+
+impl Constrained<'_> {
+    fn constraints(self, explain: &ExplainJob, layout: &Arc<Layout>) -> Constraints {
+        let Constrained { description, schema, columns, features } = self;
+        let observed = match explain.coherence {
+            Coherence::Observed => {
+                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
+                description.observed.clone().without_formulas_of(schema, &bounded)
+            }
+            Coherence::Off => Observed::default(),
+        };
+        // Training rows are given as they are, whatever step most of their values have.
+        let schema = match explain.method {
+            ExplainMethod::Nearest => Arc::new(schema.without_grids()),
+            _ => Arc::clone(schema),
+        };
+        let fields = arrow::datatypes::Schema::new(features);
+        Constraints::new(schema, &description.stats, Arc::clone(layout), &fields)
+            .with_observed(&observed)
     }
 }
 

@@ -41,7 +41,7 @@ fn row_group_rows() -> usize {
 }
 
 /// Where the results go, path resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct OutputJob {
     /// The folder. For a URL a folder of this machine, where results are put together.
     pub dir: PathBuf,

@@ -1,6 +1,7 @@
 //! Tables out: staged under a name that readers skip, synced, then published by one rename. A reader
 //! sees the whole result or none of it. In a store, which knows no rename, `_SUCCESS` says that it is whole.
 
+mod audit_tables;
 mod commit;
 mod folders;
 mod fresh;
@@ -12,11 +13,17 @@ mod mirror;
 mod parts;
 mod place;
 mod previous;
+mod question_tables;
 mod staging;
 mod tables;
 mod verify;
 mod writer;
 
+pub use audit_tables::{
+    AUDIT, AUDIT_PAGE, audit_at_bound_schema, audit_change_fields, audit_changes_schema,
+    audit_curves_schema, audit_gaps_schema, audit_group_fields, audit_groups_schema,
+    audit_page_name, audit_schema, audit_table_name,
+};
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
 pub use journal::{Found, Journal, JournalContents, parse_journal};
@@ -26,6 +33,10 @@ pub use manifest::{
 pub use mirror::{Mirror, Opened};
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
+pub use question_tables::{
+    action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
+    reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
+};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,

@@ -10,9 +10,11 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
-use super::partitions::{check_class_folders, check_key_folders, check_segments};
+use super::partitions::{
+    check_class_folders, check_groups, check_key_folders, check_label, check_segments,
+};
 use super::places::check_places;
-use super::run::check_output_names;
+use super::run::{check_output_names, check_questions};
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
 use crate::artefact::{Artefact, load, load_neighbours};
 use crate::engine::ScanPlan;
@@ -72,6 +74,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     check_class_folders(job, predictor.task())?;
     if job.target.is_some() {
         check_output_names(job, &inputs)?;
+        check_questions(job, &inputs.schema)?;
     }
     if let Some(folder) = &job.explain.generator {
         check_generator(folder, job, (&inputs, predictor.task()), runtime)?;
@@ -84,6 +87,8 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         let mut check = inputs.check(&job.input, scope, observer).await?;
         check_key_folders(job, &inputs).await?;
         check_segments(job, &inputs).await?;
+        check_groups(job, &inputs).await?;
+        check_label(job, &inputs, predictor.task()).await?;
         check.remarks.extend(inputs.contradictions(scope).await?);
         try_out(job, &inputs, predictor.as_ref()).await?;
         check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);

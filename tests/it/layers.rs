@@ -28,6 +28,7 @@ const RANKS: [(&str, u32); 24] = [
     ("explain", 7),
     ("report", 7),
     ("train", 7),
+    ("audit", 8),
     ("engine", 8),
     ("pipeline", 9),
     ("cli", 10),

@@ -1,6 +1,5 @@
-//! Where proposals are judged: the requests that are being refined, what the model said of every proposal so far,
-//! and how often it may still be asked. Whoever proposes proposals need not remember them: what was asked
-//! before is not asked again.
+//! The requests that are being refined, the model's prediction for every proposal so far, and how many queries are left
+//! for each request. A proposal that was predicted before costs no query, so that no step needs to remember its own.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::explain::explained::Finding;
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
-use crate::metrics::{Source, Status};
+use crate::metrics::Status;
 use crate::predictor::{
     Ended, Goal, Outcome, Reach, Region, Responses, Scores, Search, Variant, Variants, Verdict,
 };
@@ -28,13 +27,13 @@ use crate::target::{Targets, is_valid, margins};
 /// Proposals that the model is asked about at once: more would not be faster, only larger.
 const MOST_AT_ONCE: usize = 16_384;
 
-/// What is to be refined, a request for each counterfactual that is asked for.
+/// Requests for one counterfactual each, as the refiner needs them.
 pub(in crate::explain) struct RequestBatch {
-    /// The rows as they are.
+    /// The rows as they were read.
     pub(in crate::explain) originals: Rows,
     /// The same in the table's types.
     pub(in crate::explain) before: RecordBatch,
-    /// What is wanted of them.
+    /// Their targets.
     pub(in crate::explain) targets: Targets,
     /// What the model decided about them.
     pub(in crate::explain) decided: Scores,
@@ -48,10 +47,10 @@ pub(in crate::explain) struct RequestBatch {
     pub(in crate::explain) draws: Vec<u32>,
 }
 
-/// Place of an answer among all answers of an cache.
+/// Index of a prediction among all of a cache.
 pub(super) type PredictionIndex = u32;
 
-/// Requests, proposals and answers.
+/// Requests, and predictions for their proposals.
 pub(super) struct QueryCache<'a> {
     pub(super) worker: &'a Worker,
     pub(super) batch: &'a RequestBatch,
@@ -73,7 +72,7 @@ pub(super) struct QueryCache<'a> {
     scores: Scores,
     /// Whether answers are what their requests are held to.
     pub(super) valid: Vec<bool>,
-    /// What gets the wanted decision, but is less plausible than an answer must be.
+    /// What reaches the target, but is less plausible than an answer must be.
     implausible: Vec<bool>,
     shares: Vec<f32>,
     pub(super) required: RequiredMargins,
@@ -178,17 +177,17 @@ impl<'a> QueryCache<'a> {
         failures.binary_search_by_key(&(prediction as usize), |failure| failure.row).is_ok()
     }
 
-    /// How near an answer is to what its request wants, where the model tells: the wanted class's probability.
+    /// How near an answer is to what its request wants, where the model gives one: the target class's probability.
     pub(super) fn share(&self, prediction: PredictionIndex) -> Option<f32> {
         Some(self.shares[prediction as usize]).filter(|share| !share.is_nan())
     }
 
-    /// The answers at these places.
+    /// The predictions with these indexes.
     pub(super) fn scores(&self, predictions: &[PredictionIndex]) -> Scores {
         self.scores.take(predictions)
     }
 
-    /// The answer to a proposal that was judged before.
+    /// The answer to a proposal that was predicted before.
     pub(super) fn cached(&self, request: u32, changes: &[Change]) -> Option<PredictionIndex> {
         self.cached.get(&(request, hash(changes))).copied()
     }
@@ -274,7 +273,7 @@ impl<'a> QueryCache<'a> {
         Ok(())
     }
 
-    /// Asks about the cells that proposals change, which the model can be told without a batch of whole rows.
+    /// Asks about the cells that proposals change, which the model can be asked about without a batch of whole rows.
     fn query_by_cells(&mut self, proposals: &[&Proposal]) -> Result<Scores> {
         let (constraints, originals) = (&self.worker.shared.constraints, &self.batch.originals);
         let all: Vec<Cow<'_, [Change]>> = proposals
@@ -402,69 +401,6 @@ impl<'a> QueryCache<'a> {
         }
         rows
     }
-
-    /// Proposals that change no more than the model notices, and keep to the rules between features: those that do not
-    /// are repaired. What cannot be is left as it is, and will not be asked about.
-    pub(super) fn prepared(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: &[Source],
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let (proposals, sources) = self.tightened(proposals, sources);
-        self.repaired(proposals, sources)
-    }
-
-    /// Proposals without what the model does not notice: numbers as near to the originals as it says the same.
-    fn tightened(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: &[Source],
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let shared = &self.worker.shared;
-        if !shared.refiner.plateaus.are_known() {
-            return (proposals, sources.to_vec());
-        }
-        let tightened = |(Proposal { request, changes }, source): (Proposal, &Source)| {
-            let (feasible, original) =
-                (self.feasible(request), |feature: usize| self.original(request, feature));
-            let ease = |change: &Change| {
-                shared.refiner.tightened(feasible, *change, original(change.feature))
-            };
-            let tightened: Changes = changes.iter().filter_map(ease).collect();
-            let better = shared.constraints.is_coherent(&tightened, original);
-            // Nothing is asked about the row as it is, unless that was the question.
-            let pointless = better && tightened.is_empty() && !changes.is_empty();
-            let changes = if better { tightened } else { changes };
-            (!pointless).then_some((Proposal { request, changes }, *source))
-        };
-        proposals.into_iter().zip(sources).filter_map(tightened).unzip()
-    }
-
-    fn repaired(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: Vec<Source>,
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let constraints = &self.worker.shared.constraints;
-        if !constraints.couples_features() {
-            return (proposals, sources);
-        }
-        let mut kept = Vec::with_capacity(proposals.len());
-        for (proposal, source) in proposals.into_iter().zip(sources) {
-            let Proposal { request, changes } = &proposal;
-            let original = |feature: usize| self.original(*request, feature);
-            let repairs = constraints.repairs(self.feasible(*request), changes, original);
-            if repairs.is_empty() {
-                kept.push((proposal, source));
-            } else {
-                let request = *request;
-                kept.extend(
-                    repairs.into_iter().map(|changes| (Proposal { request, changes }, source)),
-                );
-            }
-        }
-        kept.into_iter().unzip()
-    }
 }
 
 /// Decides about regions that reach a target.
@@ -496,7 +432,7 @@ pub(super) fn hash(changes: &[Change]) -> u64 {
     seed
 }
 
-/// The wanted class's probability; NaN where the model gives none.
+/// The target class's probability; NaN where the model gives none.
 fn shares(scores: &Scores, targets: &Targets) -> Vec<f32> {
     match (&scores.outcome, targets.classes()) {
         (Outcome::Classes { probabilities: Some(all), .. }, Some(classes)) => {
@@ -512,7 +448,7 @@ fn shares(scores: &Scores, targets: &Targets) -> Vec<f32> {
             // The nearer to the range, the greater.
             let off = |(value, (low, high)): (&f64, (&f64, &f64))| {
                 let off = (low - value).max(value - high).max(0.0);
-                // A value that is none is not near, though `max` would overlook it.
+                // NaN is not near, though `max` would overlook it.
                 if value.is_nan() { f32::NAN } else { -off as f32 }
             };
             values.iter().zip(ends).map(off).collect()

@@ -11,6 +11,7 @@ mod figures;
 mod finish;
 mod generator;
 mod prometheus;
+mod questions;
 mod spot;
 mod summary;
 mod survival;
@@ -22,7 +23,9 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::partitions::{check_class_folders, check_key_folders, check_segments};
+use super::partitions::{
+    check_class_folders, check_groups, check_key_folders, check_label, check_segments,
+};
 use super::places::check_places;
 use super::validate::{check_generator, check_target};
 use super::{
@@ -41,7 +44,7 @@ use crate::output::{
 };
 use crate::runtime::Runtime;
 
-pub use again::report;
+pub use again::{published_job, report};
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
@@ -51,6 +54,7 @@ pub(super) use facts::{gather as gather_facts, refuse_changed};
 use finish::Finished;
 pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
+pub(super) use questions::check_questions;
 pub use summary::{Example, RunSummary, Seconds, TargetSummary};
 
 /// How much of the whole is done.
@@ -271,6 +275,7 @@ impl<'a> Stages<'a> {
         self.runtime.block_on(check_key_folders(self.job, inputs))?;
         if self.part != Part::Explain {
             self.runtime.block_on(check_segments(self.job, inputs))?;
+            self.runtime.block_on(check_groups(self.job, inputs))?;
         }
         Ok(Keyed { rows, seconds: seconds_since(began) })
     }
@@ -292,6 +297,9 @@ impl<'a> Stages<'a> {
         let repeated = check_repeatable(job, inputs, scope, predictor);
         let mut remarks = self.runtime.block_on(repeated)?;
         remarks.extend(assumed(job, predictor.as_ref()));
+        if self.part != Part::Explain {
+            self.runtime.block_on(check_label(job, inputs, task))?;
+        }
         self.check_retrained(task)?;
         Ok(remarks)
     }
