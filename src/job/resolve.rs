@@ -465,7 +465,10 @@ impl<'a> JobResolver<'a> {
         let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
                        leaves out `gaps`";
         self.require(gap, "report.gates.max_gap", problem);
-        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
+        let previous = spec.previous.map(|path| {
+            let path = self.local(&path, "audit.previous");
+            self.existing(&path, "audit.previous")
+        });
         let mut budgets = spec.budgets;
         budgets.sort_by(f64::total_cmp);
         budgets.dedup();

@@ -141,8 +141,7 @@ impl Prefix {
     /// Copies all files to their names, the manifest last, and looks whether all are there.
     async fn copy(&self, commit: &Commit) -> Result<()> {
         let Some((manifest, tables)) = commit.files.split_last() else { return Ok(()) };
-        // Owned, so that the future may be moved to another thread.
-        let copies = tables.to_vec().into_iter().map(|file| self.copy_one(file));
+        let copies = tables.iter().cloned().map(|file| self.copy_one(file));
         let copied = futures::stream::iter(copies).buffer_unordered(COPIES);
         copied.try_collect::<()>().await?;
         self.copy_one(manifest.clone()).await

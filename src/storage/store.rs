@@ -264,7 +264,7 @@ impl Store {
     /// Removes objects; those that are not there are no error.
     pub async fn delete(&self, keys: &[String]) -> Result<()> {
         // Owned, so that the future may be moved to another thread.
-        let deleted = keys.to_vec().into_iter().map(|key| async move {
+        let deleted = keys.iter().cloned().map(|key| async move {
             match self.inner.delete(&self.key(&key)?).await {
                 Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
                 Err(error) => Err(self.failed(&key)(error)),

@@ -110,7 +110,7 @@ impl Lake {
         lake.bench.replace("job.toml", "dir = \"out\"", "dir = \"${out}\"");
         lake.bench.append(
             "job.toml",
-            &format!("{APPROVED}[explain]\nunit_rows = 1000\nmethod = \"search\"\n"),
+            &format!("{APPROVED}[explain]\nsplit_rows = 1000\nmethod = \"search\"\n"),
         );
         Some(lake)
     }
@@ -124,7 +124,8 @@ impl Lake {
     }
 
     fn upload(&self, name: &str, content: &[u8]) {
-        let put = self.store.put(&self.key(name), content.to_vec().into());
+        let key = self.key(name);
+        let put = self.store.put(&key, content.to_vec().into());
         self.tokio.block_on(put).expect("uploaded");
     }
 
@@ -221,7 +222,7 @@ fn from_a_store_into_a_store_the_rows_are_those_of_a_local_run() {
     // Nothing is left but the decision, and the same again is no work.
     assert_eq!(lake.names("out/_overturn"), ["commit.json"]);
     assert_eq!(lake.run("b", "out", &[]).ok().json()["already_published"], true);
-    let other = ["--override", "explain.unit_rows=2000"];
+    let other = ["--override", "explain.split_rows=2000"];
     lake.run("b", "out", &other)
         .fails(2, &["already holds the results of a run", "overwrite = true"]);
     lake.run("b", "out", &[&other[..], &["--override", "output.overwrite=true"]].concat()).ok();
@@ -313,7 +314,14 @@ fn what_a_store_refuses_is_said_in_words_and_without_secrets() {
     let wrong = said("403 Forbidden", "InvalidAccessKeyId");
     let denied = said("403 Forbidden", "AccessDenied");
     let bucket = said("404 Not Found", "NoSuchBucket");
-    expect![[""]].assert_eq(&[wrong, denied, bucket].concat());
+    expect![[r#"
+        s3://lake/table: the store does not accept the credentials
+          hint: check the credentials in the environment (SECURITY.md lists the variables): ["InvalidAccessKeyId: no [redacted] [redacted]"]
+        s3://lake/table: access is denied
+          hint: reading needs the rights to get and list, writing those to put, copy and delete as well; a key that is wrong may be answered so, too: ["AccessDenied: no [redacted] [redacted]"]
+        s3://lake/table: the bucket does not exist
+          hint: check the name in the URL, and `endpoint` and `region` of the store: ["NoSuchBucket: no [redacted] [redacted]"]
+    "#]].assert_eq(&[wrong, denied, bucket].concat());
 }
 
 #[test]
@@ -330,5 +338,14 @@ fn secrets_in_a_job_and_urls_that_cannot_be_used_are_refused_at_once() {
     );
     let run = Run::of(program().args(["validate", &bench.text("job.toml")]));
     assert!(!run.stderr.contains("hidden") && !run.stderr.contains("key:secret"), "{}", run.stderr);
-    bench.fails_with(&run, 1, &expect![[""]]);
+    bench.fails_with(&run, 1, &expect![[r#"
+        errors:
+        DIR/job.toml:12: `storage."lake"` is a URL which has the scheme ``, expected `s3`, `gs`, `az`, `abfss` or `file`
+          hint: a section is called `[storage."s3://bucket"]`
+        DIR/job.toml:12: `storage."s3://lake".secret_access_key` is a secret, which a job file must not hold
+          hint: set it in the environment, as `AWS_SECRET_ACCESS_KEY`
+        DIR/job.toml:2: `input.features` is `s3://[redacted]@lake/table`, which holds credentials, expected them in the environment
+        DIR/job.toml:10: `output.dir` is `ftp://host/out`, which has the scheme `ftp`, expected `s3`, `gs`, `az`, `abfss` or `file`
+        DIR/job.toml:11: `output.metrics` is `s3://lake/m`, expected a path of this machine
+    "#]]);
 }

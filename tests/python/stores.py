@@ -38,7 +38,7 @@ null_text = ""
 [target]
 class = "approved"
 [explain]
-unit_rows = 2000
+split_rows = 2000
 method = "search"
 refine = "full"
 [output]
@@ -125,7 +125,7 @@ class Bench:
         arguments = [self.program, "run", str(here / "job.toml"), "--format", "json", "--log", "json", *more]
         for name, value in sets.items():
             arguments += ["--set", f"{name}={value}"]
-        for name, value in [("explain.unit_rows", self.unit), ("output.overwrite", str(overwrite).lower())]:
+        for name, value in [("explain.split_rows", self.unit), ("output.overwrite", str(overwrite).lower())]:
             arguments += ["--override", f"{name}={value}"]
         return arguments
 

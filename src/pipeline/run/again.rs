@@ -111,6 +111,8 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
         job.audit.by = by.to_vec();
     }
     job.output.dir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    // A copy of results in a store is a folder of this machine.
+    job.output.url = None;
     job.output.overwrite = true;
     Ok(job)
 }
