@@ -24,7 +24,8 @@ use crate::document::{self, Overrides};
 use crate::error::{Error, Kind, Result};
 
 pub use explain::{
-    Coherence, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
+    Coherence, DiceSpec, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine,
+    RefineJob, SparsitySearch, Step,
 };
 pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
 pub use limits::{FARTHEST, LIMITS};
