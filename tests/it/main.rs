@@ -20,6 +20,7 @@ mod layers;
 mod learn;
 mod limits;
 mod messages;
+mod methods;
 mod models;
 mod numbers;
 mod outputs;

@@ -5,7 +5,9 @@
 //! - a change is small if it is at most the lesser of the feature's median absolute deviation (1 where that is 0) and
 //!   the 10 % quantile of its different values' deviations from their median;
 //! - features with the largest such bound come first;
-//! - *linear* takes one step of the feature at a time, *binary* tries the original first and then bisects.
+//! - *linear* takes one step of the feature at a time, *binary* tries the original first and then bisects. A step is
+//!   that of the feature, and at least a twentieth of its bound; numbers within a hundredth are not told apart (the
+//!   package goes by the decimals that it finds in a column).
 //!
 //! One question about every request at work is one call of the model. Steps are those that the constraints allow.
 
@@ -14,6 +16,11 @@ use crate::error::Result;
 use crate::explain::refine::{Changes, Proposal, QueryCache};
 use crate::feature::Cell;
 use crate::job::SparsitySearch;
+
+/// Steps of the linear search, at most.
+const STEPS: f64 = 20.0;
+/// Parts of a bound that bisection tells apart.
+const BISECTIONS: f64 = 100.0;
 
 /// How numbers move back.
 pub(super) struct Sparsity {
@@ -143,14 +150,19 @@ impl Walk {
         let number = match (search, self.state) {
             (SparsitySearch::Binary, State::Between(beyond)) => {
                 let middle = feasible.number(feature, now + (beyond - now) / 2.0, original);
-                if middle == now || middle == beyond {
+                let near = (beyond - now).abs() <= bound / BISECTIONS;
+                if near || middle == now || middle == beyond {
                     return false;
                 }
                 middle
             }
             (SparsitySearch::Binary, _) => original,
             _ => {
-                let next = feasible.beside(feature, now, original, (original - now).signum());
+                let side = (original - now).signum();
+                let step = feasible.beside(feature, now, original, side);
+                let least = feasible.number(feature, now + side * bound / STEPS, original);
+                let far = |number: f64| (number - now).abs();
+                let next = if far(least) > far(step) { least } else { step };
                 let between = (next - original) * (now - original) > 0.0
                     && (next - original).abs() < (now - original).abs();
                 if between { next } else { original }
