@@ -1,6 +1,7 @@
 //! The job file: as typed ([`JobSpec`]), and as meant ([`Job`]) with paths resolved, placeholders
 //! filled and every fault found. Each stage is handed its own part, never the whole.
 
+mod audit;
 mod explain;
 mod input;
 mod limits;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{self, Overrides};
 use crate::error::{Error, Kind, Result};
 
+pub use audit::{AuditJob, AuditPageSpec, AuditSpec, MOST_BUDGETS, Section};
 pub use explain::{
     Coherence, DiceSpec, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine,
     RefineJob, SparsitySearch, Step,
@@ -72,6 +74,9 @@ pub struct JobSpec {
     /// What is reported.
     #[serde(default)]
     pub report: ReportSpec,
+    /// What is told of groups.
+    #[serde(default)]
+    pub audit: AuditSpec,
     /// Where the results go.
     pub output: OutputSpec,
     /// What the machine may give. Does not change results.
@@ -80,7 +85,7 @@ pub struct JobSpec {
 }
 
 /// A job, complete and valid.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Job {
     /// Where it was read from. No part of what it says.
     #[serde(skip)]
@@ -89,7 +94,7 @@ pub struct Job {
     pub input: InputJob,
     /// The model.
     pub predictor: PredictorJob,
-    /// The wanted decision; commands that need one ask for it.
+    /// The target; commands that need one ask for it.
     pub target: Option<Target>,
     /// The autoencoder.
     pub autoencoder: AutoencoderJob,
@@ -99,6 +104,9 @@ pub struct Job {
     pub explain: ExplainJob,
     /// What is reported.
     pub report: ReportJob,
+    /// What is told of groups.
+    #[serde(default)]
+    pub audit: AuditJob,
     /// Where to.
     pub output: OutputJob,
     /// Threads, memory, device, seed.

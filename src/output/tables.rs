@@ -5,6 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use serde_json::{Value, json};
 
+use super::audit_tables::{
+    audit_at_bound_schema, audit_changes_schema, audit_curves_schema, audit_gaps_schema,
+    audit_groups_schema,
+};
 use crate::error::{Error, Result};
 
 /// Written last: its presence says that a folder is a whole run's result.
@@ -90,30 +94,34 @@ pub fn rejects_schema(key: &[FieldRef]) -> SchemaRef {
 
 /// Whether a column can be null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Nulls {
+pub(super) enum Nulls {
     Never,
     Possible,
 }
 
 /// A column that says what it is: the description travels with the files.
-fn described(name: &str, data_type: DataType, nulls: Nulls, meaning: &str) -> FieldRef {
+pub(super) fn described(name: &str, data_type: DataType, nulls: Nulls, meaning: &str) -> FieldRef {
     let metadata = [("description".to_string(), meaning.to_string())].into();
     Arc::new(Field::new(name, data_type, nulls == Nulls::Possible).with_metadata(metadata))
 }
 
-fn number(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn number(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Float64, Nulls::Never, meaning)
 }
 
-fn maybe_number(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn maybe_number(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Float64, Nulls::Possible, meaning)
 }
 
-fn count(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn count(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Int64, Nulls::Never, meaning)
 }
 
-fn text(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn maybe_count(name: &str, meaning: &str) -> FieldRef {
+    described(name, DataType::Int64, Nulls::Possible, meaning)
+}
+
+pub(super) fn text(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Utf8, Nulls::Never, meaning)
 }
 
@@ -142,7 +150,7 @@ pub fn counterfactual_schema(
         Nulls::Never,
         "number of the answer within its row, from 0",
     ));
-    fields.push(text("target", "the wanted class, or range of values"));
+    fields.push(text("target", "the target class, or range of values"));
     if regression {
         fields.push(number("original_value", "the model's value for the row"));
         fields.push(original_score());
@@ -155,7 +163,7 @@ pub fn counterfactual_schema(
     }
     fields.push(maybe_number(
         "cf_score",
-        "probability of the wanted class for the counterfactual, if the model gives probabilities",
+        "probability of the target class for the counterfactual, if the model gives probabilities",
     ));
     fields.push(maybe_number(
         "margin",
@@ -178,7 +186,7 @@ pub fn counterfactual_schema(
         "valid",
         DataType::Boolean,
         Nulls::Never,
-        "whether the model's decision about the counterfactual is the wanted one",
+        "whether the model's decision about the counterfactual is the target",
     ));
     fields.push(described(
         "queries",
@@ -190,7 +198,7 @@ pub fn counterfactual_schema(
         "certified",
         DataType::Boolean,
         Nulls::Never,
-        "whether it is proven that no allowed change gets the wanted decision",
+        "true if every allowed change was tried or excluded and none reaches the target",
     ));
     fields.push(maybe_number(
         "cost",
@@ -289,7 +297,7 @@ fn group_fields(by: &[String]) -> Vec<FieldRef> {
             "target",
             DataType::Utf8,
             Nulls::Possible,
-            "the wanted class, or range of values; null at level `all`",
+            "the target class, or range of values; null at level `all`",
         ),
     ];
     let meaning = "the segment's value at level `segment`, else null";
@@ -313,7 +321,7 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
             Nulls::Possible,
             "as in the counterfactual table: `solved` has a row for each; null for other statuses",
         ),
-        count("rows", "rows and wanted decisions with it"),
+        count("rows", "rows and targets with it"),
         number("share", "their share of those of the same level, target and segment"),
         count("queries", "times that the model was asked about their counterfactuals"),
         count("certified", "those for which it is proven that there is no answer"),
@@ -325,7 +333,7 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
 pub fn validity_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         count("rows", "counterfactuals that were needed: not of rows that have the decision"),
-        count("valid", "those that get the wanted decision"),
+        count("valid", "those that reach the target"),
         maybe_number("validity", "valid ÷ rows; null where none was needed"),
         number("low", "lower end of the 95 % Wilson interval"),
         number("high", "its upper end"),
@@ -376,7 +384,10 @@ pub fn survival_schema() -> SchemaRef {
         described("model", DataType::Utf8, Nulls::Possible, model),
         described("sha256", DataType::Utf8, Nulls::Possible, "SHA-256 of the model"),
         count("rows", "valid counterfactuals that were needed"),
-        maybe_number("survival", "share of them that the model decides as wanted; null of none"),
+        maybe_number(
+            "survival",
+            "share of them that the model decides as the target; null without any",
+        ),
         maybe_number(
             "low",
             "lower end of its 95 % Wilson interval; least of the models, for the mean",
@@ -411,7 +422,7 @@ pub fn mmd_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         text("over", "`all` counterfactuals or the `valid` ones"),
         text("space", "`encoder`: outputs of random encoders; `raw`: standardised features"),
-        number("mmd2", "MMD² against training rows of the wanted class, mean over the encoders"),
+        number("mmd2", "MMD² against training rows of the target class, mean over the encoders"),
         number("spread", "its standard deviation over the encoders"),
         maybe_number("low", "lower end of a 95 % interval, from a block estimate"),
         maybe_number("high", "its upper end"),
@@ -451,7 +462,7 @@ pub fn training_schema() -> SchemaRef {
         ("actor_loss", "the actor's loss"),
         ("sparsity_loss", "its part for sparsity"),
         ("consistency_loss", "its part for consistency"),
-        ("validity", "share of validation rows with the wanted decision"),
+        ("validity", "share of validation rows that reach the target"),
         ("l0", "changed categorical features ÷ categorical features, over valid rows"),
         ("l1", "mean |Δ| over standardised numeric features, over valid rows"),
         ("n_changed", "changed features, over valid rows"),
@@ -471,7 +482,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 14] = [
+    let tables: [(&str, SchemaRef); 19] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -486,13 +497,14 @@ pub fn describe_tables() -> Value {
         ("reports/rules", rules_schema()),
         ("reports/survival", survival_schema()),
         ("reports/training", training_schema()),
+        ("reports/audit/groups", audit_groups_schema()),
+        ("reports/audit/curves", audit_curves_schema()),
+        ("reports/audit/gaps", audit_gaps_schema()),
+        ("reports/audit/changes", audit_changes_schema()),
+        ("reports/audit/at_bound", audit_at_bound_schema()),
     ];
     let column = |field: &FieldRef| {
-        let data_type = match field.data_type() {
-            DataType::Null => "as in the input".to_string(),
-            DataType::List(_) => "List(Struct(feature Utf8, from Utf8, to Utf8))".to_string(),
-            other => other.to_string(),
-        };
+        let data_type = type_name(field.data_type());
         json!({
             "name": field.name(),
             "type": data_type,
@@ -504,4 +516,16 @@ pub fn describe_tables() -> Value {
         (name.to_string(), schema.fields().iter().map(column).collect::<Value>())
     };
     tables.iter().map(described).collect::<serde_json::Map<String, Value>>().into()
+}
+
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Null => "as in the input".to_string(),
+        DataType::List(item) => format!("List({})", type_name(item.data_type())),
+        DataType::Struct(fields) => {
+            let part = |part: &FieldRef| format!("{} {}", part.name(), type_name(part.data_type()));
+            format!("Struct({})", fields.iter().map(part).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
 }

@@ -15,7 +15,9 @@ pub struct Reached {
     pub plausibility: Option<f64>,
     /// Share of the valid counterfactuals that hold under retrained models; none if none was asked.
     pub survival: Option<f64>,
-    /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
+    /// The widest gap between groups that is not by chance; none if no groups could be compared.
+    pub gap: Option<f64>,
+    /// MMD² as a multiple of that of the rows left as they are, by target.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
 
@@ -35,9 +37,9 @@ pub struct Gate {
 
 /// Holds a run against its gates.
 pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
-    let mut judged = Vec::new();
+    let mut checked = Vec::new();
     let mut add = |gate: String, limit: f64, found: Option<f64>, passed: bool| {
-        judged.push(Gate { gate, limit, found, passed });
+        checked.push(Gate { gate, limit, found, passed });
     };
     if let Some(least) = gates.min_validity {
         let passed = reached.validity.is_none_or(|found| found >= least);
@@ -57,13 +59,18 @@ pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
         let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
         add("report.gates.min_survival".to_string(), least, found, passed);
     }
+    if let Some(most) = gates.max_gap {
+        let found = reached.gap;
+        let passed = found.map_or(reached.validity.is_none(), |found| found <= most);
+        add("report.gates.max_gap".to_string(), most, found, passed);
+    }
     if let Some(most) = gates.max_mmd_ratio {
         for (target, found) in &reached.mmd_ratios {
             let gate = format!("report.gates.max_mmd_ratio ({target})");
             add(gate, most, *found, found.is_some_and(|found| found <= most));
         }
     }
-    judged
+    checked
 }
 
 #[cfg(test)]
@@ -78,19 +85,21 @@ mod tests {
             max_reject_share: Some(0.01),
             min_median_plausibility: Some(0.2),
             min_survival: Some(0.8),
+            max_gap: Some(0.1),
         };
         let reached = Reached {
             validity: Some(0.95),
             reject_share: 0.02,
             plausibility: Some(0.2),
             survival: Some(0.79),
+            gap: Some(0.1),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
         let passed: Vec<bool> =
             check_gates(&gates, &reached).iter().map(|gate| gate.passed).collect();
         assert_eq!(
             passed,
-            [true, false, true, false, true, false],
+            [true, false, true, false, true, true, false],
             "what cannot be measured fails"
         );
         assert!(check_gates(&GatesSpec::default(), &reached).is_empty());

@@ -60,6 +60,10 @@ pub struct RunSummary {
     /// How many of the valid counterfactuals hold under the models of `report.retrained`, if there are any.
     #[serde(default)]
     pub survival: Option<Survival>,
+    /// The widest gap of `recourse_rate` between a group of `audit.by` and its reference group that Holm's p lets
+    /// stand, 0 if none does; none if no group could be compared.
+    #[serde(default)]
+    pub widest_gap: Option<f64>,
     /// The same by wanted decision, with MMD².
     pub targets: Vec<TargetSummary>,
     /// Times that the model was asked about counterfactuals: for each that was needed.
@@ -163,8 +167,8 @@ impl RunSummary {
             verifying: new.seconds.verifying,
             ..self.seconds
         };
-        let (survival, gates) = (new.survival, new.gates);
-        RunSummary { targets: new.targets, survival, gates, seconds, ..self }
+        let (survival, widest_gap, gates) = (new.survival, new.widest_gap, new.gates);
+        RunSummary { targets: new.targets, survival, widest_gap, gates, seconds, ..self }
     }
 
     /// Rows rejected.
