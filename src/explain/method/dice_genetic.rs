@@ -150,7 +150,12 @@ impl DiceGenetic {
         predictions: &[Option<PredictionIndex>],
     ) -> Vec<Bred> {
         let known: Vec<PredictionIndex> = predictions.iter().flatten().copied().collect();
-        let scores = cache.scores(&known);
+        let mut scores = cache.scores(&known);
+        if let (true, Outcome::Classes { probabilities, .. }) =
+            (self.hard_labels, &mut scores.outcome)
+        {
+            *probabilities = None;
+        }
         let request = population.variables.request as usize;
         let mut place = 0;
         let mut bred = Vec::with_capacity(predictions.len());
@@ -159,8 +164,7 @@ impl DiceGenetic {
         {
             // What was not asked about has no loss.
             let Some(prediction) = prediction else { continue };
-            let shortfall =
-                shortfall(&scores, place, (&cache.batch.targets, request), self.hard_labels);
+            let shortfall = shortfall(&scores, place, &cache.batch.targets, request);
             place += 1;
             let changes = population.variables.changes(&member);
             let loss = shortfall + self.distance(&population.variables, &member, changes.len());
@@ -191,12 +195,7 @@ impl DiceGenetic {
 }
 
 /// How far a prediction is from the target: DiCE's hinge loss.
-fn shortfall(
-    scores: &Scores,
-    place: usize,
-    (targets, request): (&Targets, usize),
-    hard: bool,
-) -> f64 {
+fn shortfall(scores: &Scores, place: usize, targets: &Targets, request: usize) -> f64 {
     match (&scores.outcome, targets) {
         (Outcome::Values(values), Targets::Ranges { low, high }) => {
             let value = values[place];
@@ -209,7 +208,7 @@ fn shortfall(
             let Some(target) = targets.classes().map(|classes| classes[request]) else {
                 return f64::NAN;
             };
-            match probabilities.as_ref().filter(|_| !hard) {
+            match probabilities {
                 Some(all) => {
                     let width = all.len() / labels.len().max(1);
                     let shares = &all[place * width..(place + 1) * width];

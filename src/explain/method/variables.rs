@@ -45,7 +45,7 @@ impl Variables {
         let variable = |(feature, slots): (usize, &Slots)| {
             let original = cache.original(request, feature);
             let free = !shared.constraints.is_derived(feature);
-            let choices = free.then(|| choices(cache, request, (feature, slots))).flatten()?;
+            let choices = free.then(|| choices(cache, request, feature, slots)).flatten()?;
             Some(Variable { feature, original, choices })
         };
         let slots = shared.encoder.layout().slots.iter();
@@ -112,11 +112,7 @@ impl Variables {
     }
 }
 
-fn choices(
-    cache: &QueryCache<'_>,
-    request: u32,
-    (feature, slots): (usize, &Slots),
-) -> Option<Choices> {
+fn choices(cache: &QueryCache<'_>, request: u32, feature: usize, slots: &Slots) -> Option<Choices> {
     let feasible = cache.feasible(request);
     match (slots, cache.original(request, feature)) {
         (Slots::Numeric(_), Cell::Number(original)) => {

@@ -179,7 +179,7 @@ impl Worker {
         let mut cache = QueryCache::new(self, batch)?;
         cache.refining = self.shared.method.asks_often();
         let proposals = self.shared.method.propose(&mut cache)?;
-        self.refine(cache, proposals, (clock, stats))
+        self.refine(cache, proposals, clock, stats)
     }
 
     /// The best answers to be had from proposals, which took since a moment.
@@ -187,7 +187,8 @@ impl Worker {
         &self,
         mut cache: QueryCache<'_>,
         proposals: Proposals,
-        (mut clock, stats): (Instant, &mut ExplainStats),
+        mut clock: Instant,
+        stats: &mut ExplainStats,
     ) -> Result<Outcomes> {
         let refiner = &self.shared.refiner;
         let mut candidates = CandidateSet::new(cache.len());

@@ -417,7 +417,7 @@ pub(in crate::explain) fn explained(
     let cache = QueryCache::new(worker, batch).expect("a cache");
     let changes = difference(&worker.shared.constraints, generated, &batch.originals);
     let proposals = Proposals::plain(changes.into_iter().map(Some).collect());
-    worker.refine(cache, proposals, (Instant::now(), &mut stats)).expect("refined")
+    worker.refine(cache, proposals, Instant::now(), &mut stats).expect("refined")
 }
 
 fn codec() -> TargetCodec {

@@ -74,7 +74,7 @@ pub(super) fn moved_rows(
     let leaves = leaves(&learnt.scored);
     let targets = leaves.iter().filter(|leaf| leaf.target);
     let mut moved: Vec<MovedRow> =
-        targets.filter_map(|leaf| moved_to(cache, schema, (learnt, leaf))).collect();
+        targets.filter_map(|leaf| moved_to(cache, schema, learnt, leaf)).collect();
     moved.sort_by(|one, two| {
         one.broken.cmp(&two.broken).then(one.distance.total_cmp(&two.distance))
     });
@@ -84,7 +84,8 @@ pub(super) fn moved_rows(
 fn moved_to(
     cache: &QueryCache<'_>,
     schema: &FeatureSchema,
-    (learnt, leaf): (&Neighbourhood, &Leaf),
+    learnt: &Neighbourhood,
+    leaf: &Leaf,
 ) -> Option<MovedRow> {
     let variables = &learnt.variables;
     let conditions = conditions(&leaf.path);
