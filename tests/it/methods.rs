@@ -83,9 +83,13 @@ fn keys_of_dice_belong_to_dice() {
         bench.append("job.toml", &format!("{APPROVED}{lines}"));
         bench.said(&bench.here(&["validate", "job.toml"]))
     };
-    expect![[""]]
+    expect![[r#"
+        error: job.toml:15: `explain.dice` is given, but `explain.method` is `lore`, expected a method of DiCE
+    "#]]
         .assert_eq(&said("[explain]\nmethod = \"lore\"\n[explain.dice]\nsparsity = \"binary\"\n"));
-    expect![[""]].assert_eq(&said(
+    expect![[r#"
+        error: job.toml:16: `explain.dice.hard_labels` is given, but `dice_random` looks at labels only
+    "#]].assert_eq(&said(
         "[explain]\nmethod = \"dice_random\"\n[explain.dice]\nhard_labels = true\n",
     ));
 }

@@ -82,7 +82,10 @@ pub(in crate::explain) struct QueryCache<'a> {
 }
 
 impl<'a> QueryCache<'a> {
-    pub(super) fn new(worker: &'a Worker, batch: &'a RequestBatch) -> Result<QueryCache<'a>> {
+    pub(in crate::explain) fn new(
+        worker: &'a Worker,
+        batch: &'a RequestBatch,
+    ) -> Result<QueryCache<'a>> {
         let requests = batch.originals.len;
         let refiner = &worker.shared.refiner;
         Ok(QueryCache {
