@@ -29,7 +29,7 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::sparsity::Sparsity;
+use super::sparsity::{KEPT_PART, Sparsity};
 use super::spread::{Spread, spreads};
 use super::variables::{Values, Variables, stream};
 use super::{CounterfactualMethod, Proposals};
@@ -55,8 +55,6 @@ const STILL: f64 = 0.01;
 const STILL_TIMES: u32 = 5;
 /// Generations, at most.
 const GENERATIONS: u32 = 500;
-/// Part of the budget that is kept for the search after the fact.
-const KEPT_PART: u32 = 8;
 
 /// Breeds counterfactuals.
 pub(super) struct DiceGenetic {

@@ -19,7 +19,7 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::sparsity::Sparsity;
+use super::sparsity::{KEPT_PART, Sparsity};
 use super::spread::spreads;
 use super::variables::{Values, Variables, stream};
 use super::{CounterfactualMethod, Proposals};
@@ -32,8 +32,6 @@ use crate::metrics::Source;
 const COPIES: u32 = 1_000;
 /// Rounds before a valid copy ends the search.
 const LEAST_ROUNDS: usize = 2;
-/// Part of the budget that is kept for the search after the fact.
-const KEPT_PART: u32 = 8;
 
 /// Samples features incrementally.
 pub(super) struct DiceRandom {

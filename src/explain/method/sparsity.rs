@@ -12,6 +12,7 @@
 //! One question about every request at work is one call of the model. Steps are those that the constraints allow.
 
 use super::spread::Spread;
+use crate::constrain::FeasibleSet;
 use crate::error::Result;
 use crate::explain::refine::{Changes, Proposal, QueryCache};
 use crate::feature::Cell;
@@ -21,6 +22,9 @@ use crate::job::SparsitySearch;
 const STEPS: f64 = 20.0;
 /// Parts of a bound that bisection tells apart.
 const BISECTIONS: f64 = 100.0;
+
+/// Part of a budget that methods keep for it.
+pub(super) const KEPT_PART: u32 = 8;
 
 /// How numbers move back.
 pub(super) struct Sparsity {
@@ -146,28 +150,14 @@ impl Walk {
         if self.state == State::Fresh && (now - original).abs() > bound {
             return false;
         }
+        let moved = MovedNumber { feature, bound, original, now };
         let feasible = cache.feasible(self.request);
         let number = match (search, self.state) {
-            (SparsitySearch::Binary, State::Between(beyond)) => {
-                let middle = feasible.number(feature, now + (beyond - now) / 2.0, original);
-                let near = (beyond - now).abs() <= bound / BISECTIONS;
-                if near || middle == now || middle == beyond {
-                    return false;
-                }
-                middle
-            }
-            (SparsitySearch::Binary, _) => original,
-            _ => {
-                let side = (original - now).signum();
-                let step = feasible.beside(feature, now, original, side);
-                let least = feasible.number(feature, now + side * bound / STEPS, original);
-                let far = |number: f64| (number - now).abs();
-                let next = if far(least) > far(step) { least } else { step };
-                let between = (next - original) * (now - original) > 0.0
-                    && (next - original).abs() < (now - original).abs();
-                if between { next } else { original }
-            }
+            (SparsitySearch::Binary, State::Between(beyond)) => moved.middle(feasible, beyond),
+            (SparsitySearch::Binary, _) => Some(original),
+            _ => Some(moved.step(feasible)),
         };
+        let Some(number) = number else { return false };
         self.number = number;
         self.tried = self.changes.clone();
         match self.tried.iter_mut().find(|change| change.feature == feature) {
@@ -191,5 +181,36 @@ impl Walk {
             SparsitySearch::Binary => self.state = State::Between(self.number),
             _ => self.next_feature(),
         }
+    }
+}
+
+/// A number that moves back.
+struct MovedNumber {
+    feature: usize,
+    bound: f64,
+    original: f64,
+    now: f64,
+}
+
+impl MovedNumber {
+    /// One step nearer to the original, or the original.
+    fn step(&self, feasible: FeasibleSet<'_>) -> f64 {
+        let MovedNumber { feature, bound, original, now } = *self;
+        let side = (original - now).signum();
+        let step = feasible.beside(feature, now, original, side);
+        let least = feasible.number(feature, now + side * bound / STEPS, original);
+        let far = |number: f64| (number - now).abs();
+        let next = if far(least) > far(step) { least } else { step };
+        let between = (next - original) * (now - original) > 0.0
+            && (next - original).abs() < (now - original).abs();
+        if between { next } else { original }
+    }
+
+    /// Halfway to a number that does not do; none where the two are not told apart.
+    fn middle(&self, feasible: FeasibleSet<'_>, beyond: f64) -> Option<f64> {
+        let MovedNumber { feature, bound, original, now } = *self;
+        let middle = feasible.number(feature, now + (beyond - now) / 2.0, original);
+        let near = (beyond - now).abs() <= bound / BISECTIONS;
+        (!near && middle != now && middle != beyond).then_some(middle)
     }
 }
