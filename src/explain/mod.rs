@@ -10,6 +10,7 @@ mod changes;
 mod decisions;
 mod explained;
 mod fit;
+mod inspect;
 mod method;
 mod plausible;
 mod refine;
@@ -18,16 +19,17 @@ mod stats;
 mod table;
 mod valid_rows;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{FieldRef, SchemaRef};
+use parking_lot::Mutex;
 
 use crate::artefact::Description;
 use crate::constrain::{Constraints, Observed};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, Layout};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowConstraint, RowReader, RowValidator, RowWriter};
 use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Refine, Target};
@@ -40,6 +42,7 @@ use crate::target::TargetCodec;
 
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
+pub use inspect::Inspected;
 use method::{CounterfactualMethod, method_of};
 pub use plausible::check_plausibility;
 use refine::{Plateaus, Refiner, RefinerSetup};
@@ -136,12 +139,7 @@ impl Explainer {
     /// too few training rows to tell whether answers are as plausible as they must be.
     pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
         let Setup { description, schema, table, columns, predictor, .. } = setup;
-        let method = setup.explain.method.with_generator(description.learnt);
-        if !description.learnt && method == ExplainMethod::Generator {
-            let problem = "has learnt nothing: it was made by a run that needed no training";
-            return Err(Error::input("generator", problem)
-                .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
-        }
+        let explain = resolved(setup.explain, description)?;
         let fields = |indexes: &[usize]| -> Vec<FieldRef> {
             indexes.iter().map(|index| Arc::clone(&table.fields()[*index])).collect()
         };
@@ -156,27 +154,10 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len() as u32,
             Task::Regression => 0,
         };
-        let explain = ExplainJob { method, ..setup.explain.clone() };
         let plausibility = plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?;
         let points = setup.neighbours.filter(|_| explain.needs_neighbours());
-        let feature_schema = arrow::datatypes::Schema::new(features);
-        let observed = match setup.explain.coherence {
-            Coherence::Observed => {
-                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
-                description.observed.clone().without_formulas_of(&schema, &bounded)
-            }
-            Coherence::Off => Observed::default(),
-        };
-        // Training rows are given as they are, whatever step most of their values have.
-        let constrained = match method {
-            ExplainMethod::Nearest if explain.refine.mode == Refine::Off => {
-                Arc::new(schema.without_grids())
-            }
-            _ => Arc::clone(&schema),
-        };
-        let constraints =
-            Constraints::new(constrained, &description.stats, Arc::clone(&layout), &feature_schema)
-                .with_observed(&observed);
+        let constrained = Constrained { description, schema: &schema, columns: &columns, features };
+        let constraints = constrained.constraints(&explain, &layout);
         let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
         let refiner = Refiner::new(RefinerSetup {
             job: &explain,
@@ -222,7 +203,7 @@ impl Explainer {
     /// # Errors
     /// When the generator cannot be copied.
     pub fn worker(self: &Arc<Self>) -> Result<Worker> {
-        let generator = self.generator.lock().unwrap_or_else(PoisonError::into_inner).replica()?;
+        let generator = self.generator.lock().replica()?;
         Ok(Worker { shared: Arc::clone(self), generator })
     }
 
@@ -261,6 +242,48 @@ impl Worker {
         let table = shared.table(&valid_rows, &explained)?;
         stats.clock(Stage::Tabulate, &mut clock);
         Ok(table)
+    }
+}
+
+/// The job's options with the method that `auto` stands for.
+fn resolved(explain: &ExplainJob, description: &Description) -> Result<ExplainJob> {
+    let method = explain.method.with_generator(description.learnt);
+    if !description.learnt && method == ExplainMethod::Generator {
+        let problem = "has learnt nothing: it was made by a run that needed no training";
+        return Err(Error::input("generator", problem)
+            .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
+    }
+    Ok(ExplainJob { method, ..explain.clone() })
+}
+
+/// What constraints follow from.
+struct Constrained<'a> {
+    description: &'a Description,
+    schema: &'a Arc<FeatureSchema>,
+    columns: &'a Columns,
+    features: Vec<FieldRef>,
+}
+
+impl Constrained<'_> {
+    fn constraints(self, explain: &ExplainJob, layout: &Arc<Layout>) -> Constraints {
+        let Constrained { description, schema, columns, features } = self;
+        let observed = match explain.coherence {
+            Coherence::Observed => {
+                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
+                description.observed.clone().without_formulas_of(schema, &bounded)
+            }
+            Coherence::Off => Observed::default(),
+        };
+        // Training rows are given as they are, whatever step most of their values have.
+        let schema = match explain.method {
+            ExplainMethod::Nearest if explain.refine.mode == Refine::Off => {
+                Arc::new(schema.without_grids())
+            }
+            _ => Arc::clone(schema),
+        };
+        let fields = arrow::datatypes::Schema::new(features);
+        Constraints::new(schema, &description.stats, Arc::clone(layout), &fields)
+            .with_observed(&observed)
     }
 }
 

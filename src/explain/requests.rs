@@ -93,7 +93,7 @@ impl Explainer {
     }
 
     /// One target a row, or one for every other class.
-    fn targets(&self, valid_rows: &ValidRows) -> Result<(Vec<u32>, Targets)> {
+    pub(super) fn targets(&self, valid_rows: &ValidRows) -> Result<(Vec<u32>, Targets)> {
         let all: Vec<u32> = (0..valid_rows.rows.len as u32).collect();
         let decided = match &valid_rows.scores.outcome {
             Outcome::Classes { labels, .. } => &labels[..],

@@ -35,6 +35,9 @@ pub struct AuditSpec {
     pub reasons: bool,
     /// Times that the model is asked for the audit, at most.
     pub queries: u64,
+    /// Features that the model should not decide by: `explicit` gives rows their other values. Those of `by` that
+    /// are features if it is not given.
+    pub protected: Option<Vec<String>>,
     /// What is told. All that asks the model nothing if it is not given: `groups`, `curves`, `gaps`,
     /// `changes`, `at_bound`, and `stability` where there is a `previous` run. None for no audit.
     pub sections: Option<Vec<Section>>,
@@ -77,6 +80,8 @@ pub enum Section {
     Robustness,
     /// Whether a protected feature decides by itself. Asks the model.
     Explicit,
+    /// Whether gaps are the model's or the search's: rows of each group searched again. Asks the model.
+    SecondSearch,
     /// What changed since the previous run.
     Stability,
 }
@@ -99,6 +104,7 @@ impl Section {
             Section::Responsiveness => "responsiveness",
             Section::Robustness => "robustness",
             Section::Explicit => "explicit",
+            Section::SecondSearch => "second_search",
             Section::Stability => "stability",
         }
     }
@@ -121,6 +127,7 @@ impl Default for AuditSpec {
             previous: None,
             reasons: false,
             queries: 2_000_000,
+            protected: None,
             sections: None,
             page: AuditPageSpec::default(),
         }
@@ -148,6 +155,8 @@ pub struct AuditJob {
     pub reasons: bool,
     /// Times that the model is asked, at most.
     pub queries: u64,
+    /// Features that the model should not decide by; those of `by` that are features if none are named.
+    pub protected: Option<Vec<String>>,
     /// What is told, in the order of the sections.
     pub sections: Vec<Section>,
     /// Rows on the page.
@@ -168,6 +177,7 @@ impl Default for AuditJob {
             previous: None,
             reasons: spec.reasons,
             queries: spec.queries,
+            protected: None,
             sections: Section::OF_TABLES.to_vec(),
             page_rows: spec.page.rows,
         }
@@ -175,6 +185,11 @@ impl Default for AuditJob {
 }
 
 impl AuditJob {
+    /// Whether anything is told for which the model is asked.
+    pub fn asks(&self) -> bool {
+        self.reasons || self.sections.iter().any(|section| section.asks())
+    }
+
     /// Whether a section is told.
     pub fn has(&self, section: Section) -> bool {
         self.sections.contains(&section)

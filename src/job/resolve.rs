@@ -446,6 +446,7 @@ impl<'a> JobResolver<'a> {
     fn audit(&mut self, spec: AuditSpec, report: &ReportSpec) -> AuditJob {
         let by = spec.by.unwrap_or_else(|| report.by.clone());
         self.once(&by, "audit.by");
+        self.once(spec.protected.as_deref().unwrap_or_default(), "audit.protected");
         for column in spec.reference.keys().filter(|column| !by.contains(column)) {
             let problem =
                 format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
@@ -480,6 +481,7 @@ impl<'a> JobResolver<'a> {
             previous,
             reasons: spec.reasons,
             queries: spec.queries,
+            protected: spec.protected,
             sections,
             page_rows: spec.page.rows,
         }

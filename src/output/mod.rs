@@ -11,6 +11,7 @@ mod manifest;
 mod parts;
 mod place;
 mod previous;
+mod question_tables;
 mod staging;
 mod tables;
 mod verify;
@@ -29,6 +30,10 @@ pub use manifest::{
 };
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
+pub use question_tables::{
+    action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
+    reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
+};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,

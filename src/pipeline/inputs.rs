@@ -1,9 +1,10 @@
 //! Tables, schema and what they say about each other: all that is settled before anything long starts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use super::Observer;
@@ -222,7 +223,7 @@ impl Inputs {
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<(Option<String>, KeyFaults)>> {
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.checked.lock()
     }
 
     /// Numbers so far from all others that statistics leave them out, with the keys of their rows.

@@ -31,7 +31,7 @@ pub use count::{Counter, CounterSetup, Counts, FurtherCounts, SplitFigures};
 pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
 pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
-pub use pieces::SplitReader;
+pub use pieces::{Piece, SplitReader};
 pub use rejects::count_rejects;
 pub use rules::rules;
 pub use sample::{Keep, MmdSample};

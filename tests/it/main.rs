@@ -5,6 +5,8 @@
 
 #![expect(unreachable_pub, reason = "the harness in `util` is this binary's own")]
 
+mod audit;
+mod audit_questions;
 mod cli;
 mod commit;
 mod demo;

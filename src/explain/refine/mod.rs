@@ -18,6 +18,7 @@ mod margin;
 mod neighbours;
 mod pairs;
 mod plateaus;
+mod prepare;
 mod query_cache;
 mod ranks;
 mod reduce;

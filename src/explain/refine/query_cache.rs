@@ -1,6 +1,5 @@
-//! Where proposals are predicted: the requests that are being refined, what the model said of every proposal so far,
-//! and how often it may still be asked. Whoever proposes proposals need not remember them: what was asked
-//! before is not asked again.
+//! The requests that are being refined, the model's prediction for every proposal so far, and how many queries are left
+//! for each request. A proposal that was predicted before costs no query, so that no step needs to remember its own.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::explain::explained::Finding;
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
-use crate::metrics::{Source, Status};
+use crate::metrics::Status;
 use crate::predictor::{
     Ended, Goal, Outcome, Reach, Region, Responses, Scores, Search, Variant, Variants, Verdict,
 };
@@ -28,9 +27,9 @@ use crate::target::{Targets, is_valid, margins};
 /// Proposals that the model is asked about at once: more would not be faster, only larger.
 const MOST_AT_ONCE: usize = 16_384;
 
-/// What is to be refined, a request for each counterfactual that is asked for.
+/// Requests for one counterfactual each, as the refiner needs them.
 pub(in crate::explain) struct RequestBatch {
-    /// The rows as they are.
+    /// The rows as they were read.
     pub(in crate::explain) originals: Rows,
     /// The same in the table's types.
     pub(in crate::explain) before: RecordBatch,
@@ -48,10 +47,10 @@ pub(in crate::explain) struct RequestBatch {
     pub(in crate::explain) draws: Vec<u32>,
 }
 
-/// Place of an answer among all answers of an cache.
+/// Index of a prediction among all of a cache.
 pub(in crate::explain) type PredictionIndex = u32;
 
-/// Requests, proposals and answers.
+/// Requests, and predictions for their proposals.
 pub(in crate::explain) struct QueryCache<'a> {
     pub(in crate::explain) worker: &'a Worker,
     pub(in crate::explain) batch: &'a RequestBatch,
@@ -186,7 +185,7 @@ impl<'a> QueryCache<'a> {
         Some(self.shares[prediction as usize]).filter(|share| !share.is_nan())
     }
 
-    /// The answers at these places.
+    /// The predictions with these indexes.
     pub(in crate::explain) fn scores(&self, predictions: &[PredictionIndex]) -> Scores {
         self.scores.take(predictions)
     }
@@ -408,69 +407,6 @@ impl<'a> QueryCache<'a> {
             self.worker.shared.constraints.apply(&mut rows, row, changes, original);
         }
         rows
-    }
-
-    /// Proposals that change no more than the model notices, and keep to the rules between features: those that do not
-    /// are repaired. What cannot be is left as it is, and will not be asked about.
-    pub(super) fn prepared(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: &[Source],
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let (proposals, sources) = self.tightened(proposals, sources);
-        self.repaired(proposals, sources)
-    }
-
-    /// Proposals without what the model does not notice: numbers as near to the originals as it says the same.
-    fn tightened(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: &[Source],
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let shared = &self.worker.shared;
-        if !shared.refiner.plateaus.are_known() {
-            return (proposals, sources.to_vec());
-        }
-        let tightened = |(Proposal { request, changes }, source): (Proposal, &Source)| {
-            let (feasible, original) =
-                (self.feasible(request), |feature: usize| self.original(request, feature));
-            let ease = |change: &Change| {
-                shared.refiner.tightened(feasible, *change, original(change.feature))
-            };
-            let tightened: Changes = changes.iter().filter_map(ease).collect();
-            let better = shared.constraints.is_coherent(&tightened, original);
-            // Nothing is asked about the row as it is, unless that was the question.
-            let pointless = better && tightened.is_empty() && !changes.is_empty();
-            let changes = if better { tightened } else { changes };
-            (!pointless).then_some((Proposal { request, changes }, *source))
-        };
-        proposals.into_iter().zip(sources).filter_map(tightened).unzip()
-    }
-
-    fn repaired(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: Vec<Source>,
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let constraints = &self.worker.shared.constraints;
-        if !constraints.couples_features() {
-            return (proposals, sources);
-        }
-        let mut kept = Vec::with_capacity(proposals.len());
-        for (proposal, source) in proposals.into_iter().zip(sources) {
-            let Proposal { request, changes } = &proposal;
-            let original = |feature: usize| self.original(*request, feature);
-            let repairs = constraints.repairs(self.feasible(*request), changes, original);
-            if repairs.is_empty() {
-                kept.push((proposal, source));
-            } else {
-                let request = *request;
-                kept.extend(
-                    repairs.into_iter().map(|changes| (Proposal { request, changes }, source)),
-                );
-            }
-        }
-        kept.into_iter().unzip()
     }
 }
 

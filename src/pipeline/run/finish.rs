@@ -60,6 +60,7 @@ impl Stages<'_> {
                 tables.push(("survival".to_string(), survival(&retrained)?));
             }
             audited = self.audit(&mut figures, &names)?;
+            self.ask_model((staging.folder(), &done), &artefact, &mut audited)?;
             tables.append(&mut audited.tables);
             files.extend(self.write_reports(&staging, &tables)?);
         }
@@ -71,6 +72,7 @@ impl Stages<'_> {
         summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
         summary.survival = Survival::of(&retrained, None);
         summary.widest_gap = audited.widest_gap;
+        summary.remarks.append(&mut audited.remarks);
         summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
@@ -164,7 +166,10 @@ impl Stages<'_> {
         tables: &[(String, RecordBatch)],
     ) -> Result<Vec<StagedFile>> {
         let options = self.writer_options()?;
-        staging.tables(&[REPORTS, &format!("{REPORTS}/{AUDIT}")])?;
+        staging.tables(&[REPORTS])?;
+        if tables.iter().any(|(report, _)| report.starts_with(AUDIT)) {
+            staging.tables(&[&format!("{REPORTS}/{AUDIT}")])?;
+        }
         let write = |(report, table): &(String, RecordBatch)| {
             let name = report_name(report);
             let path = staging.folder().join(&name);

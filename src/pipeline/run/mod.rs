@@ -11,6 +11,7 @@ mod figures;
 mod finish;
 mod generator;
 mod prometheus;
+mod questions;
 mod spot;
 mod summary;
 mod survival;
@@ -53,6 +54,7 @@ pub(super) use facts::{gather as gather_facts, refuse_changed};
 use finish::Finished;
 pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
+pub(super) use questions::check_questions;
 pub use summary::{Example, RunSummary, Seconds, TargetSummary};
 
 /// How much of the whole is done.
