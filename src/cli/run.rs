@@ -183,9 +183,13 @@ fn counts(summary: &RunSummary) -> Vec<(String, String)> {
         ("      by the generator", Source::Generator),
         ("      by a candidate", Source::Candidate),
         ("      by a neighbour", Source::Neighbour),
+        ("      by DiCE, random", Source::DiceRandom),
+        ("      by DiCE, genetic", Source::DiceGenetic),
+        ("      by a rule of LORE", Source::Lore),
     ];
+    let reported = |source: Source| summary.sources.contains_key(source.name());
     rows.push(("    solved".to_string(), share(summary.rows(Status::Solved))));
-    for (name, source) in sources {
+    for (name, source) in sources.into_iter().filter(|(_, source)| reported(*source)) {
         rows.push((name.to_string(), share(summary.found_by(source))));
     }
     let others = [

@@ -11,6 +11,7 @@ mod decisions;
 mod explained;
 mod fit;
 mod inspect;
+mod method;
 mod plausible;
 mod refine;
 mod requests;
@@ -31,7 +32,7 @@ use crate::constrain::{Constraints, Observed};
 use crate::encode::{Encoder, Layout};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowConstraint, RowReader, RowValidator, RowWriter};
-use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
+use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Refine, Target};
 use crate::nearest::{Plausibility, Points};
 use crate::nn::Generator;
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
@@ -42,6 +43,7 @@ use crate::target::TargetCodec;
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use inspect::Inspected;
+use method::{CounterfactualMethod, method_of};
 pub use plausible::check_plausibility;
 use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
@@ -55,6 +57,9 @@ const MANY_CLASSES: usize = 16;
 
 /// A block may have so many times as many answers as it could have rows.
 const BLOCKS_OF_REQUESTS: usize = 4;
+
+/// Methods that ask again and again use up what a row's budget allows: so many times what refinement does.
+const QUERIES_OF_METHODS: usize = 16;
 
 /// Where a batch's columns are.
 #[derive(Debug, Clone, Default)]
@@ -109,6 +114,7 @@ pub struct Explainer {
     target_rule: TargetRule,
     samples: usize,
     conditions: FirstConditions,
+    method: Box<dyn CounterfactualMethod>,
     refiner: Refiner,
     /// None without training rows, or with too few.
     plausibility: Option<Plausibility>,
@@ -169,6 +175,7 @@ impl Explainer {
             reader: RowReader::new(&schema),
             writer: RowWriter::new(&schema),
             target_rule: TargetRule::new(setup.target, predictor.task())?,
+            method: method_of(&explain, &schema, &refiner),
             schema,
             encoder,
             constraints,
@@ -207,7 +214,8 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len(),
             Task::Regression => 1,
         };
-        let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets();
+        let often = if self.method.asks_often() { QUERIES_OF_METHODS } else { 1 };
+        let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets() * often;
         let requests = self.samples * self.target_rule.targets_per_row() * wide;
         (BLOCK_ROWS * BLOCKS_OF_REQUESTS / requests).clamp(1, BLOCK_ROWS)
     }
@@ -268,7 +276,9 @@ impl Constrained<'_> {
         };
         // Training rows are given as they are, whatever step most of their values have.
         let schema = match explain.method {
-            ExplainMethod::Nearest => Arc::new(schema.without_grids()),
+            ExplainMethod::Nearest if explain.refine.mode == Refine::Off => {
+                Arc::new(schema.without_grids())
+            }
             _ => Arc::clone(schema),
         };
         let fields = arrow::datatypes::Schema::new(features);

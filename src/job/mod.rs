@@ -30,7 +30,8 @@ use crate::error::{Error, Kind, Result};
 
 pub use audit::{AuditJob, AuditPageSpec, AuditSpec, MOST_BUDGETS, Section};
 pub use explain::{
-    Coherence, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
+    Coherence, DiceSpec, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine,
+    RefineJob, SparsitySearch, Step,
 };
 pub use input::{
     DeltaSpec, DeltaVersion, InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec, TableFormat,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob,
-    ExplainMethod, ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec,
-    MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec,
-    PredictorJob, PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob,
-    ReportJob, ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec,
-    ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
-    TrainLimits, TrainRows, TrainSpec, method, predictor,
+    AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, DiceSpec, EngineSpec,
+    ExplainJob, ExplainMethod, ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits,
+    LimitsSpec, MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob,
+    OutputSpec, PredictorJob, PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine,
+    RefineJob, ReportJob, ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec,
+    SandboxSpec, ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec,
+    TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
 use crate::document::Place;
 use crate::error::Fault;
@@ -360,17 +360,27 @@ impl<'a> JobResolver<'a> {
             conditions: spec.conditions,
             split_rows: spec.split_rows,
             coherence: spec.coherence,
+            dice: self.dice(&spec),
             refine: self.refine(spec),
         }
     }
 
-    fn refine(&mut self, spec: ExplainSpec) -> RefineJob {
-        let nearest = spec.method == ExplainMethod::Nearest;
-        let mode = spec.refine.unwrap_or(if nearest { Refine::Off } else { Refine::Full });
-        let alone = !nearest || mode == Refine::Off;
+    fn dice(&mut self, spec: &ExplainSpec) -> DiceSpec {
+        let (given, method) = (spec.dice, spec.method.name());
+        let some = given != DiceSpec::default();
         let problem =
-            "is given, but `explain.method` is `nearest`, which gives training rows as they are";
-        self.require(alone, "explain.refine", problem);
+            format!("is given, but `explain.method` is `{method}`, expected a method of DiCE");
+        self.require(!some || spec.method.is_dice(), "explain.dice", &problem);
+        let problem = format!("is given, but `{method}` looks at labels only");
+        let hard = given.hard_labels && spec.method == ExplainMethod::DiceRandom;
+        self.require(!hard, "explain.dice.hard_labels", &problem);
+        given
+    }
+
+    fn refine(&mut self, spec: ExplainSpec) -> RefineJob {
+        // A rival is shown as it is.
+        let usual = if spec.method.is_rival() { Refine::Off } else { Refine::Full };
+        let mode = spec.refine.unwrap_or(usual);
         let searched = spec.method != ExplainMethod::Search || mode == Refine::Full;
         let problem = "is given, but `explain.method` is `search`, which is `refine = \"full\"`";
         self.require(searched, "explain.refine", problem);

@@ -178,7 +178,13 @@ pub fn counterfactual_schema(
         "source",
         DataType::Utf8,
         Nulls::Possible,
-        "what found the counterfactual: generator, candidate or neighbour; null if not solved",
+        "what found the counterfactual: generator, candidate, neighbour, or the method's name; null if not solved",
+    ));
+    fields.push(described(
+        "rule",
+        DataType::Utf8,
+        Nulls::Possible,
+        "`lore`: the local rule that the counterfactual follows from; null for other methods",
     ));
     fields.push(described(
         "valid",

@@ -24,6 +24,7 @@ mod learn;
 mod limits;
 mod lineage;
 mod messages;
+mod methods;
 mod models;
 mod numbers;
 mod outputs;

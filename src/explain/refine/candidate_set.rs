@@ -72,7 +72,7 @@ fn worth(
 /// Candidates by request.
 pub(super) struct CandidateSet {
     pub(super) by_request: Vec<Vec<Candidate>>,
-    /// What the generator proposed, whatever became of it.
+    /// What the generator, or another method that asks the model itself, proposed, whatever became of it.
     pub(super) generated: Vec<Option<Candidate>>,
     /// Single changes that were tried.
     pub(super) singles: Vec<Vec<Single>>,
@@ -125,6 +125,25 @@ impl CandidateSet {
                     proposal,
                     (prediction, *source),
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for proposals of a method that asked the model itself: they stay as they are.
+    pub(super) fn evaluate_as_proposed(
+        &mut self,
+        cache: &mut QueryCache<'_>,
+        proposals: Vec<Proposal>,
+        source: Source,
+    ) -> Result<()> {
+        let predictions = cache.predict(&proposals)?;
+        for (proposal, prediction) in proposals.into_iter().zip(predictions) {
+            if let Some(prediction) = prediction {
+                let request = proposal.request as usize;
+                let candidate = Candidate::new(cache, proposal, (prediction, source));
+                self.generated[request] = Some(candidate.clone());
+                self.by_request[request].push(candidate);
             }
         }
         Ok(())

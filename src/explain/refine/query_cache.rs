@@ -48,12 +48,12 @@ pub(in crate::explain) struct RequestBatch {
 }
 
 /// Index of a prediction among all of a cache.
-pub(super) type PredictionIndex = u32;
+pub(in crate::explain) type PredictionIndex = u32;
 
 /// Requests, and predictions for their proposals.
-pub(super) struct QueryCache<'a> {
-    pub(super) worker: &'a Worker,
-    pub(super) batch: &'a RequestBatch,
+pub(in crate::explain) struct QueryCache<'a> {
+    pub(in crate::explain) worker: &'a Worker,
+    pub(in crate::explain) batch: &'a RequestBatch,
     /// Times that the model was asked, by request.
     pub(super) queries: Vec<u32>,
     /// Requests whose refinement was cut short by the clock.
@@ -81,7 +81,10 @@ pub(super) struct QueryCache<'a> {
 }
 
 impl<'a> QueryCache<'a> {
-    pub(super) fn new(worker: &'a Worker, batch: &'a RequestBatch) -> Result<QueryCache<'a>> {
+    pub(in crate::explain) fn new(
+        worker: &'a Worker,
+        batch: &'a RequestBatch,
+    ) -> Result<QueryCache<'a>> {
         let requests = batch.originals.len;
         let refiner = &worker.shared.refiner;
         Ok(QueryCache {
@@ -136,28 +139,28 @@ impl<'a> QueryCache<'a> {
     }
 
     /// Requests.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::explain) fn len(&self) -> usize {
         self.batch.originals.len
     }
 
     /// What a request's row may become.
-    pub(super) fn feasible(&self, request: u32) -> FeasibleSet<'a> {
+    pub(in crate::explain) fn feasible(&self, request: u32) -> FeasibleSet<'a> {
         let RequestBatch { conditions, bounds, .. } = self.batch;
         self.worker.shared.constraints.feasible(conditions, bounds, request as usize)
     }
 
     /// A value of a request's row as it is.
-    pub(super) fn original(&self, request: u32, feature: usize) -> Cell {
+    pub(in crate::explain) fn original(&self, request: u32, feature: usize) -> Cell {
         self.batch.originals.cell(feature, request as usize)
     }
 
     /// Times that the model may still be asked about a request.
-    pub(super) fn left(&self, request: u32) -> u32 {
+    pub(in crate::explain) fn left(&self, request: u32) -> u32 {
         self.budget - self.queries[request as usize]
     }
 
     /// Whether nothing more can be asked about a request: for want of questions, or of time.
-    pub(super) fn is_spent(&self, request: u32) -> bool {
+    pub(in crate::explain) fn is_spent(&self, request: u32) -> bool {
         self.left(request) == 0 || self.cut_short[request as usize]
     }
 
@@ -183,12 +186,16 @@ impl<'a> QueryCache<'a> {
     }
 
     /// The predictions with these indexes.
-    pub(super) fn scores(&self, predictions: &[PredictionIndex]) -> Scores {
+    pub(in crate::explain) fn scores(&self, predictions: &[PredictionIndex]) -> Scores {
         self.scores.take(predictions)
     }
 
     /// The answer to a proposal that was predicted before.
-    pub(super) fn cached(&self, request: u32, changes: &[Change]) -> Option<PredictionIndex> {
+    pub(in crate::explain) fn cached(
+        &self,
+        request: u32,
+        changes: &[Change],
+    ) -> Option<PredictionIndex> {
         self.cached.get(&(request, hash(changes))).copied()
     }
 
@@ -206,7 +213,7 @@ impl<'a> QueryCache<'a> {
     }
 
     /// The same, without a look at what is near to them.
-    pub(super) fn predict_unprobed(
+    pub(in crate::explain) fn predict_unprobed(
         &mut self,
         proposals: &[Proposal],
     ) -> Result<Vec<Option<PredictionIndex>>> {

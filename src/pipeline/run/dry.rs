@@ -75,14 +75,15 @@ impl Stages<'_> {
         let mut stages = Vec::new();
         stages.push(match &job.explain.generator {
             Some(folder) => format!("take the generator from {}", folder.display()),
-            None if method != ExplainMethod::Generator => {
-                "search among training rows, without a generator".to_string()
-            }
-            None => format!(
+            None if method == ExplainMethod::Generator => format!(
                 "train a generator: at most {} steps, {:.0} s",
                 job.train.limits.max_steps,
                 job.train.limits.max_time.as_secs_f64()
             ),
+            None if matches!(method, ExplainMethod::Search | ExplainMethod::Nearest) => {
+                "search among training rows, without a generator".to_string()
+            }
+            None => format!("read training rows for `{}`, without a generator", method.name()),
         });
         stages.push(match &job.input.scores {
             Some(scores) => format!("take decisions from {}", scores.table.join(", ")),

@@ -17,7 +17,7 @@ use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{StageSeconds, target_names};
 use crate::job::Coherence;
-use crate::metrics::{Group, Source, Status, Tally, wilson};
+use crate::metrics::{Group, Status, Tally, wilson};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
@@ -379,7 +379,8 @@ fn statuses(group: &Group) -> BTreeMap<String, u64> {
 }
 
 fn sources(group: &Group) -> BTreeMap<String, u64> {
-    Source::ALL.map(|source| (source.name().to_string(), group.of_source(source).rows)).into()
+    let sources = group.reported_sources().into_iter();
+    sources.map(|source| (source.name().to_string(), group.of_source(source).rows)).collect()
 }
 
 fn targets(tally: &Tally, names: &Names, found: &[MmdRow]) -> Vec<TargetSummary> {

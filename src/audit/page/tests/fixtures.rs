@@ -102,7 +102,7 @@ impl Group {
         let mut row = json!({ "rows": self.rows, "needed": needed, "valid": valid, "infeasible": infeasible,
             "unsolved": needed - valid - infeasible, "already_target": self.rows - needed,
             "reference": self.reference, "suppressed": self.suppressed(), "queries": needed * 41,
-            "by_generator": valid / 2, "by_candidate": valid / 4, "by_neighbour": valid / 4 });
+            "by_generator": valid / 2, "by_candidate": valid / 4, "by_neighbour": valid / 4, "by_other": 0 });
         let figures = json!({
             "refusal_rate": told(needed as f64 / self.rows as f64), "refusal_low": told(refusal.low),
             "refusal_high": told(refusal.high), "recourse_rate": told(valid as f64 / needed.max(1) as f64),
