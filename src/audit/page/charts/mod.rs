@@ -18,4 +18,4 @@ pub(super) use svg::{Caption, SERIES_MOST};
 pub(super) use waterfall::{Kind, Stage, waterfall};
 
 /// Characters of a label that have a line for themselves, but for the figure at its end.
-const LABEL_CHARS: usize = 44;
+const LABEL_CHARS: usize = 42;
