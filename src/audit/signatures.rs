@@ -49,10 +49,14 @@ pub(super) struct Entry {
 }
 
 /// How far a number moves.
-#[derive(Debug, Clone)]
-pub(super) enum Sizes {
-    Few(Vec<f64>),
-    Many(Box<Sketch>),
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sizes {
+    /// While there are few, all of them …
+    few: Vec<f64>,
+    /// … then a sketch.
+    many: Option<Box<Sketch>>,
+    /// Whether one of them is no whole number.
+    fractions: bool,
 }
 
 impl Signatures {
@@ -112,51 +116,44 @@ impl Signatures {
     }
 }
 
-impl Default for Sizes {
-    fn default() -> Self {
-        Sizes::Few(Vec::new())
-    }
-}
-
 impl Sizes {
     /// Categories have none: NaN.
     fn add(&mut self, size: f64) {
-        match self {
-            _ if size.is_nan() => {}
-            Sizes::Few(sizes) if sizes.len() < FEW => sizes.push(size),
-            Sizes::Few(_) => {
-                self.sketch().add(size);
-            }
-            Sizes::Many(sketch) => sketch.add(size),
+        if size.is_nan() {
+            return;
+        }
+        self.fractions |= size.fract() != 0.0;
+        match &mut self.many {
+            Some(sketch) => sketch.add(size),
+            None if self.few.len() < FEW => self.few.push(size),
+            None => self.sketch().add(size),
         }
     }
 
     /// What there is, as a sketch from now on.
     fn sketch(&mut self) -> &mut Sketch {
-        if let Sizes::Few(sizes) = self {
-            let mut sketch = Box::new(Sketch::new());
-            sizes.iter().for_each(|size| sketch.add(*size));
-            *self = Sizes::Many(sketch);
-        }
-        match self {
-            Sizes::Many(sketch) => sketch,
-            Sizes::Few(_) => unreachable!("it was made a sketch"),
-        }
+        let few = std::mem::take(&mut self.few);
+        let sketch = self.many.get_or_insert_default();
+        few.into_iter().for_each(|size| sketch.add(size));
+        sketch
     }
 
     fn merge(&mut self, other: &Sizes) {
-        match other {
-            Sizes::Few(sizes) => sizes.iter().for_each(|size| self.add(*size)),
-            Sizes::Many(sketch) => self.sketch().merge(sketch),
+        self.fractions |= other.fractions;
+        match &other.many {
+            Some(sketch) => self.sketch().merge(sketch),
+            None => other.few.iter().for_each(|size| self.add(*size)),
         }
     }
 
     /// The size that a share of the others is below; none of categories.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
-        match self {
-            Sizes::Many(sketch) => sketch.quantile(share),
-            Sizes::Few(sizes) => {
-                let mut sorted = sizes.clone();
+        match &self.many {
+            Some(sketch) if self.fractions => sketch.quantile(share),
+            // A sketch knows a number within a share of it; where all are whole, so is their quantile.
+            Some(sketch) => sketch.whole_quantile(share),
+            None => {
+                let mut sorted = self.few.clone();
                 sorted.sort_unstable_by(f64::total_cmp);
                 let last = sorted.len().checked_sub(1)?;
                 Some(sorted[(share * last as f64).round() as usize])

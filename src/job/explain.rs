@@ -155,7 +155,7 @@ pub enum Step {
 }
 
 /// How rows are explained, paths resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ExplainJob {
     /// The generator's folder; without one it is trained.
     pub generator: Option<PathBuf>,
@@ -174,7 +174,7 @@ pub struct ExplainJob {
 }
 
 /// What is done about answers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct RefineJob {
     /// How much.
     pub mode: Refine,

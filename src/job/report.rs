@@ -115,7 +115,7 @@ pub struct GatesSpec {
 }
 
 /// What is reported, checked.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ReportJob {
     /// Segment columns.
     pub by: Vec<String>,

@@ -30,7 +30,7 @@ pub struct TargetSpec {
 }
 
 /// The wanted decision.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub enum Target {
     /// This class.
     Class(String),

@@ -185,7 +185,7 @@ impl Default for TrainSpec {
 }
 
 /// How the generator is trained, resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct TrainJob {
     /// An earlier generator to go on from.
     pub from: Option<PathBuf>,
@@ -198,7 +198,7 @@ pub struct TrainJob {
 }
 
 /// Rows to train and to judge on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct TrainRows {
     /// To train on, at most.
     pub max_rows: Option<usize>,
@@ -211,7 +211,7 @@ pub struct TrainRows {
 }
 
 /// When training ends, and when it is judged and saved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct TrainLimits {
     /// Steps, at most.
     pub max_steps: usize,
@@ -249,7 +249,7 @@ pub struct Method {
 }
 
 /// The autoencoder, resolved. What is `None` follows from the table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct AutoencoderJob {
     /// Whether there is one.
     pub kind: AutoencoderKind,

@@ -37,7 +37,7 @@ pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};
 pub use run::{
     DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, journal_pieces,
-    report, run,
+    published_job, report, run,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use super::super::partitions::check_label;
 use super::super::{Observer, versions};
 use super::execute::Done;
@@ -16,7 +18,7 @@ use crate::artefact::load;
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
-use crate::job::Job;
+use crate::job::{Job, PredictorKind};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
     SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
@@ -73,6 +75,45 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     stages.finish(staging, Finished { done, generator, artefact, began, before })
 }
 
+/// The job of a published run, to make its reports anew with: by these groups, or its own if there are none. A manifest
+/// is data from outside: no program that it names is started.
+///
+/// # Errors
+/// When there is no such run, or it has a job that this version does not know.
+pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
+    let published = Published::read(folder)?;
+    let shown = folder.display().to_string();
+    let made = &published.manifest.job;
+    let mut job: Job = serde_json::from_value(made.clone()).map_err(|error| {
+        let problem = format!("was made by a job that this version does not know: {error}");
+        Error::input(&shown, problem).hint("make it anew with `overturn report JOB`, by its job file")
+    })?;
+    let programs = job.report.retrained.iter();
+    if programs.into_iter().any(|model| matches!(model.kind, PredictorKind::Subprocess(_))) {
+        let problem = "names programs in `report.retrained`, which are not started for a manifest";
+        return Err(Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file"));
+    }
+    if made.get("audit").is_none() {
+        job.audit.by.clone_from(&job.report.by);
+    }
+    if !by.is_empty() {
+        refuse_twice(by)?;
+        job.audit.reference.retain(|name, _| by.contains(name));
+        job.audit.by = by.to_vec();
+    }
+    job.output.dir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    job.output.overwrite = true;
+    Ok(job)
+}
+
+fn refuse_twice(by: &[String]) -> Result<()> {
+    let twice = by.iter().enumerate().find(|(place, name)| by[..*place].contains(name));
+    match twice {
+        Some((_, name)) => Err(Error::spec("--by", format!("names the column `{name}` twice"))),
+        None => Ok(()),
+    }
+}
+
 impl Published {
     pub(super) fn read(folder: &Path) -> Result<Published> {
         let shown = folder.display().to_string();
@@ -104,8 +145,8 @@ impl Published {
             .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
             .map(|what| format!("the {what}"))
             .collect();
-        let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
-        let made_by = facts::settings(self.manifest.job.clone());
+        let job = settings(serde_json::to_value(stages.job).unwrap_or_default());
+        let made_by = settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
         let changed = |section: &&String| {
             *section != "report" && *section != "audit" && job[*section] != made_by[*section]
@@ -146,6 +187,15 @@ impl Published {
         };
         self.files.iter().filter(tables).cloned().collect()
     }
+}
+
+/// What of a job must be as it was. The tables are known by the manifest beside them, wherever they were moved to.
+fn settings(job: Value) -> Value {
+    let mut settings = facts::settings(job);
+    if let Some(dir) = settings.pointer_mut("/output/dir") {
+        *dir = Value::Null;
+    }
+    settings
 }
 
 /// The run's folder once more, with the same files in it, but for what is made anew.

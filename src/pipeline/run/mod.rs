@@ -43,7 +43,7 @@ use crate::output::{
 };
 use crate::runtime::Runtime;
 
-pub use again::report;
+pub use again::{published_job, report};
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
