@@ -11,7 +11,7 @@ mod svg;
 mod waterfall;
 
 pub(super) use bars::{Bar, bars};
-pub(super) use curves::{Curve, Step, curves};
+pub(super) use curves::{Curve, Step, curves, end_of_axis};
 pub(super) use intervals::{Interval, Intervals, Mark, intervals};
 pub(super) use nights::{Night, nights};
 pub(super) use svg::{Caption, SERIES_MOST};

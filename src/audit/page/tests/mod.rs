@@ -8,7 +8,7 @@ use expect_test::expect;
 
 use super::policy::source;
 use super::*;
-use fixtures::{Fixture, Group, facts, group, shelf, small};
+use fixtures::{Fixture, Group, facts, group, past, shelf, small};
 
 fn page(fixture: &Fixture, facts: &PageFacts) -> String {
     render(fixture.path(), facts).expect("a page")
@@ -130,6 +130,37 @@ fn a_table_of_another_version_is_named() {
     fs::write(fixture.path().join("reports/audit/gaps.parquet"), "x").expect("written");
     let error = render(fixture.path(), &facts()).expect_err("refused").to_string();
     assert!(error.ends_with("gaps.parquet: cannot be read"), "{error}");
+}
+
+#[test]
+fn what_the_model_was_asked_and_the_nights_are_told_where_they_are_there() {
+    let fixture = Fixture::of(&small());
+    fixture.asked(&small()[..9]);
+    let html = page(&fixture, &PageFacts { past: past(), ..facts() });
+    let said = [
+        "Actions that help most",
+        "What 2 actions, chosen for all, reach together",
+        "Which rule binds",
+        "Are the differences the search",
+        "Protected features that the model sees",
+        "Named among the reasons",
+        "16 noisy copies of each",
+        "of yesterday's answers still hold",
+        "Refused although they did what was asked: 3 rows",
+        "Over the runs that are known",
+    ];
+    let text = html.replace("&#39;", "'");
+    said.iter().for_each(|said| assert!(text.contains(said), "lacks `{said}`"));
+    assert!(!html.contains("<i>car"), "names of actions are data");
+    assert_eq!(html.matches("<figure ").count(), html.matches("</tbody>").count() - tables(&html));
+    if let Some(shelf) = shelf() {
+        fs::write(shelf.join("asked.html"), html).expect("written");
+    }
+}
+
+/// Tables that are no chart's.
+fn tables(html: &str) -> usize {
+    html.matches("<div class=\"scroll\">").count() - html.matches("<details>").count()
 }
 
 /// A run with so many groups of one attribute.
