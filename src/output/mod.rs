@@ -1,6 +1,7 @@
 //! Tables out: staged under a name that readers skip, synced, then published by one rename. A reader
 //! sees the whole result or none of it.
 
+mod chain;
 mod folders;
 mod fresh;
 mod journal;
@@ -15,18 +16,20 @@ mod tables;
 mod verify;
 mod writer;
 
+pub use chain::{PreviousFound, find_previous, manifest_sha256, success_problem};
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
 pub use journal::{Found, Journal, JournalContents, parse_journal};
 pub use manifest::{
-    FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, list,
+    FileEntry, Found as FoundFile, InputFile, MANIFEST_FORMAT, Manifest, PreviousRun, RunFacts,
+    TableEntry, list,
 };
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,
-    REPORTS, SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item,
+    REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item,
     counterfactual_schema, coverage_schema, describe_tables, features_schema, is_part, mmd_schema,
     part_name, plausibility_schema, refuse_folders, refuse_taken, rejects_schema, report_columns,
     report_name, rules_schema, score_schema, sparsity_schema, survival_schema, training_schema,

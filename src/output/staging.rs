@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{RenameFlags, renameat2};
 
+use super::chain::success_text;
 use super::leftover::{Leftover, STAGING, beside, is_there, refuse_foreign, remove};
 use super::lock::{LOCK, Lock};
 use super::manifest::Manifest;
@@ -160,7 +161,7 @@ impl Staging {
 
     /// Marks the folder complete and moves it into place, in one step that readers cannot see half of.
     pub fn publish(mut self) -> Result<PathBuf> {
-        self.write(SUCCESS_FILE, "")?;
+        self.write(SUCCESS_FILE, &success_text(&self.folder)?)?;
         sync_folders(&self.folder).map_err(|error| {
             Error::output(self.folder.display().to_string(), "cannot be synced").source(error)
         })?;

@@ -117,6 +117,9 @@ fn text(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Utf8, Nulls::Never, meaning)
 }
 
+/// The column of the counterfactual table that says whether a row is the same as another night.
+pub const ROW_HASH: &str = "row_hash";
+
 /// What one change is.
 pub fn change_fields() -> Fields {
     let field = |name| Field::new(name, DataType::Utf8, false);
@@ -196,6 +199,12 @@ pub fn counterfactual_schema(
     fields.push(maybe_number(
         "plausibility",
         "share of held-out rows that are at least as far from training rows: 1 is near; null if not solved",
+    ));
+    fields.push(described(
+        ROW_HASH,
+        DataType::Int64,
+        Nulls::Never,
+        "hash of the row's features, its own bounds and target: another where any of them is",
     ));
     fields.push(described(
         "changes",

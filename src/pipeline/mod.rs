@@ -1,5 +1,6 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
+mod chain;
 mod context;
 mod init;
 mod inputs;
@@ -25,11 +26,13 @@ use crate::engine::datafusion_version;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::output::{
-    FileEntry, FoundFile, GENERATOR, Manifest, Replace, RunFacts, StagedFile, list, sha256_of,
+    FileEntry, FoundFile, GENERATOR, MANIFEST_FORMAT, Manifest, Replace, RunFacts, StagedFile,
+    list, sha256_of,
 };
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
+pub use chain::Chain;
 use context::RunContext;
 pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
@@ -92,6 +95,7 @@ fn manifest(
 ) -> Result<String> {
     let broken = |error| Error::internal("manifest", "has no JSON").source(error);
     let manifest = Manifest {
+        format: MANIFEST_FORMAT,
         command: command.to_string(),
         versions: versions()?,
         run: Some(run),

@@ -72,6 +72,7 @@ pub(in crate::pipeline) fn gather(
         generator,
         seed: runtime.streams().seed(),
         device: runtime.device_name(),
+        previous: None,
     };
     let as_json = serde_json::to_value(job).unwrap_or_default();
     let retrained = job.report.retrained.iter().map(predictor::fingerprint);
