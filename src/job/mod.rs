@@ -1,6 +1,7 @@
 //! The job file: as typed ([`JobSpec`]), and as meant ([`Job`]) with paths resolved, placeholders
 //! filled and every fault found. Each stage is handed its own part, never the whole.
 
+mod audit;
 mod explain;
 mod input;
 mod limits;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{self, Overrides};
 use crate::error::{Error, Kind, Result};
 
+pub use audit::{AuditJob, AuditPageSpec, AuditSpec, MOST_BUDGETS, Section};
 pub use explain::{
     Coherence, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine, RefineJob, Step,
 };
@@ -71,6 +73,9 @@ pub struct JobSpec {
     /// What is reported.
     #[serde(default)]
     pub report: ReportSpec,
+    /// What is told of groups.
+    #[serde(default)]
+    pub audit: AuditSpec,
     /// Where the results go.
     pub output: OutputSpec,
     /// What the machine may give. Does not change results.
@@ -98,6 +103,8 @@ pub struct Job {
     pub explain: ExplainJob,
     /// What is reported.
     pub report: ReportJob,
+    /// What is told of groups.
+    pub audit: AuditJob,
     /// Where to.
     pub output: OutputJob,
     /// Threads, memory, device, seed.

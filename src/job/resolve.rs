@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob, ExplainMethod,
+    AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob, ExplainMethod,
     ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec, MOST_CLASSES,
     MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
     PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob, ReportJob,
-    ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob,
+    ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, Section,
     SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
     TrainSpec, method, predictor,
 };
@@ -47,6 +47,7 @@ impl<'a> JobResolver<'a> {
         let autoencoder = self.autoencoder(spec.autoencoder, spec.train.preset);
         let train = self.train(spec.train, task);
         let explain = self.explain(spec.explain, trains);
+        let audit = self.audit(spec.audit, &spec.report);
         let report = self.report(spec.report, retrained);
         let output = self.output(spec.output);
         let runtime = self.runtime(&spec.runtime);
@@ -59,6 +60,7 @@ impl<'a> JobResolver<'a> {
             train: train?,
             explain,
             report,
+            audit,
             output,
             runtime: runtime?,
         })
@@ -429,6 +431,47 @@ impl<'a> JobResolver<'a> {
             "is given, but `report.retrained` names no model to hold counterfactuals against";
         self.require(survival, "report.gates.min_survival", problem);
         ReportJob { by: spec.by, mmd: spec.mmd, retrained, gates: spec.gates }
+    }
+
+    fn audit(&mut self, spec: AuditSpec, report: &ReportSpec) -> AuditJob {
+        let by = spec.by.unwrap_or_else(|| report.by.clone());
+        self.once(&by, "audit.by");
+        for column in spec.reference.keys().filter(|column| !by.contains(column)) {
+            let problem = format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
+            self.require(false, "audit.reference", &problem);
+        }
+        let mut sections = spec.sections.unwrap_or_else(|| {
+            let stability = spec.previous.is_some().then_some(Section::Stability);
+            Section::OF_TABLES.into_iter().chain(stability).collect()
+        });
+        sections.sort_unstable();
+        let unique = sections.windows(2).all(|pair| pair[0] != pair[1]);
+        self.require(unique, "audit.sections", "names a section twice");
+        let compared = !sections.contains(&Section::Stability) || spec.previous.is_some();
+        let problem = "names `stability`, but `audit.previous` names no run to compare with";
+        self.require(compared, "audit.sections", problem);
+        let gap = report.gates.max_gap.is_none()
+            || (sections.contains(&Section::Gaps) && !by.is_empty());
+        let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
+                       leaves out `gaps`";
+        self.require(gap, "report.gates.max_gap", problem);
+        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
+        let mut budgets = spec.budgets;
+        budgets.sort_by(f64::total_cmp);
+        budgets.dedup();
+        AuditJob {
+            by,
+            reference: spec.reference,
+            label: spec.label,
+            tolerance: spec.tolerance,
+            budgets,
+            min_cell: spec.min_cell,
+            previous,
+            reasons: spec.reasons,
+            queries: spec.queries,
+            sections,
+            page_rows: spec.page.rows,
+        }
     }
 
     fn output(&mut self, spec: OutputSpec) -> OutputJob {

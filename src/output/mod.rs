@@ -1,6 +1,7 @@
 //! Tables out: staged under a name that readers skip, synced, then published by one rename. A reader
 //! sees the whole result or none of it.
 
+mod audit_tables;
 mod chain;
 mod folders;
 mod fresh;
@@ -16,6 +17,11 @@ mod tables;
 mod verify;
 mod writer;
 
+pub use audit_tables::{
+    AUDIT, AUDIT_PAGE, audit_at_bound_schema, audit_change_fields, audit_changes_schema,
+    audit_curves_schema, audit_gaps_schema, audit_group_fields, audit_groups_schema,
+    audit_page_name, audit_schema, audit_table_name,
+};
 pub use chain::{PreviousFound, find_previous, manifest_sha256, success_problem};
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use serde_json::{Value, json};
 
+use super::audit_tables::{
+    audit_at_bound_schema, audit_changes_schema, audit_curves_schema, audit_gaps_schema,
+    audit_groups_schema,
+};
 use crate::error::{Error, Result};
 
 /// Written last: its presence says that a folder is a whole run's result.
@@ -90,30 +94,34 @@ pub fn rejects_schema(key: &[FieldRef]) -> SchemaRef {
 
 /// Whether a column can be null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Nulls {
+pub(super) enum Nulls {
     Never,
     Possible,
 }
 
 /// A column that says what it is: the description travels with the files.
-fn described(name: &str, data_type: DataType, nulls: Nulls, meaning: &str) -> FieldRef {
+pub(super) fn described(name: &str, data_type: DataType, nulls: Nulls, meaning: &str) -> FieldRef {
     let metadata = [("description".to_string(), meaning.to_string())].into();
     Arc::new(Field::new(name, data_type, nulls == Nulls::Possible).with_metadata(metadata))
 }
 
-fn number(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn number(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Float64, Nulls::Never, meaning)
 }
 
-fn maybe_number(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn maybe_number(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Float64, Nulls::Possible, meaning)
 }
 
-fn count(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn count(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Int64, Nulls::Never, meaning)
 }
 
-fn text(name: &str, meaning: &str) -> FieldRef {
+pub(super) fn maybe_count(name: &str, meaning: &str) -> FieldRef {
+    described(name, DataType::Int64, Nulls::Possible, meaning)
+}
+
+pub(super) fn text(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Utf8, Nulls::Never, meaning)
 }
 
@@ -474,7 +482,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 14] = [
+    let tables: [(&str, SchemaRef); 19] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -489,13 +497,14 @@ pub fn describe_tables() -> Value {
         ("reports/rules", rules_schema()),
         ("reports/survival", survival_schema()),
         ("reports/training", training_schema()),
+        ("reports/audit/groups", audit_groups_schema()),
+        ("reports/audit/curves", audit_curves_schema()),
+        ("reports/audit/gaps", audit_gaps_schema()),
+        ("reports/audit/changes", audit_changes_schema()),
+        ("reports/audit/at_bound", audit_at_bound_schema()),
     ];
     let column = |field: &FieldRef| {
-        let data_type = match field.data_type() {
-            DataType::Null => "as in the input".to_string(),
-            DataType::List(_) => "List(Struct(feature Utf8, from Utf8, to Utf8))".to_string(),
-            other => other.to_string(),
-        };
+        let data_type = type_name(field.data_type());
         json!({
             "name": field.name(),
             "type": data_type,
@@ -507,4 +516,16 @@ pub fn describe_tables() -> Value {
         (name.to_string(), schema.fields().iter().map(column).collect::<Value>())
     };
     tables.iter().map(described).collect::<serde_json::Map<String, Value>>().into()
+}
+
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Null => "as in the input".to_string(),
+        DataType::List(item) => format!("List({})", type_name(item.data_type())),
+        DataType::Struct(fields) => {
+            let part = |part: &FieldRef| format!("{} {}", part.name(), type_name(part.data_type()));
+            format!("Struct({})", fields.iter().map(part).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
 }
