@@ -40,6 +40,7 @@
 //! | 10 | [`cli`] | what was typed, and what is printed? |
 //! | 9 | [`pipeline`] | in which order do the stages run? |
 //! | 8 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
+//! | 8 | [`audit`] | who can be helped at which cost, and what has changed since the run before? (engine-free) |
 //! | 7 | [`train`] | how is the generator learnt? (engine-free) |
 //! | 7 | [`explain`] | what would have to change in each row of a batch? (engine-free) |
 //! | 7 | [`report`] | which figures are shown, and which must be reached? |
@@ -76,6 +77,7 @@
 //!   all faults of a file are listed at once.
 
 pub mod artefact;
+pub mod audit;
 pub mod cli;
 pub mod constrain;
 pub mod document;

@@ -13,6 +13,7 @@ mod decisions;
 mod fit;
 mod ledger;
 mod plausible;
+mod recheck;
 mod refine;
 mod table;
 
@@ -24,11 +25,11 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 
 use crate::artefact::Description;
-use crate::constrain::{Constraints, Observed};
+use crate::constrain::Constraints;
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
-use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
+use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Target};
 use crate::nearest::{Plausibility, Points};
 use crate::nn::Generator;
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
@@ -41,6 +42,7 @@ pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use ledger::{Ledger, Stage, StageSeconds};
 pub use plausible::check_plausibility;
+pub use recheck::{CurrentRows, Recheck, Remade};
 use refine::{Plateaus, Refiner};
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
@@ -152,22 +154,8 @@ impl Explainer {
         let explain = ExplainJob { method, ..setup.explain.clone() };
         let plausibility = plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?;
         let points = setup.neighbours.filter(|_| explain.needs_neighbours());
-        let feature_schema = arrow::datatypes::Schema::new(features);
-        let observed = match setup.explain.coherence {
-            Coherence::Observed => {
-                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
-                description.observed.clone().without_formulas_of(&schema, &bounded)
-            }
-            Coherence::Off => Observed::default(),
-        };
-        // Training rows are given as they are, whatever step most of their values have.
-        let constrained = match method {
-            ExplainMethod::Nearest => Arc::new(schema.without_grids()),
-            _ => Arc::clone(&schema),
-        };
-        let constraints =
-            Constraints::new(constrained, &description.stats, Arc::clone(&layout), &feature_schema)
-                .with_observed(&observed);
+        let within = (table.as_ref(), &columns);
+        let constraints = recheck::constraints((description, &schema), within, &layout, &explain);
         let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
         let refiner = Refiner::new(&explain, &schema, &layout, (points, classes), plateaus);
         // Whole distributions are not in a score table.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob, ExplainMethod,
-    ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec, MOST_CLASSES,
-    MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
-    PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob, ReportJob,
-    ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob, Section,
-    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
-    TrainSpec, method, predictor,
+    AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob,
+    ExplainMethod, ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec,
+    MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec,
+    PredictorJob, PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob,
+    ReportJob, ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec,
+    ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
+    TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
@@ -437,7 +437,8 @@ impl<'a> JobResolver<'a> {
         let by = spec.by.unwrap_or_else(|| report.by.clone());
         self.once(&by, "audit.by");
         for column in spec.reference.keys().filter(|column| !by.contains(column)) {
-            let problem = format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
+            let problem =
+                format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
             self.require(false, "audit.reference", &problem);
         }
         let mut sections = spec.sections.unwrap_or_else(|| {
@@ -450,11 +451,20 @@ impl<'a> JobResolver<'a> {
         let compared = !sections.contains(&Section::Stability) || spec.previous.is_some();
         let problem = "names `stability`, but `audit.previous` names no run to compare with";
         self.require(compared, "audit.sections", problem);
-        let gap = report.gates.max_gap.is_none()
-            || (sections.contains(&Section::Gaps) && !by.is_empty());
+        let gap =
+            report.gates.max_gap.is_none() || (sections.contains(&Section::Gaps) && !by.is_empty());
         let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
                        leaves out `gaps`";
         self.require(gap, "report.gates.max_gap", problem);
+        for (key, gate) in [
+            ("report.gates.min_recourse_validity", report.gates.min_recourse_validity),
+            ("report.gates.max_needless_churn", report.gates.max_needless_churn),
+        ] {
+            let compared = gate.is_none() || sections.contains(&Section::Stability);
+            let problem = "is given, but no run is compared with: `audit.previous` names none, or \
+                           `audit.sections` leaves out `stability`";
+            self.require(compared, key, problem);
+        }
         let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
         let mut budgets = spec.budgets;
         budgets.sort_by(f64::total_cmp);

@@ -46,7 +46,10 @@ pub fn audit_schema(own: Vec<FieldRef>) -> SchemaRef {
 }
 
 fn suppressed() -> FieldRef {
-    flag("suppressed", "whether fewer than `audit.min_cell` rows need the decision: figures are null")
+    flag(
+        "suppressed",
+        "whether fewer than `audit.min_cell` rows need the decision: figures are null",
+    )
 }
 
 /// Who is refused, who has an answer, and at what cost.
@@ -112,8 +115,14 @@ fn share_fields(name: &str, meaning: &str) -> [FieldRef; 3] {
 /// Which share has an answer within which cost.
 pub fn audit_curves_schema() -> SchemaRef {
     audit_schema(vec![
-        number("budget", "a cost: one of `audit.budgets`, or a quantile of the costs of all rows of the target"),
-        maybe_number("quantile", "which quantile, to within 1 % of the cost; null for `audit.budgets`"),
+        number(
+            "budget",
+            "a cost: one of `audit.budgets`, or a quantile of the costs of all rows of the target",
+        ),
+        maybe_number(
+            "quantile",
+            "which quantile, to within 1 % of the cost; null for `audit.budgets`",
+        ),
         count("needed", "rows that need another decision"),
         maybe_count("reached", "those with a valid answer of no more than this cost"),
         maybe_number("effectiveness", "reached ÷ needed"),
@@ -126,8 +135,14 @@ pub fn audit_curves_schema() -> SchemaRef {
 /// How far groups are apart.
 pub fn audit_gaps_schema() -> SchemaRef {
     audit_schema(vec![
-        text("against", "`reference`: the reference group of the attribute; `rest`: all its other groups"),
-        maybe_text("other", "the reference group's value; null for `rest`, and for the group of the nulls"),
+        text(
+            "against",
+            "`reference`: the reference group of the attribute; `rest`: all its other groups",
+        ),
+        maybe_text(
+            "other",
+            "the reference group's value; null for `rest`, and for the group of the nulls",
+        ),
         text(
             "metric",
             "a column of `groups`; `effectiveness` within a budget; or `curve`, the greatest difference of \
@@ -141,8 +156,14 @@ pub fn audit_gaps_schema() -> SchemaRef {
         maybe_number("low", "lower end of the 95 % interval of the difference"),
         maybe_number("high", "its upper end"),
         text("interval", "`newcombe`, `welch`, `mover` (quantiles) or `band` (curves)"),
-        maybe_number("p", "p-value of no difference: z of two shares, Welch's t, Kolmogorov–Smirnov"),
-        maybe_number("p_holm", "the same after Holm, over all rows of the table with this `against`"),
+        maybe_number(
+            "p",
+            "p-value of no difference: z of two shares, Welch's t, Kolmogorov–Smirnov",
+        ),
+        maybe_number(
+            "p_holm",
+            "the same after Holm, over all rows of the table with this `against`",
+        ),
         maybe_number("p_by", "after Benjamini and Yekutieli, over the same rows"),
         described(
             "cost_agrees",
@@ -157,7 +178,10 @@ pub fn audit_gaps_schema() -> SchemaRef {
             "`within`: the whole interval is inside the tolerance; `exceeds`: all of it is outside, p_holm is \
              at most 0.05 and costs agree; else `inconclusive`; null where suppressed",
         ),
-        flag("suppressed", "whether either has fewer than `audit.min_cell` rows that need the decision"),
+        flag(
+            "suppressed",
+            "whether either has fewer than `audit.min_cell` rows that need the decision",
+        ),
     ])
 }
 
@@ -202,7 +226,10 @@ pub fn audit_changes_schema() -> SchemaRef {
         maybe_count("rows", "those with the signature"),
         maybe_number("share", "rows ÷ valid"),
         maybe_number("cumulative", "share of this and all signatures of lower rank"),
-        maybe_number("difference", "share − that of the attribute's other groups; null for all rows"),
+        maybe_number(
+            "difference",
+            "share − that of the attribute's other groups; null for all rows",
+        ),
         maybe_number("low", "lower end of its 95 % interval, after Newcombe"),
         maybe_number("high", "its upper end"),
         count(

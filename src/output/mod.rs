@@ -12,6 +12,7 @@ mod manifest;
 mod parts;
 mod place;
 mod previous;
+mod stability_tables;
 mod staging;
 mod tables;
 mod verify;
@@ -32,6 +33,7 @@ pub use manifest::{
 };
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
+pub use stability_tables::{STABILITY, audit_stability_schema, stability_schema};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,

@@ -9,6 +9,7 @@ use super::audit_tables::{
     audit_at_bound_schema, audit_changes_schema, audit_curves_schema, audit_gaps_schema,
     audit_groups_schema,
 };
+use super::stability_tables::{audit_stability_schema, stability_schema};
 use crate::error::{Error, Result};
 
 /// Written last: its presence says that a folder is a whole run's result.
@@ -482,7 +483,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 19] = [
+    let tables: [(&str, SchemaRef); 21] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -496,12 +497,14 @@ pub fn describe_tables() -> Value {
         ("reports/mmd", mmd_schema(&by)),
         ("reports/rules", rules_schema()),
         ("reports/survival", survival_schema()),
+        ("reports/stability", stability_schema(&key)),
         ("reports/training", training_schema()),
         ("reports/audit/groups", audit_groups_schema()),
         ("reports/audit/curves", audit_curves_schema()),
         ("reports/audit/gaps", audit_gaps_schema()),
         ("reports/audit/changes", audit_changes_schema()),
         ("reports/audit/at_bound", audit_at_bound_schema()),
+        ("reports/audit/stability", audit_stability_schema()),
     ];
     let column = |field: &FieldRef| {
         let data_type = type_name(field.data_type());

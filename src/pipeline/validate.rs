@@ -12,7 +12,7 @@ use tokio::task::block_in_place;
 
 use super::partitions::{check_class_folders, check_key_folders, check_segments};
 use super::places::check_places;
-use super::run::check_output_names;
+use super::run::{check_output_names, previous_run};
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
 use crate::artefact::{Artefact, load, load_neighbours};
 use crate::engine::ScanPlan;
@@ -71,6 +71,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     if job.target.is_some() {
         check_output_names(job, &inputs)?;
     }
+    previous_run(job, &inputs, predictor.task())?;
     if let Some(folder) = &job.explain.generator {
         check_generator(folder, job, (&inputs, predictor.task()), runtime)?;
     }

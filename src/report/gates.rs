@@ -15,6 +15,10 @@ pub struct Reached {
     pub plausibility: Option<f64>,
     /// Share of the valid counterfactuals that hold under retrained models; none if none was asked.
     pub survival: Option<f64>,
+    /// Share of the previous run's counterfactuals that still hold; none if no run is compared with, or it has none.
+    pub recourse_validity: Option<f64>,
+    /// Share of the counterfactuals that changed without need; none in the same way.
+    pub needless_churn: Option<f64>,
     /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
@@ -57,6 +61,17 @@ pub fn judge(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
         let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
         add("report.gates.min_survival".to_string(), least, found, passed);
     }
+    // Where the previous run has told nothing, nothing can have become of it.
+    if let Some(least) = gates.min_recourse_validity {
+        let found = reached.recourse_validity;
+        let passed = found.is_none_or(|found| found >= least);
+        add("report.gates.min_recourse_validity".to_string(), least, found, passed);
+    }
+    if let Some(most) = gates.max_needless_churn {
+        let found = reached.needless_churn;
+        let passed = found.is_none_or(|found| found <= most);
+        add("report.gates.max_needless_churn".to_string(), most, found, passed);
+    }
     if let Some(most) = gates.max_mmd_ratio {
         for (target, found) in &reached.mmd_ratios {
             let gate = format!("report.gates.max_mmd_ratio ({target})");
@@ -78,18 +93,23 @@ mod tests {
             max_reject_share: Some(0.01),
             min_median_plausibility: Some(0.2),
             min_survival: Some(0.8),
+            min_recourse_validity: Some(0.9),
+            max_needless_churn: Some(0.1),
+            ..GatesSpec::default()
         };
         let reached = Reached {
             validity: Some(0.95),
             reject_share: 0.02,
             plausibility: Some(0.2),
             survival: Some(0.79),
+            recourse_validity: Some(0.9),
+            needless_churn: Some(0.11),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
         let passed: Vec<bool> = judge(&gates, &reached).iter().map(|gate| gate.passed).collect();
         assert_eq!(
             passed,
-            [true, false, true, false, true, false],
+            [true, false, true, false, true, false, true, false],
             "what cannot be measured fails"
         );
         assert!(judge(&GatesSpec::default(), &reached).is_empty());

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 23] = [
+const RANKS: [(&str, u32); 24] = [
     ("error", 0),
     ("document", 1),
     ("stop", 1),
@@ -27,6 +27,7 @@ const RANKS: [(&str, u32); 23] = [
     ("explain", 7),
     ("report", 7),
     ("train", 7),
+    ("audit", 8),
     ("engine", 8),
     ("pipeline", 9),
     ("cli", 10),

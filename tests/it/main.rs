@@ -21,6 +21,7 @@ mod learn;
 mod limits;
 mod messages;
 mod models;
+mod nights;
 mod numbers;
 mod outputs;
 mod paper;

@@ -45,7 +45,7 @@ use crate::predictor::Scores;
 
 use arena::Arena;
 pub(super) use arena::Asked;
-use cost::Costs;
+pub(super) use cost::Costs;
 pub(super) use distinct::hash_of;
 use likeness::Likeness;
 use neighbours::{Near, Neighbours};

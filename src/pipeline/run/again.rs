@@ -18,7 +18,7 @@ use crate::explain::check_fit;
 use crate::job::Job;
 use crate::output::{
     COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
-    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
+    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part, resolved,
 };
 use crate::runtime::Runtime;
 
@@ -46,6 +46,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
     stages.part = Part::Report;
+    refuse_itself(job)?;
     stages.facts = published.facts_of(&stages)?;
     let keyed = stages.check_keys()?;
     let replace = Replace { allowed: true, keep: job.output.keep };
@@ -69,6 +70,17 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let generator = published.generator();
     let before = published.summary();
     stages.finish(staging, Finished { done, generator, artefact, began, before })
+}
+
+/// A run cannot be compared with itself.
+fn refuse_itself(job: &Job) -> Result<()> {
+    let same = |folder: &Path| resolved(folder).ok() == resolved(&job.output.dir).ok();
+    let Some(folder) = job.audit.previous.as_deref().filter(|folder| same(folder)) else {
+        return Ok(());
+    };
+    let problem = format!("is `{}`, the run itself", folder.display());
+    Err(Error::spec("audit.previous", problem)
+        .hint("name a run that it has replaced: `.<dir>.previous-…` beside it, while `output.keep` keeps it"))
 }
 
 impl Published {
@@ -100,18 +112,21 @@ impl Published {
             .into_iter()
             // That of a run that has trained is not known to the job.
             .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
+            // Reports may compare with another run than before.
+            .filter(|what| *what != facts::PREVIOUS)
             .map(|what| format!("the {what}"))
             .collect();
         let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
         let made_by = facts::settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
-        let changed =
-            |section: &&String| *section != "report" && job[*section] != made_by[*section];
+        let told = |section: &str| section == "report" || section == "audit";
+        let changed = |section: &&String| !told(section) && job[*section] != made_by[*section];
         differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
         let fault = |what: String| {
             let problem = format!("was made before {what} changed");
-            Fault::new(stages.job.output.dir.display().to_string(), problem)
-                .hint("only `[report]` may be another than the run's; run the job again")
+            Fault::new(stages.job.output.dir.display().to_string(), problem).hint(
+                "only `[report]` and `[audit]` may be others than the run's; run the job again",
+            )
         };
         Error::from_faults(Kind::Input, differences.into_iter().map(fault).collect())
     }
@@ -119,6 +134,7 @@ impl Published {
     /// The same run, but one that a run of this job, with its `[report]`, would not do again.
     fn facts_of(&self, stages: &Stages<'_>) -> Result<RunFacts> {
         let mut facts = self.facts.clone();
+        facts.previous.clone_from(&stages.facts.previous);
         if self.manifest.versions == versions()? {
             facts.fingerprint = stages.facts.fingerprint.clone();
         }
@@ -165,7 +181,8 @@ fn link(from: &Path, to: &Path) -> Result<()> {
 
 fn kept_as_it_is(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let report = path.parent().and_then(Path::file_name).is_some_and(|parent| parent == REPORTS);
+    let mut folders = path.ancestors().skip(1).take(2).filter_map(Path::file_name);
+    let report = folders.any(|folder| folder == REPORTS);
     let remade = name == MANIFEST_FILE || name == SUCCESS_FILE;
     !remade && (!report || name == TRAINING_REPORT)
 }

@@ -11,10 +11,11 @@ use sha2::{Digest, Sha256};
 
 use super::super::{Inputs, ModelFacts, seconds_since, versions};
 use crate::artefact::WEIGHTS_FILE;
+use crate::audit::nights::find_run;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{InputFile, RunFacts, hex, sha256_of, sha256_while};
+use crate::output::{InputFile, PreviousRun, RunFacts, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;
 
@@ -72,7 +73,13 @@ pub(in crate::pipeline) fn gather(
         generator,
         seed: runtime.streams().seed(),
         device: runtime.device_name(),
-        previous: None,
+        previous: job
+            .audit
+            .previous
+            .as_deref()
+            .filter(|_| explains)
+            .map(previous_run)
+            .transpose()?,
     };
     let as_json = serde_json::to_value(job).unwrap_or_default();
     let retrained = job.report.retrained.iter().map(predictor::fingerprint);
@@ -82,6 +89,11 @@ pub(in crate::pipeline) fn gather(
     facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
     facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
     Ok((facts, stamps))
+}
+
+/// The run that the job's is compared with.
+fn previous_run(folder: &Path) -> Result<PreviousRun> {
+    find_run(folder).map(|previous| previous.run)
 }
 
 /// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.
@@ -150,6 +162,9 @@ pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp])
     })
 }
 
+/// The run that another is compared with, in words.
+pub(super) const PREVIOUS: &str = "previous run";
+
 /// In what two runs differ, in words.
 pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
     [
@@ -159,6 +174,7 @@ pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
         ("generator", old.generator != new.generator),
         ("seed", old.seed != new.seed),
         ("device", old.device != new.device),
+        (PREVIOUS, old.previous != new.previous),
     ]
     .into_iter()
     .filter_map(|(what, differs)| differs.then_some(what))

@@ -10,6 +10,7 @@ mod facts;
 mod figures;
 mod finish;
 mod generator;
+mod nights;
 mod prometheus;
 mod spot;
 mod summary;
@@ -51,7 +52,8 @@ pub(super) use facts::{gather as gather_facts, refuse_changed};
 use finish::Finished;
 pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
-pub use summary::{Example, RunSummary, Seconds, TargetSummary};
+pub(super) use nights::previous_run;
+pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,6 +260,7 @@ impl<'a> Stages<'a> {
         let mut remarks = self.runtime.block_on(repeated)?;
         remarks.extend(assumed(job, predictor.as_ref()));
         self.check_retrained(task)?;
+        self.previous(task)?;
         Ok(remarks)
     }
 

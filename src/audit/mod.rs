@@ -1,0 +1,3 @@
+//! What is told of groups and of nights, beside the reports.
+
+pub mod nights;
