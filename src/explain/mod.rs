@@ -1,21 +1,22 @@
 //! From a batch of rows to a batch of counterfactuals: admit, ask the model (or the score table), ask the
 //! generator, keep to the constraints, ask the model again, refine with the model as judge, measure. Engine-free: batches in, batches out,
-//! and a [`Ledger`] with what cannot be a column of the table.
+//! and a [`ExplainStats`] with what cannot be a column of the table.
 //!
 //! What comes out of a block of rows depends on nothing but those rows: random numbers are drawn from the
 //! row's key. A matrix product may round otherwise in a block of another size, so whoever calls cuts blocks
 //! of [`BLOCK_ROWS`] rows, counted from the start of a split.
 
-mod admit;
-mod ask;
 mod changes;
 mod decisions;
+mod explained;
 mod fit;
-mod ledger;
 mod plausible;
 mod recheck;
 mod refine;
+mod requests;
+mod stats;
 mod table;
+mod valid_rows;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -28,7 +29,7 @@ use crate::artefact::Description;
 use crate::constrain::Constraints;
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
-use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
+use crate::feature::{FeatureSchema, RowConstraint, RowReader, RowValidator, RowWriter};
 use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Target};
 use crate::nearest::{Plausibility, Points};
 use crate::nn::Generator;
@@ -37,13 +38,13 @@ use crate::predictor::{Predictor, Task};
 use crate::runtime::Streams;
 use crate::target::TargetCodec;
 
-use ask::Goal;
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
-pub use ledger::{Ledger, Stage, StageSeconds};
 pub use plausible::check_plausibility;
 pub use recheck::{CurrentRows, Recheck, Remade};
 use refine::{Plateaus, Refiner};
+use requests::TargetRule;
+pub use stats::{ExplainStats, Stage, StageSeconds};
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
@@ -52,7 +53,7 @@ pub const BLOCK_ROWS: usize = 8192;
 const MANY_CLASSES: usize = 16;
 
 /// A block may have so many times as many answers as it could have rows.
-const BLOCKS_OF_ANSWERS: usize = 4;
+const BLOCKS_OF_REQUESTS: usize = 4;
 
 /// Where a batch's columns are.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +96,7 @@ pub struct Setup<'a> {
 pub struct Explainer {
     generator: Mutex<Generator>,
     columns: Columns,
-    admission: Admission,
+    validator: RowValidator,
     reader: RowReader,
     writer: RowWriter,
     schema: Arc<FeatureSchema>,
@@ -104,7 +105,7 @@ pub struct Explainer {
     codec: TargetCodec,
     predictor: Arc<dyn Predictor>,
     decisions: Option<Arc<Decisions>>,
-    goal: Goal,
+    target_rule: TargetRule,
     samples: usize,
     conditions: FirstConditions,
     refiner: Refiner,
@@ -137,8 +138,8 @@ impl Explainer {
             return Err(Error::input("generator", problem)
                 .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
         }
-        let fields = |places: &[usize]| -> Vec<FieldRef> {
-            places.iter().map(|place| Arc::clone(&table.fields()[*place])).collect()
+        let fields = |indexes: &[usize]| -> Vec<FieldRef> {
+            indexes.iter().map(|index| Arc::clone(&table.fields()[*index])).collect()
         };
         let (key, features) = (fields(&columns.key), fields(&columns.features));
         let regression = matches!(predictor.task(), Task::Regression);
@@ -162,10 +163,10 @@ impl Explainer {
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());
         Ok(Explainer {
             generator: Mutex::new(generator),
-            admission: Admission::new(&schema),
+            validator: RowValidator::new(&schema),
             reader: RowReader::new(&schema),
             writer: RowWriter::new(&schema),
-            goal: Goal::new(setup.target, predictor.task())?,
+            target_rule: TargetRule::new(setup.target, predictor.task())?,
             schema,
             encoder,
             constraints,
@@ -199,19 +200,14 @@ impl Explainer {
 
     /// Rows to be explained at once: fewer where each has many answers.
     pub fn block_rows(&self) -> usize {
-        // Every trial's probabilities are held until the block is done.
+        // Every proposal's probabilities are held until the block is done.
         let classes = match self.predictor.task() {
             Task::Classification { classes, .. } => classes.len(),
             Task::Regression => 1,
         };
         let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets();
-        let answers = self.samples * self.goal.wishes() * wide;
-        (BLOCK_ROWS * BLOCKS_OF_ANSWERS / answers).clamp(1, BLOCK_ROWS)
-    }
-
-    /// An empty ledger for its rows.
-    pub fn ledger(&self) -> Ledger {
-        Ledger::default()
+        let requests = self.samples * self.target_rule.targets_per_row() * wide;
+        (BLOCK_ROWS * BLOCKS_OF_REQUESTS / requests).clamp(1, BLOCK_ROWS)
     }
 }
 
@@ -220,21 +216,21 @@ impl Worker {
     ///
     /// # Errors
     /// When the model as a whole fails.
-    pub fn explain(&self, block: &RecordBatch, ledger: &mut Ledger) -> Result<RecordBatch> {
+    pub fn explain(&self, block: &RecordBatch, stats: &mut ExplainStats) -> Result<RecordBatch> {
         let shared = &self.shared;
-        ledger.rows += block.num_rows() as u64;
+        stats.rows += block.num_rows() as u64;
         let mut clock = Instant::now();
-        let usable = shared.admit(block, ledger)?;
-        ledger.clock(Stage::Decide, &mut clock);
-        if usable.rows.len == 0 {
+        let valid_rows = shared.validate_rows(block, stats)?;
+        stats.clock(Stage::Decide, &mut clock);
+        if valid_rows.rows.len == 0 {
             return Ok(RecordBatch::new_empty(Arc::clone(&shared.counterfactuals)));
         }
-        let entries = shared.ask(&usable)?;
-        let answers = self.answer(&usable, entries, ledger)?;
+        let requests = shared.requests(&valid_rows)?;
+        let explained = self.find(&valid_rows, requests, stats)?;
         clock = Instant::now();
-        ledger.count(&answers.samples, &answers.status);
-        let table = shared.table(&usable, &answers)?;
-        ledger.clock(Stage::Tabulate, &mut clock);
+        stats.count(&explained);
+        let table = shared.table(&valid_rows, &explained)?;
+        stats.clock(Stage::Tabulate, &mut clock);
         Ok(table)
     }
 }
@@ -242,7 +238,7 @@ impl Worker {
 /// Rows of a batch.
 fn take(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     let whole =
-        rows.len() == batch.num_rows() && (0u32..).zip(rows).all(|(place, row)| place == *row);
+        rows.len() == batch.num_rows() && (0u32..).zip(rows).all(|(index, row)| index == *row);
     if whole {
         return Ok(batch.clone());
     }

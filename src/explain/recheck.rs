@@ -11,7 +11,7 @@ use crate::artefact::Description;
 use crate::constrain::{Constraints, Observed, RowBounds};
 use crate::encode::Layout;
 use crate::error::{Error, Result};
-use crate::feature::{Admission, Edits, FeatureSchema, RowReader, RowWriter, Rows};
+use crate::feature::{RowValidator, Edits, FeatureSchema, RowReader, RowWriter, Rows};
 use crate::job::{Coherence, ExplainJob, ExplainMethod};
 
 /// What counterfactuals must keep to.
@@ -43,7 +43,7 @@ pub(super) fn constraints(
 pub struct Recheck {
     columns: Columns,
     schema: Arc<FeatureSchema>,
-    admission: Admission,
+    validator: RowValidator,
     reader: RowReader,
     writer: RowWriter,
     constraints: Constraints,
@@ -82,7 +82,7 @@ impl Recheck {
         Recheck {
             constraints: constraints(of, (table, &columns), layout, explain),
             costs: Costs::new(schema, layout),
-            admission: Admission::new(schema),
+            validator: RowValidator::new(schema),
             reader: RowReader::new(schema),
             writer: RowWriter::new(schema),
             schema: Arc::clone(schema),
@@ -95,15 +95,15 @@ impl Recheck {
     /// # Errors
     /// When one of them could not have been.
     pub fn read(&self, batch: &RecordBatch) -> Result<CurrentRows> {
-        let admitted = self.admission.admit(&project(batch, &self.columns.features)?)?;
-        if let Some(reject) = admitted.rejects.first() {
+        let validated = self.validator.validate_rows(&project(batch, &self.columns.features)?)?;
+        if let Some(reject) = validated.rejects.first() {
             let problem = format!("has rows that the run has explained, but {}", reject.detail);
             return Err(Error::input("features", problem).hint("run the job again"));
         }
         Ok(CurrentRows {
-            rows: self.reader.read(&admitted.features)?,
+            rows: self.reader.read(&validated.features)?,
             bounds: RowBounds::read(&self.schema, &self.columns.constraints, batch)?,
-            features: admitted.features,
+            features: validated.features,
         })
     }
 

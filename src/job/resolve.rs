@@ -350,7 +350,7 @@ impl<'a> JobResolver<'a> {
             method: method::settled(&spec, trains),
             samples: spec.samples,
             conditions: spec.conditions,
-            unit_rows: spec.unit_rows,
+            split_rows: spec.split_rows,
             coherence: spec.coherence,
             refine: self.refine(spec),
         }
@@ -379,7 +379,7 @@ impl<'a> JobResolver<'a> {
             max_changes: spec.max_changes,
             min_plausibility: spec.min_plausibility,
             neighbours: spec.neighbours,
-            nearness: spec.nearness,
+            plausibility_weight: spec.plausibility_weight,
             min_score: spec.min_score,
             skip: spec.skip,
         }

@@ -41,10 +41,10 @@ pub fn distances(counterfactuals: &Rows, originals: &Rows, layout: &Layout) -> D
     let cells = counterfactuals.cells.iter().zip(&originals.cells).zip(&layout.slots);
     for cells in cells {
         match cells {
-            ((Cells::Numbers(new), Cells::Numbers(own)), Slots::Numeric(slots)) => {
+            ((Cells::Numbers(new), Cells::Numbers(original)), Slots::Numeric(slots)) => {
                 let scale = 1.0 / (slots.std * numerics as f64);
-                for (row, (new, own)) in new.iter().zip(own).enumerate() {
-                    let moved = (new - own).abs();
+                for (row, (new, original)) in new.iter().zip(original).enumerate() {
+                    let moved = (new - original).abs();
                     // A null has nothing to move from or to.
                     if moved > 0.0 {
                         found.l1[row] += (moved * scale).min(FARTHEST);
@@ -52,9 +52,9 @@ pub fn distances(counterfactuals: &Rows, originals: &Rows, layout: &Layout) -> D
                     }
                 }
             }
-            ((Cells::Codes(new), Cells::Codes(own)), _) => {
-                for (row, (new, own)) in new.iter().zip(own).enumerate() {
-                    if new != own {
+            ((Cells::Codes(new), Cells::Codes(original)), _) => {
+                for (row, (new, original)) in new.iter().zip(original).enumerate() {
+                    if new != original {
                         found.l0[row] += 1.0 / categoricals as f64;
                         found.changed[row] += 1;
                     }

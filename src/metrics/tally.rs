@@ -262,8 +262,8 @@ impl Group {
         valid.iter().for_each(|index| self.plausibility.add(changes.plausibility[*index]));
         valid.iter().for_each(|index| self.margin.add(changes.margins[*index]));
         let cells = changes.counterfactuals.cells.iter().zip(&changes.originals.cells);
-        for (feature, (new, own)) in self.features.iter_mut().zip(cells) {
-            feature.count(new, own, &valid);
+        for (feature, (new, original)) in self.features.iter_mut().zip(cells) {
+            feature.count(new, original, &valid);
         }
     }
 
@@ -289,11 +289,11 @@ impl Group {
 }
 
 impl Spread {
-    fn count(&mut self, distances: &Distances, places: &[usize]) {
-        for place in places {
-            self.l0.add(distances.l0[*place]);
-            self.l1.add(distances.l1[*place]);
-            self.changed.add(f64::from(distances.changed[*place]));
+    fn count(&mut self, distances: &Distances, indexes: &[usize]) {
+        for index in indexes {
+            self.l0.add(distances.l0[*index]);
+            self.l1.add(distances.l1[*index]);
+            self.changed.add(f64::from(distances.changed[*index]));
         }
     }
 
@@ -305,11 +305,11 @@ impl Spread {
 }
 
 impl FeatureChanges {
-    fn count(&mut self, new: &Cells, own: &Cells, places: &[usize]) {
-        match (new, own) {
-            (Cells::Numbers(new), Cells::Numbers(own)) => {
-                for place in places {
-                    let moved = new[*place] - own[*place];
+    fn count(&mut self, new: &Cells, original: &Cells, indexes: &[usize]) {
+        match (new, original) {
+            (Cells::Numbers(new), Cells::Numbers(original)) => {
+                for index in indexes {
+                    let moved = new[*index] - original[*index];
                     // A null has nothing to move from or to.
                     if moved.abs() > 0.0 {
                         self.changed += 1;
@@ -319,10 +319,10 @@ impl FeatureChanges {
                     }
                 }
             }
-            (Cells::Codes(new), Cells::Codes(own)) => {
-                for place in places.iter().filter(|place| new[**place] != own[**place]) {
+            (Cells::Codes(new), Cells::Codes(original)) => {
+                for index in indexes.iter().filter(|index| new[**index] != original[**index]) {
                     self.changed += 1;
-                    *self.values.entry(new[*place]).or_default() += 1;
+                    *self.values.entry(new[*index]).or_default() += 1;
                 }
             }
             _ => unreachable!("rows of one schema have the same columns"),

@@ -38,7 +38,7 @@ pub struct Gate {
 }
 
 /// Holds a run against its gates.
-pub fn judge(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
+pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
     let mut judged = Vec::new();
     let mut add = |gate: String, limit: f64, found: Option<f64>, passed: bool| {
         judged.push(Gate { gate, limit, found, passed });
@@ -106,13 +106,14 @@ mod tests {
             needless_churn: Some(0.11),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
-        let passed: Vec<bool> = judge(&gates, &reached).iter().map(|gate| gate.passed).collect();
+        let passed: Vec<bool> =
+            check_gates(&gates, &reached).iter().map(|gate| gate.passed).collect();
         assert_eq!(
             passed,
             [true, false, true, false, true, false, true, false],
             "what cannot be measured fails"
         );
-        assert!(judge(&GatesSpec::default(), &reached).is_empty());
+        assert!(check_gates(&GatesSpec::default(), &reached).is_empty());
     }
 
     #[test]
@@ -120,7 +121,7 @@ mod tests {
         let gates = GatesSpec { min_median_plausibility: Some(0.2), ..GatesSpec::default() };
         let passes = |validity: Option<f64>, plausibility: Option<f64>| {
             let reached = Reached { validity, plausibility, ..Reached::default() };
-            judge(&gates, &reached)[0].passed
+            check_gates(&gates, &reached)[0].passed
         };
         assert!(passes(None, None), "nothing was needed");
         assert!(!passes(Some(0.0), None), "needed, and none is valid");

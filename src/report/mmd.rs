@@ -197,8 +197,8 @@ fn space(spec: &MmdSpec, rows: &ReferenceRows, width: usize) -> Result<Option<Sp
         MmdSpace::None => None,
         MmdSpace::Raw => Some(Space::Raw { width }),
         MmdSpace::Encoder => {
-            let kept = rows.encoders.chunks_exact(count).take(spec.encoders);
-            let encoders = kept
+            let encoders = rows.encoders.chunks_exact(count).take(spec.encoders);
+            let encoders = encoders
                 .map(|weights| RandomEncoder::from_weights(width, weights))
                 .collect::<Result<Vec<_>>>()?;
             if encoders.len() < spec.encoders {

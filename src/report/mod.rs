@@ -28,7 +28,7 @@ use crate::output::{
 
 use columns::Columns;
 pub use count::{Counter, CounterSetup, SplitFigures};
-pub use gates::{Gate, Reached, judge};
+pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
 pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
 pub use pieces::SplitReader;
@@ -232,5 +232,5 @@ fn share(part: u64, whole: u64) -> f64 {
 /// The name of a wanted decision.
 fn target_name(names: &Names, target: u32) -> Result<&str> {
     let name = names.targets.get(target as usize).map(String::as_str);
-    name.ok_or_else(|| Error::internal("reports", "a wanted decision has no name"))
+    name.ok_or_else(|| Error::internal("reports", "a target has no name"))
 }

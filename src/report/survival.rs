@@ -50,8 +50,8 @@ impl Survival {
 
 impl Retrained {
     fn counts(&self, target: Option<&str>) -> (u64, u64) {
-        let wanted = self.targets.iter().filter(|(name, _)| target.is_none_or(|of| of == *name));
-        wanted.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))
+        let matching = self.targets.iter().filter(|(name, _)| target.is_none_or(|of| of == *name));
+        matching.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::output::{
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
 use crate::report::{
-    MmdRow, Names, Reached, Survival, coverage, features, judge, mmd_ratio, mmd_table,
+    MmdRow, Names, Reached, Survival, check_gates, coverage, features, mmd_ratio, mmd_table,
     plausibility, rules, sparsity, survival, validity,
 };
 use crate::runtime::usage;
@@ -249,7 +249,7 @@ impl Stages<'_> {
             needless_churn: summary.stability.as_ref().and_then(|of| of.needless_churn),
             mmd_ratios: needed.map(ratio).collect(),
         };
-        judge(&self.job.report.gates, &reached)
+        check_gates(&self.job.report.gates, &reached)
     }
 
     /// The last step: the whole becomes visible, or is set aside.

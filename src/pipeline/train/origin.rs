@@ -15,12 +15,12 @@ use crate::job::Job;
 use crate::output::{hex, sha256_of};
 use crate::predictor::Outcome;
 use crate::runtime::Runtime;
-use crate::train::{Fingerprint, Sample};
+use crate::train::{Fingerprint, TrainingRows};
 
 /// Rows hashed at a time.
 const HASHED_ROWS: usize = 4096;
 
-pub(super) fn of(fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Origin> {
+pub(super) fn of(fixed: &Fixed, sample: &TrainingRows, runtime: &Runtime) -> Result<Origin> {
     Ok(Origin {
         model: fixed.model.clone(),
         training_rows: rows(fixed, sample),
@@ -33,7 +33,7 @@ pub(super) fn of(fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Or
 }
 
 /// Hash of the encoded rows and of the model's decisions about them.
-fn rows(fixed: &Fixed, sample: &Sample) -> String {
+fn rows(fixed: &Fixed, sample: &TrainingRows) -> String {
     let mut hash = Xxh3::new();
     for start in (0..sample.rows.len).step_by(HASHED_ROWS) {
         let end = sample.rows.len.min(start + HASHED_ROWS);
@@ -52,7 +52,11 @@ fn rows(fixed: &Fixed, sample: &Sample) -> String {
 }
 
 /// What must not change between a checkpoint and the run that goes on from it.
-pub(super) fn fingerprint(job: &Job, origin: &Origin, sample: &Sample) -> Result<Fingerprint> {
+pub(super) fn fingerprint(
+    job: &Job,
+    origin: &Origin,
+    sample: &TrainingRows,
+) -> Result<Fingerprint> {
     let settings = json!({
         "target": job.target,
         "autoencoder": job.autoencoder,

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use super::cfrl::{FAIRLY_EASED, Learner};
+use super::cfrl::{FAIR_SPARSITY_SCALE, Learner};
 use super::checkpoint::{Counts, Saved, State};
 use super::engine::{Losses, ReplayState, Snapshot};
-use super::judge::Judge;
+use super::evaluator::Evaluator;
 use super::validate::{Bridges, Quality, Validation};
 use super::{AutoencoderFigures, Event, Point, Setup};
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::nn::Autoencoder;
 const COLLAPSE_SHARE: f64 = 0.5;
 /// … that was at least this …
 const COLLAPSE_FROM: f64 = 0.2;
-/// … for so many judgements.
+/// … for so many evaluations.
 const COLLAPSE_AFTER: usize = 4;
 /// How much more slowly a training learns after it was rolled back.
 const SLOWER: f64 = 0.3;
@@ -32,28 +32,28 @@ const VALID_AT_ALL: f64 = 0.5;
 const VALID_ENOUGH: f64 = 0.988;
 /// Below this one, in the second half of a training, it counts as little …
 const VALID_TOO_SELDOM: f64 = 0.93;
-/// … as this share, and in between as [`FAIRLY_EASED`].
-const LEAST_OF_POOR: f64 = 0.25;
+/// … as this share, and in between as [`FAIR_SPARSITY_SCALE`].
+const POOR_SPARSITY_SCALE: f64 = 0.25;
 /// Least weight of a target that never fails, when targets are balanced.
 const LEAST_WEIGHT: f64 = 0.1;
 
 /// Names of tensors in a checkpoint: networks and moments …
 const NOW: [&str; 4] = ["actor", "critic", "actor_moments", "critic_moments"];
-/// … and the same at the best judgement.
-const GOOD: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "good_critic_moments"];
+/// … and the same at the best evaluation.
+const BEST: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "good_critic_moments"];
 
 /// How far a training has come.
-pub(super) struct Course<'a> {
+pub(super) struct TrainingLoop<'a> {
     setup: &'a Setup<'a>,
     pub(super) validation: &'a Validation,
-    pub(super) judge: &'a Judge,
+    pub(super) evaluator: &'a Evaluator,
     pub(super) bridges: &'a Bridges<'a>,
     autoencoder: AutoencoderFigures,
     pub(super) curve: Vec<Point>,
     /// Score and weights of the best actor.
     best: Option<(f64, Tensor)>,
     /// Networks and optimisers at that time.
-    good: Option<Snapshot>,
+    best_snapshot: Option<Snapshot>,
     counts: Counts,
     /// Why it ended, once it has.
     pub(super) ending: Option<Ending>,
@@ -126,23 +126,23 @@ impl fmt::Display for Divergence {
     }
 }
 
-impl<'a> Course<'a> {
+impl<'a> TrainingLoop<'a> {
     pub(super) fn new(
         setup: &'a Setup<'a>,
         validation: &'a Validation,
-        judge: &'a Judge,
+        evaluator: &'a Evaluator,
         bridges: &'a Bridges<'a>,
         autoencoder: AutoencoderFigures,
-    ) -> Course<'a> {
-        Course {
+    ) -> TrainingLoop<'a> {
+        TrainingLoop {
             setup,
             validation,
-            judge,
+            evaluator,
             bridges,
             autoencoder,
             curve: Vec::new(),
             best: None,
-            good: None,
+            best_snapshot: None,
             counts: Counts::default(),
             ending: None,
             clock: Clock::new(),
@@ -184,7 +184,7 @@ impl<'a> Course<'a> {
         if let Some(losses) = losses
             && (last || learner.step.is_multiple_of(every))
         {
-            self.judge(learner, losses)?;
+            self.evaluate(learner, losses)?;
             (self.setup.listener)(Event::Steps((learner.step - 1) as u64 % every as u64 + 1));
         }
         let signal = self.setup.stop.load(Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl<'a> Course<'a> {
         Ok(ends)
     }
 
-    fn judge(&mut self, learner: &mut Learner<'_>, losses: &Losses) -> Result<()> {
+    fn evaluate(&mut self, learner: &mut Learner<'_>, losses: &Losses) -> Result<()> {
         let quality = self.quality(learner)?;
         let value = |tensor: &Tensor| tensor.double_value(&[]);
         let best = self.best.as_ref().is_none_or(|(score, _)| quality.score() > *score);
@@ -223,7 +223,7 @@ impl<'a> Course<'a> {
             self.counts.since += 1;
         }
         self.balance(learner, &point.quality);
-        self.ease(learner, &point.quality);
+        self.scale_sparsity(learner, &point.quality);
         (self.setup.listener)(Event::Point(point.clone()));
         self.curve.push(point);
         Ok(())
@@ -233,8 +233,8 @@ impl<'a> Course<'a> {
     fn quality(&self, learner: &mut Learner<'_>) -> Result<Quality> {
         let average = learner.engine.average()?;
         let mut quality =
-            |generator: &_| self.validation.quality(generator, self.judge, self.bridges);
-        learner.engine.judge(&average, &mut quality)
+            |generator: &_| self.validation.quality(generator, self.evaluator, self.bridges);
+        learner.engine.evaluate(&average, &mut quality)
     }
 
     fn keep(&mut self, learner: &Learner<'_>, score: f64) -> Result<()> {
@@ -242,17 +242,17 @@ impl<'a> Course<'a> {
         self.best = Some((score, learner.engine.average()?));
         // Should it be gone back to, the mean of actors begins anew.
         let now = learner.engine.snapshot()?;
-        self.good = Some(Snapshot { average: now.networks[0].copy(), ..now });
+        self.best_snapshot = Some(Snapshot { average: now.networks[0].copy(), ..now });
         Ok(())
     }
 
     /// Lets an actor move farther that is not valid often enough, and holds it to small changes when it is.
-    fn ease(&self, learner: &mut Learner<'_>, quality: &Quality) {
+    fn scale_sparsity(&self, learner: &mut Learner<'_>, quality: &Quality) {
         // Every actor is poor at first, and one that has learnt to move far seldom unlearns it.
         let late = 2 * learner.step >= self.limits().max_steps;
-        learner.ease(match quality.assured_validity() {
-            poor if late && poor < VALID_TOO_SELDOM => LEAST_OF_POOR,
-            fair if fair < VALID_ENOUGH => FAIRLY_EASED,
+        learner.scale_sparsity(match quality.assured_validity() {
+            poor if late && poor < VALID_TOO_SELDOM => POOR_SPARSITY_SCALE,
+            fair if fair < VALID_ENOUGH => FAIR_SPARSITY_SCALE,
             _ => 1.0,
         });
     }
@@ -282,7 +282,7 @@ impl<'a> Course<'a> {
         (self.counts.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
     }
 
-    /// Goes back to the networks of the best judgement, once. After that a collapse ends the training with
+    /// Goes back to the networks of the best evaluation, once. After that a collapse ends the training with
     /// the best weights: they are as good as they were before.
     fn roll_back(&mut self, learner: &mut Learner<'_>, reason: Divergence) -> Result<()> {
         let step = learner.step;
@@ -294,14 +294,16 @@ impl<'a> Course<'a> {
             self.counts.collapsed = true;
             return Ok(());
         }
-        let Some(good) = self.good.as_ref().filter(|_| self.counts.rollbacks == 0) else {
+        let Some(best_snapshot) =
+            self.best_snapshot.as_ref().filter(|_| self.counts.rollbacks == 0)
+        else {
             let problem = format!("diverged at step {step}: {reason}");
             return Err(Error::training("training", problem).hint(
                 "lower `train.learning_rate`, or check that the model's answers depend on the features",
             ));
         };
         tracing::warn!(step, "training diverged ({reason}); going back, and on more slowly");
-        learner.engine.restore(good)?;
+        learner.engine.restore(best_snapshot)?;
         // It may hold what a broken actor did.
         learner.engine.forget();
         learner.rate_factor *= SLOWER;
@@ -329,8 +331,8 @@ impl<'a> Course<'a> {
         if let Some((_, best)) = &self.best {
             tensors.push(("best", best.shallow_clone()));
         }
-        if let Some(good) = &self.good {
-            tensors.extend(good.named(GOOD));
+        if let Some(best_snapshot) = &self.best_snapshot {
+            tensors.extend(best_snapshot.named(BEST));
         }
         if let Autoencoder::Trained { encoder, decoder } = learner.engine.autoencoder() {
             tensors.push(("encoder", encoder.flat().shallow_clone()));
@@ -342,12 +344,12 @@ impl<'a> Course<'a> {
             step: learner.step,
             adam_steps: now.steps,
             replay_next: replay.next,
-            eased: learner.eased,
+            sparsity_scale: learner.sparsity_scale,
             rate_factor: learner.rate_factor,
             rewards: learner.rewards,
             seconds: self.clock.elapsed().as_secs_f64(),
             counts: self.counts,
-            good_steps: self.good.as_ref().map(|good| good.steps),
+            best_steps: self.best_snapshot.as_ref().map(|best_snapshot| best_snapshot.steps),
             best_score: self.best.as_ref().map(|(score, _)| *score),
             autoencoder: self.autoencoder.clone(),
             curve: self.curve.clone(),
@@ -366,15 +368,15 @@ impl<'a> Course<'a> {
         let (rows, records) = (tensor("replay_rows")?, tensor("replay_records")?);
         let replay = ReplayState { rows, records, next: state.replay_next };
         learner.engine.restore_replay(&replay)?;
-        learner.eased = state.eased;
+        learner.sparsity_scale = state.sparsity_scale;
         learner.rate_factor = state.rate_factor;
         learner.rewards = state.rewards;
         learner.skip_to(state.step);
         if let Some(score) = state.best_score {
             self.best = Some((score, tensor("best")?));
         }
-        if let Some(steps) = state.good_steps {
-            self.good = Some(snapshot(GOOD, steps, "good_actor")?);
+        if let Some(steps) = state.best_steps {
+            self.best_snapshot = Some(snapshot(BEST, steps, "good_actor")?);
         }
         if let Some(last) = state.curve.last() {
             self.balance(learner, &last.quality);

@@ -1,5 +1,5 @@
 //! How much liker rows of the wanted decision a change makes a row: which way such rows differ from the
-//! others, feature by feature. Cheap enough for every trial, where a search for the nearest row is not.
+//! others, feature by feature. Cheap enough for every proposal, where a search for the nearest row is not.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use super::cost::Costs;
 use crate::encode::{Layout, Slots};
 use crate::feature::Cell;
 use crate::nearest::{PointColumn, Points};
-use crate::target::Wishes;
+use crate::target::Targets;
 
 /// Training rows looked at: enough for means.
 const ROWS: usize = 50_000;
-/// The steepest that a number's likeness may be, as a share of what it costs to move: moving on must never
+/// The steepest that a number's plausibility may be, as a share of what it costs to move: moving on must never
 /// pay for itself …
 const STEEPEST: f64 = 0.5;
 /// … and the most that a category's may be, as a share of its price: nor must a change.
@@ -20,7 +20,7 @@ const MOST_OF_PRICE: f64 = 0.9;
 
 /// By class, what a change gains.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Likeness {
+pub(super) struct LinearPlausibility {
     classes: BTreeMap<u32, Vec<Slope>>,
     weight: f64,
 }
@@ -34,16 +34,16 @@ enum Slope {
     Codes(Vec<f64>),
 }
 
-impl Likeness {
-    /// What makes rows like those of each class. Values of a regression have no classes, and no likeness.
+impl LinearPlausibility {
+    /// What makes rows like those of each class. Values of a regression have no classes, and no plausibility.
     pub(super) fn new(
         points: &Points,
         (layout, costs): (&Layout, &Costs),
         classes: u32,
         weight: f64,
-    ) -> Likeness {
+    ) -> LinearPlausibility {
         if classes == 0 {
-            return Likeness::default();
+            return LinearPlausibility::default();
         }
         let rows = points.len.min(ROWS);
         let weighed = weight.max(f64::MIN_POSITIVE);
@@ -55,25 +55,37 @@ impl Likeness {
             let slopes = slopes(column, slots, (&of, classes as usize), price);
             by_class.iter_mut().zip(slopes).for_each(|(all, slope)| all.push(slope));
         }
-        Likeness { classes: (0u32..).zip(by_class).collect(), weight }
+        LinearPlausibility { classes: (0u32..).zip(by_class).collect(), weight }
     }
 
-    /// What a change gains for an entry that wants this, in units of cost.
-    pub(super) fn gain(&self, wishes: &Wishes, entry: usize, change: &Change, own: Cell) -> f64 {
-        self.weight * self.plain(wishes, entry, change, own)
+    /// What a change gains for a request that wants this, in units of cost.
+    pub(super) fn gain(
+        &self,
+        targets: &Targets,
+        request: usize,
+        change: &Change,
+        original: Cell,
+    ) -> f64 {
+        self.weight * self.plain(targets, request, change, original)
     }
 
-    /// The same, whatever likeness weighs.
-    pub(super) fn plain(&self, wishes: &Wishes, entry: usize, change: &Change, own: Cell) -> f64 {
-        let class = wishes.classes().map(|classes| classes[entry]);
+    /// The same, whatever plausibility weighs.
+    pub(super) fn plain(
+        &self,
+        targets: &Targets,
+        request: usize,
+        change: &Change,
+        original: Cell,
+    ) -> f64 {
+        let class = targets.classes().map(|classes| classes[request]);
         let slopes = class.and_then(|class| self.classes.get(&class));
-        match (slopes.and_then(|slopes| slopes.get(change.feature)), change.cell, own) {
-            (Some(Slope::Number(by_one)), Cell::Number(new), Cell::Number(own)) => {
-                by_one * (new - own)
+        match (slopes.and_then(|slopes| slopes.get(change.feature)), change.cell, original) {
+            (Some(Slope::Number(by_one)), Cell::Number(new), Cell::Number(original)) => {
+                by_one * (new - original)
             }
-            (Some(Slope::Codes(shares)), Cell::Code(new), Cell::Code(own)) => {
+            (Some(Slope::Codes(shares)), Cell::Code(new), Cell::Code(original)) => {
                 let share = |code: u32| shares.get(code as usize).copied().unwrap_or(0.0);
-                share(new) - share(own)
+                share(new) - share(original)
             }
             _ => 0.0,
         }
@@ -149,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn likeness_never_pays_for_a_change() {
+    fn plausibility_never_pays_for_a_change() {
         let shares = within(vec![0.9, -0.6, 0.2], 0.5);
         let (low, high) = (shares[1], shares[0]);
         assert!((high - low - 0.5).abs() < 1e-12, "{shares:?}");
