@@ -1,6 +1,7 @@
 //! The command line: clap types, one file a subcommand, and the only place that prints. Standard output
 //! is data (the summary, or JSON); standard error is talk.
 
+mod audit;
 mod init;
 mod log;
 mod print;
@@ -97,6 +98,7 @@ enum Command {
     Run(run::Run),
     Explain(run::Explain),
     Report(run::Report),
+    Audit(audit::Audit),
     Sql(sql::Sql),
     #[command(subcommand)]
     Schema(schema::Schema),
@@ -111,7 +113,7 @@ impl Command {
             Command::Score(_) | Command::Train(_) | Command::Run(_) | Command::Explain(_) => {
                 "the run itself succeeded: what it publishes is published, only its summary could not be printed"
             }
-            Command::Report(_) => {
+            Command::Report(_) | Command::Audit(_) => {
                 "the report itself succeeded: it is published, only its summary could not be printed"
             }
             Command::Init(_) => "both files are written: only the summary could not be printed",
@@ -206,6 +208,7 @@ fn execute(arguments: &Arguments, printer: &Printer) -> Result<()> {
         Command::Run(command) => command.run(printer, &arguments.global),
         Command::Explain(command) => command.run(printer, &arguments.global),
         Command::Report(command) => command.run(printer, &arguments.global),
+        Command::Audit(command) => command.run(printer, &arguments.global),
         Command::Sql(command) => command.run(printer, &arguments.global),
         Command::Schema(command) => command.run(printer, &arguments.global),
         Command::Synth(command) => command.run(printer, &arguments.global),

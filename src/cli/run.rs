@@ -87,7 +87,7 @@ impl Report {
 }
 
 /// Shows what was done, and says whether it is enough.
-fn conclude(summary: &RunSummary, printer: &Printer) -> Result<()> {
+pub(super) fn conclude(summary: &RunSummary, printer: &Printer) -> Result<()> {
     printer.summary(summary, text);
     gate_error(summary)
 }

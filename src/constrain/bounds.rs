@@ -127,6 +127,11 @@ impl RowBounds {
         }
     }
 
+    /// Least and greatest value of a row's counterfactual; NaN where it has no such bound.
+    pub fn of_row(&self, feature: usize, row: usize) -> (f64, f64) {
+        self.ends(feature)(row)
+    }
+
     /// The categories that rows may move to; none if the feature has no such lists.
     pub(super) fn allowed(&self, feature: usize) -> Option<&AllowedLists> {
         self.features.get(feature)?.allowed.as_ref()

@@ -149,7 +149,7 @@ impl Grid {
         matches!(self, Grid::Real(_))
     }
 
-    /// The least distance of another number from the own; zero if there is none.
+    /// The least distance of another number from the original; zero if there is none.
     pub(super) fn least_move(self) -> f64 {
         match self {
             Grid::Real(_) | Grid::Whole(_) | Grid::Units { .. } | Grid::Multiples { .. } => 0.0,
@@ -180,7 +180,7 @@ impl Grid {
         number + side * step.max(f64::MIN_POSITIVE)
     }
 
-    /// Its numbers inside the interval, beside the own; none if they are more than `most`.
+    /// Its numbers inside the interval, beside the original; none if they are more than `most`.
     pub(super) fn all(self, original: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
         if let Grid::Multiples { of, precision, ends } = self {
             return all_multiples(of, (precision, ends), (original, inside), most);
@@ -205,7 +205,7 @@ impl Grid {
     }
 
     /// The number of the grid inside the interval that is nearest to `proposed`, which lies inside. None if the
-    /// interval has none; the own number need not be inside.
+    /// interval has none; the original number need not be inside.
     #[inline]
     pub(super) fn nearest(self, proposed: f64, original: f64, inside: Interval) -> Option<f64> {
         match self {

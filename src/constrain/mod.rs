@@ -1,4 +1,4 @@
-//! What a counterfactual may change. The networks are told by a condition `c` ([`Conditions`]); whatever
+//! What a counterfactual may change. The networks read a condition `c` ([`Conditions`]); whatever
 //! they answer, [`Constraints::post_process`] makes rows of it that keep to the schema, to what training saw,
 //! to the table's types and to each row's own bounds; [`Constraints::violations`] checks that on its own.
 

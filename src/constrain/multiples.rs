@@ -51,7 +51,7 @@ pub(super) fn nearest_multiple(
     inside.contains(nearest).then_some(nearest)
 }
 
-/// The multiples inside the interval, and the ends of the range, beside the own; none if they are more than
+/// The multiples inside the interval, and the ends of the range, beside the original; none if they are more than
 /// `most`.
 pub(super) fn all_multiples(
     of: Multiples,
@@ -60,7 +60,7 @@ pub(super) fn all_multiples(
     most: usize,
 ) -> Option<Vec<f64>> {
     let (low, high) = (of.count(inside.low).floor(), of.count(inside.high).ceil());
-    // The own, the two ends, and one beyond each.
+    // The original, the two ends, and one beyond each.
     if high - low > (most + 5) as f64 {
         return None;
     }

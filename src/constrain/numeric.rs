@@ -181,7 +181,7 @@ impl NumericRule {
         (original.is_finite() && !inside.is_empty()).then_some((inside.low, inside.high))
     }
 
-    /// All allowed numbers beside the own; none if they are more than `most`.
+    /// All allowed numbers beside the original; none if they are more than `most`.
     pub(super) fn all(
         &self,
         original: f64,

@@ -30,7 +30,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a numeric feature is judged by.
+/// What a numeric feature is checked by.
 struct NumericCheck<'a> {
     feature: &'a Feature,
     numeric: &'a Numeric,
@@ -72,7 +72,8 @@ impl Constraints {
                     let new = codes_of(counterfactuals, index);
                     let original = codes_of(originals, index);
                     let lists = bounds.allowed(index);
-                    category_faults(feature.change, categorical, (new, original), lists)
+                    CategoryCheck { change: feature.change, categorical, lists }
+                        .faults(new, original)
                 }
             };
             let name = &feature.name;
@@ -233,20 +234,24 @@ impl Moved<'_> {
     }
 }
 
-fn category_faults(
+/// What a categorical feature is checked by.
+struct CategoryCheck<'a> {
     change: Change,
-    categorical: &Categorical,
-    (new, original): (&[u32], &[u32]),
-    lists: Option<&AllowedLists>,
-) -> Vec<(usize, String)> {
-    let changed = (0..original.len()).filter(|row| new[*row] != original[*row]);
-    let fault = |row: usize| {
-        let what = category_fault(change, categorical, original[row], new[row]);
-        let listed = || lists.is_none_or(|lists| lists.contains(row, new[row] as usize));
-        let what = what.or_else(|| (!listed()).then(|| "is not in the row's own list".to_string()));
-        what.map(|what| (row, what))
-    };
-    changed.filter_map(fault).collect()
+    categorical: &'a Categorical,
+    lists: Option<&'a AllowedLists>,
+}
+
+impl CategoryCheck<'_> {
+    fn faults(&self, new: &[u32], original: &[u32]) -> Vec<(usize, String)> {
+        let changed = (0..original.len()).filter(|row| new[*row] != original[*row]);
+        let fault = |row: usize| {
+            let what = category_fault(self.change, self.categorical, original[row], new[row]);
+            let listed = || self.lists.is_none_or(|lists| lists.contains(row, new[row] as usize));
+            let unlisted = || (!listed()).then(|| "is not in the row's own list".to_string());
+            what.or_else(unlisted).map(|what| (row, what))
+        };
+        changed.filter_map(fault).collect()
+    }
 }
 
 fn category_fault(

@@ -71,15 +71,16 @@ impl Finding {
 }
 
 impl Explainer {
-    /// The retained requests with what was found for them; `open` are those that the outcomes belong to.
+    /// The retained requests with what was found for them; outcomes are those of the open requests.
     pub(super) fn assemble(
         &self,
         valid_rows: &ValidRows,
         requests: &Requests,
-        (open, outcomes): (&[u32], Outcomes),
+        outcomes: Outcomes,
         retained: &[u32],
     ) -> Result<ExplainedRows> {
-        let index = OpenIndex::new(requests.len(), open);
+        let open = requests.open();
+        let index = OpenIndex::new(requests.len(), &open);
         let finding = |request: &u32| match requests.settled(*request) {
             Some(status) => Finding::settled(status),
             None => outcomes.findings[index.of(*request)],
@@ -87,8 +88,8 @@ impl Explainer {
         let findings: Vec<Finding> = retained.iter().map(finding).collect();
         let mut counterfactuals = valid_rows.rows.take(requests.rows());
         let mut scores = self.with_probability_slots(&valid_rows.scores.take(requests.rows()));
-        scores.put(open, &outcomes.scores);
-        counterfactuals.put(open, outcomes.rows);
+        scores.put(&open, &outcomes.scores);
+        counterfactuals.put(&open, outcomes.rows);
         if retained.len() < requests.len() {
             (counterfactuals, scores) = (counterfactuals.take(retained), scores.take(retained));
         }

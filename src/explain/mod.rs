@@ -1,6 +1,6 @@
-//! From a batch of rows to a batch of counterfactuals: admit, ask the model (or the score table), ask the
-//! generator, keep to the constraints, ask the model again, refine with the model as judge, measure. Engine-free: batches in, batches out,
-//! and a [`ExplainStats`] with what cannot be a column of the table.
+//! From a batch of rows to a batch of counterfactuals: validate rows, predict (or read the score table), generate,
+//! post-process to the constraints, predict again, refine, measure. Engine-free: batches in, batches out, and
+//! [`ExplainStats`] with what cannot be a column of the table.
 //!
 //! What comes out of a block of rows depends on nothing but those rows: random numbers are drawn from the
 //! row's key. A matrix product may round otherwise in a block of another size, so whoever calls cuts blocks
@@ -42,7 +42,7 @@ pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use plausible::check_plausibility;
 pub use recheck::{CurrentRows, Recheck, Remade};
-use refine::{Plateaus, Refiner};
+use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
 pub use stats::{ExplainStats, Stage, StageSeconds};
 
@@ -64,7 +64,7 @@ pub struct Columns {
     pub features: Vec<usize>,
     /// Columns that constrain single rows.
     pub constraints: Vec<RowConstraint>,
-    /// What is wanted of each row.
+    /// The target of each row.
     pub target: Option<usize>,
 }
 
@@ -158,7 +158,14 @@ impl Explainer {
         let within = (table.as_ref(), &columns);
         let constraints = recheck::constraints((description, &schema), within, &layout, &explain);
         let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
-        let refiner = Refiner::new(&explain, &schema, &layout, (points, classes), plateaus);
+        let refiner = Refiner::new(RefinerSetup {
+            job: &explain,
+            schema: &schema,
+            layout: Arc::clone(&layout),
+            points,
+            classes,
+            plateaus,
+        });
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());
         Ok(Explainer {

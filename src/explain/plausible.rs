@@ -48,7 +48,7 @@ impl Explainer {
         findings.iter().enumerate().map(one).collect()
     }
 
-    /// Which of the rows that get the wanted decision are less plausible than an answer must be. The rows are
+    /// Which of the rows that reaches the target are less plausible than an answer must be. The rows are
     /// only made where that matters.
     pub(super) fn implausible(&self, rows: impl FnOnce() -> Rows, reached: &[bool]) -> Vec<bool> {
         let least = self.refiner.min_plausibility();

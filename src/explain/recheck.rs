@@ -11,7 +11,7 @@ use crate::artefact::Description;
 use crate::constrain::{Constraints, Observed, RowBounds};
 use crate::encode::Layout;
 use crate::error::{Error, Result};
-use crate::feature::{RowValidator, Edits, FeatureSchema, RowReader, RowWriter, Rows};
+use crate::feature::{Edits, FeatureSchema, RowReader, RowValidator, RowWriter, Rows};
 use crate::job::{Coherence, ExplainJob, ExplainMethod};
 
 /// What counterfactuals must keep to.

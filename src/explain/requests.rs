@@ -238,6 +238,12 @@ impl Requests {
         self.targets.take(requests)
     }
 
+    /// The requests that need a search.
+    pub(super) fn open(&self) -> Vec<u32> {
+        let open = |request: &u32| self.settled(*request).is_none();
+        (0..self.len() as u32).filter(open).collect()
+    }
+
     /// The status of a request that needs no search.
     pub(super) fn settled(&self, request: u32) -> Option<Status> {
         self.settled[request as usize]
@@ -253,15 +259,14 @@ impl Worker {
         stats: &mut ExplainStats,
     ) -> Result<ExplainedRows> {
         let shared = &self.shared;
-        let open = |request: &u32| requests.settled(*request).is_none();
-        let open: Vec<u32> = (0..requests.len() as u32).filter(open).collect();
+        let open = requests.open();
         let batch = shared.batch(&requests, &open, valid_rows)?;
         let generated = self.generate(&batch, stats)?;
         let mut outcomes = self.refine(&batch, &generated, stats)?;
         let mut clock = Instant::now();
         shared.guard(&outcomes.rows, &batch.originals, &batch.bounds)?;
         let retained = requests.retained(&open, &outcomes.distinct(&batch.draws));
-        let explained = shared.assemble(valid_rows, &requests, (&open, outcomes), &retained)?;
+        let explained = shared.assemble(valid_rows, &requests, outcomes, &retained)?;
         stats.clock(Stage::Measure, &mut clock);
         Ok(explained)
     }

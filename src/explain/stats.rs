@@ -38,7 +38,7 @@ pub struct ExplainStats {
 /// A part of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Admitting rows and asking the model, or the score table, what it decided.
+    /// Validating rows and asking the model, or the score table, what it decided.
     Decide,
     /// Encoding, generating, constraining.
     Generate,
@@ -59,7 +59,7 @@ pub enum Stage {
 /// Seconds of work by stage, all threads together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageSeconds {
-    /// Admitting rows and asking what was decided.
+    /// Validating rows and asking what was decided.
     pub decide: f64,
     /// Encoding, generating, constraining.
     pub generate: f64,

@@ -25,14 +25,14 @@ pub(super) struct ValidRows {
     pub(super) bounds: RowBounds,
     /// y_M.
     pub(super) scores: Scores,
-    /// What a column wants of each row, if that is where targets come from.
+    /// Targets from a column, if that is where they come from.
     pub(super) targets: Option<Targets>,
     /// Hashes of the keys.
     pub(super) hashes: Vec<u128>,
 }
 
 impl Explainer {
-    /// The usable rows of a block.
+    /// The valid rows of a block.
     pub(super) fn validate_rows(
         &self,
         block: &RecordBatch,
@@ -120,7 +120,7 @@ impl Explainer {
     }
 }
 
-/// What a column wants of rows, or why it cannot be had.
+/// Targets from a column, or why a row has none.
 enum ColumnTargets {
     Classes(Vec<Result<u32, String>>),
     Values(Vec<Option<f64>>, f64),
@@ -136,7 +136,8 @@ impl ColumnTargets {
             None => Err("the target column is null".to_string()),
             Some(text) => {
                 let found = (0u32..).zip(classes).find(|(_, class)| *class == text);
-                let unknown = || format!("the target column says `{text}`, which is no class");
+                let unknown =
+                    || format!("the target column says `{text}`, expected a class of the model");
                 found.map(|(index, _)| index).ok_or_else(unknown)
             }
         };
@@ -149,13 +150,13 @@ impl ColumnTargets {
         Ok(ColumnTargets::Values(values.iter().map(known).collect(), tolerance))
     }
 
-    /// Why nothing can be wanted of a row.
+    /// Why a row has no target.
     fn refusal(&self, row: usize) -> Option<String> {
         match self {
             ColumnTargets::Classes(classes) => classes[row].as_ref().err().cloned(),
-            ColumnTargets::Values(values, _) => {
-                values[row].is_none().then(|| "the target column is no number".to_string())
-            }
+            ColumnTargets::Values(values, _) => values[row]
+                .is_none()
+                .then(|| "the target column is null, NaN or infinite".to_string()),
         }
     }
 

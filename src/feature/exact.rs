@@ -51,7 +51,7 @@ impl ExactSum {
     }
 
     /// Adds the exact product of two numbers.
-    pub(super) fn add_product(&mut self, left: f64, right: f64) {
+    pub(crate) fn add_product(&mut self, left: f64, right: f64) {
         let (product, error) = exact_product(left, right);
         self.add(product);
         self.add(error);
@@ -64,6 +64,17 @@ impl ExactSum {
         self.carry();
         for (limb, more) in self.limbs.iter_mut().zip(other.limbs) {
             *limb += more;
+        }
+        self.pending += 1;
+    }
+
+    /// Takes another sum away.
+    pub(crate) fn subtract(&mut self, other: &ExactSum) {
+        let mut other = other.clone();
+        other.carry();
+        self.carry();
+        for (limb, less) in self.limbs.iter_mut().zip(other.limbs) {
+            *limb -= less;
         }
         self.pending += 1;
     }
@@ -106,6 +117,24 @@ impl ExactSum {
         }
         self.pending = 0;
     }
+}
+
+/// The mean of numbers and the sum of their squared deviations from it, from the exact sums of the numbers and of
+/// their squares.
+pub(crate) fn mean_and_squares(count: u64, sum: &ExactSum, squares: &ExactSum) -> (f64, f64) {
+    let count = count as f64;
+    let (high, low) = sum.pair();
+    let mean = (high + low) / count;
+    // Σ(x − mean)² = Σx² − 2·mean·Σx + n·mean², every term exact: no cancellation is left to fear.
+    let mut deviations = squares.clone();
+    deviations.add_product(-2.0 * mean, high);
+    deviations.add_product(-2.0 * mean, low);
+    let mut total = ExactSum::default();
+    total.add_product(mean, count);
+    let (high, low) = total.pair();
+    deviations.add_product(mean, high);
+    deviations.add_product(mean, low);
+    (mean, deviations.value().max(0.0))
 }
 
 /// `number · 2^exponent`, in two steps so that neither factor leaves the range of `f64`.
@@ -158,6 +187,14 @@ mod tests {
             merged.merge(&sum(&numbers[..cut]));
             prop_assert_eq!(whole.pair(), sum(&reversed).pair());
             prop_assert_eq!(whole.pair(), merged.pair());
+        }
+
+        #[test]
+        fn what_was_added_can_be_taken_away(numbers in prop::collection::vec(-1e200f64..1e200, 0..60), cut in 0usize..60) {
+            let cut = cut.min(numbers.len());
+            let mut rest = sum(&numbers);
+            rest.subtract(&sum(&numbers[cut..]));
+            prop_assert_eq!(rest.pair(), sum(&numbers[..cut]).pair());
         }
 
         #[test]

@@ -24,7 +24,7 @@ pub use column::{
     CategoryIndex, ColumnClass, NULL_CODE, UNSEEN_CODE, classify, from_numbers, from_texts,
     numbers, type_name, whole_range,
 };
-pub(crate) use exact::ExactSum;
+pub(crate) use exact::{ExactSum, mean_and_squares};
 pub use findings::Findings;
 pub use key::key_hashes;
 pub use multiples::Multiples;

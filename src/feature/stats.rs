@@ -7,7 +7,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use serde::{Deserialize, Serialize};
 
 use super::column::{CategoryIndex, NULL_CODE, UNSEEN_CODE, numbers};
-use super::exact::ExactSum;
+use super::exact::{ExactSum, mean_and_squares};
 use super::histogram::Histogram;
 use super::json;
 use super::multiples::{Multiples, StepCounts};
@@ -275,19 +275,8 @@ impl NumericColumn {
         if stats.count == 0 {
             return NumericStats { min: f64::NAN, max: f64::NAN, ..stats };
         }
-        let count = stats.count as f64;
-        let (high, low) = self.sum.pair();
-        stats.mean = (high + low) / count;
-        // Σ(x − mean)² = Σx² − 2·mean·Σx + n·mean², every term exact: no cancellation is left to fear.
-        let mut deviations = self.squares;
-        deviations.add_product(-2.0 * stats.mean, high);
-        deviations.add_product(-2.0 * stats.mean, low);
-        let mut total = ExactSum::default();
-        total.add_product(stats.mean, count);
-        let (high, low) = total.pair();
-        deviations.add_product(stats.mean, high);
-        deviations.add_product(stats.mean, low);
-        stats.std = (deviations.value().max(0.0) / count).sqrt();
+        let (mean, squares) = mean_and_squares(stats.count, &self.sum, &self.squares);
+        (stats.mean, stats.std) = (mean, (squares / stats.count as f64).sqrt());
         let farthest = stats.min.abs().max(stats.max.abs());
         // The square of a larger number is none.
         let overflows = farthest > SQUARE_LIMIT;

@@ -31,7 +31,7 @@ pub enum Reason {
     Predictor,
     /// A rule between features that the row breaks, where its policy rejects that.
     Rule,
-    /// The column that says what is wanted of the row says nothing that can be had.
+    /// The column that says the target of the row says nothing that can be had.
     Target,
 }
 
@@ -61,7 +61,7 @@ pub struct Reject {
     pub detail: String,
 }
 
-/// The usable rows of a batch.
+/// The valid rows of a batch.
 #[derive(Debug)]
 pub struct ValidatedRows {
     /// The rows that can be used, with stand-ins filled in.

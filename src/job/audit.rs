@@ -128,7 +128,7 @@ impl Default for AuditSpec {
 }
 
 /// The audit, checked.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct AuditJob {
     /// Columns whose values are groups.
     pub by: Vec<String>,
@@ -152,6 +152,26 @@ pub struct AuditJob {
     pub sections: Vec<Section>,
     /// Rows on the page.
     pub page_rows: u64,
+}
+
+impl Default for AuditJob {
+    /// All that needs no groups.
+    fn default() -> Self {
+        let spec = AuditSpec::default();
+        AuditJob {
+            by: Vec::new(),
+            reference: spec.reference,
+            label: None,
+            tolerance: spec.tolerance,
+            budgets: spec.budgets,
+            min_cell: spec.min_cell,
+            previous: None,
+            reasons: spec.reasons,
+            queries: spec.queries,
+            sections: Section::OF_TABLES.to_vec(),
+            page_rows: spec.page.rows,
+        }
+    }
 }
 
 impl AuditJob {

@@ -15,7 +15,7 @@ pub struct ExplainSpec {
     pub generator: Option<PathBuf>,
     /// Where answers come from.
     pub method: ExplainMethod,
-    /// Counterfactuals for each row and wanted decision: the first may change all that is allowed, each
+    /// Counterfactuals for each row and target: the first may change all that is allowed, each
     /// further one a random part of it. Equal ones are given once.
     pub samples: usize,
     /// What the first counterfactual of a row may change. By default all that is allowed.
@@ -24,7 +24,7 @@ pub struct ExplainSpec {
     /// 64th of the table, and at least 16,384.
     #[schemars(extend("x-formerly" = "unit_rows"))]
     pub split_rows: Option<u64>,
-    /// What is done about the generator's answers, with the model itself as judge. By default `full`.
+    /// What is done about the generator's answers, checked with the model. By default `full`.
     pub refine: Option<Refine>,
     /// Times that the model is asked about one counterfactual, at most.
     pub queries_per_row: u32,
@@ -37,7 +37,7 @@ pub struct ExplainSpec {
     /// least as far from training rows as the answer. A row for which none is found is `unsolved`. By default 0:
     /// any will do.
     pub min_plausibility: f64,
-    /// Training rows of the wanted decision that are looked at for each row.
+    /// Training rows of the target that are looked at for each row.
     pub neighbours: usize,
     /// Weight of plausibility against cost when a counterfactual is chosen: what its changes gain in likeness to
     /// training rows of the target, in units of cost.
@@ -86,7 +86,7 @@ pub enum ExplainMethod {
     Generator,
     /// Training rows of the target, refined: nothing is trained.
     Search,
-    /// The nearest training row of the wanted decision that keeps to the constraints, as it is.
+    /// The nearest training row of the target that keeps to the constraints, as it is.
     Nearest,
 }
 
@@ -145,7 +145,7 @@ pub enum Step {
     Snap,
     /// Further answers of the generator for rows still unsolved.
     Candidates,
-    /// Training rows of the wanted decision.
+    /// Training rows of the target.
     Neighbours,
     /// Changed features are put back.
     Reversion,
@@ -158,13 +158,13 @@ pub enum Step {
 }
 
 /// How rows are explained, paths resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ExplainJob {
     /// The generator's folder; without one it is trained.
     pub generator: Option<PathBuf>,
     /// Where answers come from.
     pub method: ExplainMethod,
-    /// Counterfactuals for each row and wanted decision, at most.
+    /// Counterfactuals for each row and target, at most.
     pub samples: usize,
     /// What the first of them may change.
     pub conditions: FirstConditions,
@@ -177,7 +177,7 @@ pub struct ExplainJob {
 }
 
 /// What is done about answers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct RefineJob {
     /// How much.
     pub mode: Refine,

@@ -90,7 +90,7 @@ fn parity_tolerance() -> f64 {
 }
 
 /// Tables in, paths resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct InputJob {
     /// Files, folders and globs of the feature table.
     pub features: Vec<String>,
@@ -111,7 +111,7 @@ pub struct InputJob {
 }
 
 /// Stored decisions, paths resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ScoresJob {
     /// Files, folders and globs.
     pub table: Vec<String>,

@@ -68,7 +68,7 @@ pub const LIMITS: &[NumberLimit] = &[
     above("autoencoder.learning_rate", 0.0, 1.0, "larger steps diverge"),
     limit("autoencoder.min_quality", -1.0, 1.0, "1 is perfect, which nothing exceeds"),
     limit("train.max_rows", 1.0, BILLION, "rows are counted in 32 bits"),
-    limit("train.validation_rows", 1.0, 1_000_000.0, "they are judged again and again"),
+    limit("train.validation_rows", 1.0, 1_000_000.0, "they are evaluated again and again"),
     limit("train.test_rows", 1.0, 10_000_000.0, "they are held in memory"),
     limit("train.max_steps", 1.0, BILLION, COUNTED),
     above("train.max_seconds", 0.0, YEAR, TIME),

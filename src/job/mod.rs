@@ -84,7 +84,7 @@ pub struct JobSpec {
 }
 
 /// A job, complete and valid.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Job {
     /// Where it was read from. No part of what it says.
     #[serde(skip)]
@@ -93,7 +93,7 @@ pub struct Job {
     pub input: InputJob,
     /// The model.
     pub predictor: PredictorJob,
-    /// The wanted decision; commands that need one ask for it.
+    /// The target; commands that need one ask for it.
     pub target: Option<Target>,
     /// The autoencoder.
     pub autoencoder: AutoencoderJob,
@@ -104,6 +104,7 @@ pub struct Job {
     /// What is reported.
     pub report: ReportJob,
     /// What is told of groups.
+    #[serde(default)]
     pub audit: AuditJob,
     /// Where to.
     pub output: OutputJob,

@@ -38,7 +38,7 @@ fn row_group_rows() -> usize {
 }
 
 /// Where the results go, path resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct OutputJob {
     /// The folder.
     pub dir: PathBuf,

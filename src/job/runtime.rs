@@ -3,7 +3,8 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What the machine may give.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -63,7 +64,7 @@ impl Device {
         }
     }
 
-    /// The number of the GPU that is wanted, if one is.
+    /// The number of the requested GPU.
     pub fn gpu(self) -> Option<usize> {
         match self {
             Device::Auto | Device::Cpu => None,
@@ -89,14 +90,21 @@ impl Serialize for Device {
     }
 }
 
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Device, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Device::parse(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is no device")))
+    }
+}
+
 /// What the machine may give, resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct RuntimeJob {
     /// Cores; 0 means all.
     pub threads: usize,
     /// Memory limit of the query engine.
     pub memory: Bytes,
-    /// Device wanted.
+    /// The requested device.
     pub device: Device,
     /// Seed.
     pub seed: u64,
@@ -106,7 +114,7 @@ pub struct RuntimeJob {
 pub const MOST_THREADS: usize = 1024;
 
 /// A number of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct Bytes(pub u64);
 
 /// Units a size may be given in.

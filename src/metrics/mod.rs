@@ -1,6 +1,7 @@
 //! How good counterfactuals are: how far each is from its row, in the paper's measures; counts, intervals
-//! and quantiles that can be merged; and how like rows of the wanted class they are as a whole.
+//! and quantiles that can be merged; and how like rows of the target class they are as a whole.
 
+mod inference;
 pub mod mmd;
 mod sketch;
 mod status;
@@ -10,6 +11,10 @@ mod wilson;
 use crate::encode::{Layout, Slots};
 use crate::feature::{Cells, Rows};
 
+pub use inference::{
+    Contrast, Mean, Share, benjamini_yekutieli, compare_curves, compare_means, compare_shares,
+    holm, recovered,
+};
 pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Space};
 pub use sketch::Sketch;
 pub use status::{Source, Status};

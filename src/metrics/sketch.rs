@@ -67,6 +67,22 @@ impl Sketch {
         other.buckets().for_each(|(bucket, count)| self.put(bucket, count));
     }
 
+    /// What is left without a sketch whose numbers are all in it. Its extremes are known to within 1 %.
+    pub fn without(&self, part: &Sketch) -> Sketch {
+        let mut left = self.clone();
+        left.count -= part.count;
+        left.zeros -= part.zeros;
+        left.sum.subtract(&part.sum);
+        let counts = &mut left.counts;
+        part.buckets().for_each(|(bucket, count)| counts[(bucket - left.first) as usize] -= count);
+        let first = left.buckets().map(|(bucket, _)| middle(bucket)).next();
+        let last = left.buckets().map(|(bucket, _)| middle(bucket)).last();
+        let zero = (left.zeros > 0).then_some(0.0);
+        left.min = zero.or(first).unwrap_or(f64::INFINITY);
+        left.max = last.or(zero).unwrap_or(f64::NEG_INFINITY);
+        left
+    }
+
     /// Numbers counted.
     pub fn count(&self) -> u64 {
         self.count
@@ -101,7 +117,13 @@ impl Sketch {
     /// None if nothing was counted.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let last = self.count.checked_sub(1)?;
-        let rank = (share.clamp(0.0, 1.0) * last as f64).round() as u64;
+        self.ranked((share.clamp(0.0, 1.0) * last as f64).round() as u64)
+    }
+
+    /// The number that so many others come before, to within 1 %; the ends and zeros are exact. None if there are not
+    /// as many.
+    pub fn ranked(&self, rank: u64) -> Option<f64> {
+        let last = self.count.checked_sub(1).filter(|last| rank <= *last)?;
         if rank == 0 || rank >= last {
             return Some(if rank == 0 { self.min } else { self.max });
         }
@@ -127,6 +149,25 @@ impl Sketch {
     /// The buckets that hold something, in order, with their counts.
     pub fn buckets(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         (self.first..).zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+
+    /// How many numbers are at most this; exactly, if it is a [`Sketch::edge`].
+    pub fn up_to(&self, edge: f64) -> u64 {
+        if edge == 0.0 {
+            return self.zeros;
+        }
+        let last = edge.to_bits() >> DROPPED_BITS;
+        let counted = self.buckets().take_while(|(bucket, _)| u64::from(*bucket) <= last);
+        self.zeros + counted.map(|(_, count)| count).sum::<u64>()
+    }
+
+    /// The greatest number that is not told apart from this one: a number that is not negative.
+    pub fn edge(number: f64) -> f64 {
+        if number == 0.0 {
+            0.0
+        } else {
+            f64::from_bits(number.to_bits() | ((1 << DROPPED_BITS) - 1))
+        }
     }
 
     #[inline]
@@ -231,6 +272,13 @@ mod tests {
             numbers.sort_by(f64::total_cmp);
             let exact = numbers[(share * (numbers.len() - 1) as f64).round() as usize];
             prop_assert!((found - exact).abs() <= 0.01 * exact, "{} instead of {}", found, exact);
+        }
+
+        #[test]
+        fn what_is_up_to_an_edge_is_counted_exactly(numbers in prop::collection::vec(prop_oneof![Just(0.0), 0f64..1e3], 1..300), at in 0usize..300) {
+            let edge = Sketch::edge(numbers[at % numbers.len()]);
+            let below = numbers.iter().filter(|number| **number <= edge).count();
+            prop_assert_eq!(sketch(&numbers).up_to(edge), below as u64);
         }
 
         #[test]

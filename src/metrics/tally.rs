@@ -1,4 +1,4 @@
-//! Counts of counterfactuals by wanted decision and segment, made batch by batch and merged: what all
+//! Counts of counterfactuals by target and segment, made batch by batch and merged: what all
 //! reports but the comparison of distributions are made of. Sums are exact, so that neither the order of the
 //! splits nor the number of threads changes a figure.
 
@@ -17,7 +17,7 @@ pub const MOST_SEGMENTS: usize = 1_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Segment(pub Vec<Option<String>>);
 
-/// Counts by wanted decision and segment.
+/// Counts by target and segment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// Rows of the table with `sample` 0: one for every row explained.
@@ -38,7 +38,7 @@ pub struct Group {
     pub sources: BTreeMap<Source, Count>,
     /// Those that are proven to have no answer.
     pub certified: u64,
-    /// Counterfactuals that were needed: not of rows that have the wanted decision.
+    /// Counterfactuals that were needed: not of rows that are at the target.
     pub all: Spread,
     /// The valid ones among them.
     pub valid: Spread,
@@ -126,6 +126,8 @@ pub struct Changes<'a> {
     pub margins: &'a [f64],
     /// How far it is from its row.
     pub distances: &'a Distances,
+    /// What the changes cost; NaN where unknown.
+    pub costs: &'a [f64],
     /// How plausible it is; NaN if that is not known.
     pub plausibility: &'a [f64],
     /// The rows as they would have to be …
@@ -196,7 +198,7 @@ impl Tally {
         group
     }
 
-    /// The counts of a wanted decision over all segments.
+    /// The counts of a target over all segments.
     pub fn of_target(&self, target: u32) -> Group {
         let mut total = Group::default();
         let groups = self.groups.get(&target).into_iter().flat_map(BTreeMap::values);
@@ -238,7 +240,7 @@ impl Group {
         self.all.l1.count()
     }
 
-    /// Those that get the wanted decision.
+    /// Those that reaches the target.
     pub fn solved(&self) -> u64 {
         self.valid.l1.count()
     }

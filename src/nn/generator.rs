@@ -37,13 +37,13 @@ const GPU_ROWS: usize = 1 << 15;
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// As in the paper: the actor gives the counterfactual's latent, the decoder its features, and the
-    /// critic judges the latent.
+    /// critic evaluates the latent.
     Paper,
     /// The actor gives how far the latent moves, the decoder how far features move: an actor that does
     /// nothing leaves every feature exactly as it was, however badly the autoencoder reconstructs. Beside
     /// the latent the actor moves each numeric by up to a standard deviation, and each category's place,
-    /// since a single small change is hard to hit through the decoder. Numerics that move by a trifle stay.
-    /// (Where targets are no labels, categories are the decoder's, and trifles count.) The critic is shown the
+    /// since a single small change is hard to hit through the decoder. Numerics that move by less than a tolerance stay.
+    /// (Where targets are no labels, categories are the decoder's, and small moves count.) The critic is shown the
     /// post-processed row, which is what the model will see.
     Relative,
 }
@@ -62,7 +62,7 @@ pub struct ActorShape {
     pub hidden: i64,
     /// How the networks work together.
     pub form: Form,
-    /// Outcomes that the critic tells apart; 0 where it gives R itself.
+    /// Outcomes that the critic predicts; 0 where it gives R itself.
     pub outcomes: i64,
 }
 
@@ -95,7 +95,7 @@ pub struct GeneratorInput<'a> {
 }
 
 impl ActorShape {
-    /// Classes of the model, where the critic tells outcomes apart: each of them, and no answer.
+    /// Classes of the model, where the critic predicts outcomes: each of them, and no answer.
     pub fn classes(self) -> Option<usize> {
         (self.outcomes > 0).then(|| self.outcomes as usize - 1)
     }

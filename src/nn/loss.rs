@@ -83,7 +83,7 @@ pub fn consistency_loss(latent: &Tensor, encoded_again: &Tensor) -> Tensor {
     latent.mse_loss(&encoded_again.detach(), Reduction::Mean)
 }
 
-/// Cross-entropy of a critic that tells outcomes apart, against what came of a row or what is wanted of it;
+/// Cross-entropy of a critic that predicts outcomes, against what came of a row or what is wanted of it;
 /// a target has no place for the last outcome, which is no answer at all.
 pub fn outcome_loss(logits: &Tensor, outcomes: &Tensor) -> Tensor {
     let logarithms = logits.log_softmax(-1, Kind::Float).narrow(1, 0, outcomes.size()[1]);

@@ -115,12 +115,12 @@ impl Replay {
         [&self.rows, &self.records].map(|all| all.narrow(0, 0, self.filled))
     }
 
-    /// Where writing goes on.
+    /// Where writing continues.
     pub fn next(&self) -> i64 {
         self.next
     }
 
-    /// Goes on from what a checkpoint kept.
+    /// Restores what a checkpoint kept.
     pub fn restore(&mut self, rows: &Tensor, records: &Tensor, next: i64) {
         self.filled = rows.size()[0];
         self.rows.narrow(0, 0, self.filled).copy_(rows);

@@ -51,6 +51,9 @@ pub struct Manifest {
     /// The files of the generator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generator: Vec<FileEntry>,
+    /// Pages for people, made of the tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<FileEntry>,
 }
 
 fn first_format() -> u32 {
@@ -145,6 +148,15 @@ impl From<TableEntry> for StagedFile {
 }
 
 impl Manifest {
+    /// Its text.
+    ///
+    /// # Errors
+    /// Only if there is a bug.
+    pub fn text(&self) -> Result<String> {
+        let broken = |error| Error::internal("manifest", "has no JSON").source(error);
+        serde_json::to_string_pretty(self).map_err(broken)
+    }
+
     /// Reads a manifest's text; `shown` is how messages call the file.
     ///
     /// # Errors
@@ -215,8 +227,8 @@ impl Manifest {
     pub fn files(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         let tables =
             self.tables.iter().map(|file| (file.path.as_str(), file.bytes, file.sha256.as_str()));
-        let generator = self.generator.iter();
-        tables.chain(generator.map(|file| (file.path.as_str(), file.bytes, file.sha256.as_str())))
+        let others = self.generator.iter().chain(&self.pages);
+        tables.chain(others.map(|file| (file.path.as_str(), file.bytes, file.sha256.as_str())))
     }
 
     /// Whether a file that the manifest does not list belongs to the run all the same.

@@ -1,5 +1,6 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
+mod audit;
 mod chain;
 mod context;
 mod init;
@@ -39,7 +40,7 @@ pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};
 pub use run::{
     DryRun, Example, Part, RunSummary, Seconds, StabilitySummary, TargetSummary, dry_run,
-    gate_error, journal_pieces, report, run,
+    gate_error, journal_pieces, published_job, report, run,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};
@@ -86,15 +87,15 @@ pub fn versions() -> Result<Value> {
     }))
 }
 
-/// What a run was and what it wrote into a folder, as JSON.
+/// What a run was and what it wrote into a folder.
 fn manifest(
     command: &str,
     run: RunFacts,
     (job, summary): (&Job, &impl Serialize),
     (files, folder): (Vec<StagedFile>, &Path),
-) -> Result<String> {
+) -> Result<Manifest> {
     let broken = |error| Error::internal("manifest", "has no JSON").source(error);
-    let manifest = Manifest {
+    Ok(Manifest {
         format: MANIFEST_FORMAT,
         command: command.to_string(),
         versions: versions()?,
@@ -103,8 +104,8 @@ fn manifest(
         summary: serde_json::to_value(summary).map_err(broken)?,
         tables: files.into_iter().map(Into::into).collect(),
         generator: generator_files(folder)?,
-    };
-    serde_json::to_string_pretty(&manifest).map_err(broken)
+        pages: Vec::new(),
+    })
 }
 
 /// The generator's files in a run's folder, if there are any.

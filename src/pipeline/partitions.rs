@@ -3,9 +3,10 @@
 
 use super::run::check_segment_columns;
 use super::{Inputs, Scope};
+use crate::audit::{MOST_GROUPS, too_many};
 use crate::engine::distinct_values;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::job::Job;
+use crate::job::{Job, Target};
 use crate::metrics::MOST_SEGMENTS;
 use crate::output::{MOST_FOLDERS, folder_name};
 use crate::predictor::Task;
@@ -14,6 +15,8 @@ use crate::predictor::Task;
 const CLASS_COLUMNS: [&str; 3] = ["target", "original_class", "cf_class"];
 /// Values listed in one error.
 const FAULTS_SHOWN: usize = 10;
+/// Values named in one message.
+const VALUES_SHOWN: usize = 10;
 
 /// Refuses key columns with too many values, or with one that no folder can be named after.
 ///
@@ -64,6 +67,77 @@ pub(super) async fn check_segments(job: &Job, inputs: &Inputs) -> Result<()> {
     let problem = format!("names `{columns}`, which gives more than {MOST_SEGMENTS} segments");
     Err(Error::spec("report.by", problem)
         .hint("name columns with few values, such as a region or an age band"))
+}
+
+/// Refuses columns of the audit with more values than a page can show, and reference groups that nobody is in.
+///
+/// # Errors
+/// Names the columns.
+pub(super) async fn check_groups(job: &Job, inputs: &Inputs) -> Result<()> {
+    if job.audit.sections.is_empty() || job.target.is_none() {
+        return Ok(());
+    }
+    check_segment_columns(job, inputs)?;
+    let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
+    let mut faults = Vec::new();
+    for name in &job.audit.by {
+        let wanted = (std::slice::from_ref(name), predicate);
+        let found = distinct_values(&inputs.engine, &inputs.features, wanted, MOST_GROUPS).await?;
+        if found.len() > MOST_GROUPS {
+            faults.push(too_many(name));
+        } else if let Some(wanted) = job.audit.reference.get(name) {
+            let values = || found.iter().filter_map(|values| values.first()?.as_deref());
+            if !values().any(|value| value == wanted) {
+                let shown: Vec<&str> = values().take(VALUES_SHOWN).collect();
+                let problem = format!("names `{wanted}`, which no row has in `{name}`");
+                let hint = format!("its values are `{}`", shown.join("`, `"));
+                faults.push(Fault::new(format!("audit.reference.{name}"), problem).hint(hint));
+            }
+        }
+    }
+    Error::from_faults(Kind::Spec, faults)
+}
+
+/// Refuses labels that the model does not know.
+///
+/// # Errors
+/// Names the column, and some of its values.
+pub(super) async fn check_label(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {
+    let Some(label) = job.audit.label.as_ref().filter(|_| !job.audit.sections.is_empty()) else {
+        return Ok(());
+    };
+    let Task::Classification { classes, .. } = task else {
+        return number_label(job, inputs, label);
+    };
+    let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
+    let (wanted, most) = ((std::slice::from_ref(label), predicate), classes.len() + VALUES_SHOWN);
+    let found = distinct_values(&inputs.engine, &inputs.features, wanted, most).await?;
+    let values = found.into_iter().filter_map(|values| values.into_iter().next()?);
+    let other: Vec<String> = values.filter(|value| !classes.contains(value)).collect();
+    if other.is_empty() {
+        return Ok(());
+    }
+    let shown = other[..other.len().min(VALUES_SHOWN)].join("`, `");
+    let problem = format!("names `{label}`, which holds `{shown}`, no classes of the model");
+    let known: Vec<&str> = classes.iter().map(String::as_str).take(VALUES_SHOWN).collect();
+    Err(Error::spec("audit.label", problem).hint(format!(
+        "name a column with `{}`, or nulls where it is not known",
+        known.join("`, `")
+    )))
+}
+
+/// A regression's label is a number, and its target the same range for all rows.
+fn number_label(job: &Job, inputs: &Inputs, label: &str) -> Result<()> {
+    if matches!(job.target, Some(Target::Column { .. })) {
+        let problem = "is given, but `target.column` wants another value of every row";
+        return Err(Error::spec("audit.label", problem).hint("it goes with a range for all rows"));
+    }
+    let field = inputs.features.schema.field_with_name(label);
+    if field.is_ok_and(|field| field.data_type().is_numeric()) {
+        return Ok(());
+    }
+    let problem = format!("names `{label}`, which is no number: the model's values are");
+    Err(Error::spec("audit.label", problem))
 }
 
 /// Refuses classes that no folder can be named after.

@@ -85,7 +85,8 @@ pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreS
     match result {
         Ok((files, summary)) => {
             let (inputs, model) = (facts.inputs.clone(), ModelFacts::of(&facts));
-            let manifest = manifest("score", facts, (job, &summary), (files, staging.folder()))?;
+            let written = (files, staging.folder());
+            let manifest = manifest("score", facts, (job, &summary), written)?.text()?;
             staging.write(MANIFEST_FILE, &manifest)?;
             refuse_changed(&inputs, &stamps)?;
             model.refuse_changed(job)?;

@@ -10,7 +10,9 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
-use super::partitions::{check_class_folders, check_key_folders, check_segments};
+use super::partitions::{
+    check_class_folders, check_groups, check_key_folders, check_label, check_segments,
+};
 use super::places::check_places;
 use super::run::{check_output_names, previous_run};
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
@@ -83,6 +85,8 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         let mut check = inputs.check(&job.input, scope, observer).await?;
         check_key_folders(job, &inputs).await?;
         check_segments(job, &inputs).await?;
+        check_groups(job, &inputs).await?;
+        check_label(job, &inputs, predictor.task()).await?;
         check.remarks.extend(inputs.contradictions(scope).await?);
         try_out(job, &inputs, predictor.as_ref()).await?;
         check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);

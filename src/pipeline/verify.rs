@@ -96,6 +96,7 @@ pub fn verify(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified
     let check = Check { folder, found: &found, runtime };
     let tables = check.tables(&manifest)?;
     differences.extend(check.generator(&manifest)?);
+    differences.extend(check.pages(&manifest)?);
     differences.extend(counts(&manifest, &tables));
     differences.extend(tables.into_iter().flat_map(|table| table.differences));
     let read = manifest.run.as_ref().map_or(&[][..], |run| &run.inputs[..]);
@@ -208,6 +209,13 @@ impl Check<'_> {
             differences.push(Difference::new(path, problem));
         }
         Ok((Some(file), differences))
+    }
+
+    /// Pages for people.
+    fn pages(&self, manifest: &Manifest) -> Result<Vec<Difference>> {
+        let pages = manifest.pages.iter();
+        let found = pages.map(|page| Ok(self.file((&page.path, page.bytes, &page.sha256))?.1));
+        Ok(found.collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// The generator's files, and the weights that the run says it explained with.

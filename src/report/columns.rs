@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 
 use super::{Level, Names, target_name};
@@ -11,13 +11,14 @@ use crate::error::{Error, Result};
 /// One cell.
 enum Cell {
     Text(Option<String>),
-    Count(u64),
+    Count(Option<u64>),
     Number(Option<f64>),
+    Flag(Option<bool>),
 }
 
 /// Cells of a report, row after row.
 #[derive(Default)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     cells: Vec<Cell>,
     by: usize,
 }
@@ -37,26 +38,35 @@ impl Columns {
         }
     }
 
-    pub(super) fn text(&mut self, text: Option<&str>) {
+    pub(crate) fn text(&mut self, text: Option<&str>) {
         self.cells.push(Cell::Text(text.map(String::from)));
     }
 
-    pub(super) fn count(&mut self, count: u64) {
+    pub(crate) fn count(&mut self, count: u64) {
+        self.cells.push(Cell::Count(Some(count)));
+    }
+
+    pub(crate) fn maybe_count(&mut self, count: Option<u64>) {
         self.cells.push(Cell::Count(count));
     }
 
-    pub(super) fn number(&mut self, number: Option<f64>) {
+    pub(crate) fn flag(&mut self, flag: Option<bool>) {
+        self.cells.push(Cell::Flag(flag));
+    }
+
+    pub(crate) fn number(&mut self, number: Option<f64>) {
         self.cells.push(Cell::Number(number.filter(|number| !number.is_nan())));
     }
 
     /// The table.
-    pub(super) fn finish(self, schema: SchemaRef) -> Result<RecordBatch> {
+    pub(crate) fn finish(self, schema: SchemaRef) -> Result<RecordBatch> {
         let width = schema.fields().len();
         let of = |index: usize| self.cells.iter().skip(index).step_by(width);
         let column = |(index, field): (usize, &Arc<arrow::datatypes::Field>)| -> ArrayRef {
             match field.data_type() {
                 DataType::Utf8 => Arc::new(StringArray::from_iter(of(index).map(Cell::text))),
                 DataType::Int64 => Arc::new(Int64Array::from_iter(of(index).map(Cell::count))),
+                DataType::Boolean => Arc::new(BooleanArray::from_iter(of(index).map(Cell::flag))),
                 _ => Arc::new(Float64Array::from_iter(of(index).map(Cell::number))),
             }
         };
@@ -72,7 +82,11 @@ impl Cell {
     }
 
     fn count(&self) -> Option<i64> {
-        if let Cell::Count(count) = self { Some(*count as i64) } else { None }
+        if let Cell::Count(count) = self { count.map(|count| count as i64) } else { None }
+    }
+
+    fn flag(&self) -> Option<bool> {
+        if let Cell::Flag(flag) = self { *flag } else { None }
     }
 
     fn number(&self) -> Option<f64> {

@@ -22,7 +22,7 @@ use crate::metrics::{Changes, Distances, Outcomes, Status, Tally};
 const EXAMPLES: usize = 3;
 
 /// Columns of the counterfactual table that are counted, beside the key and the features.
-const COUNTED: [&str; 11] = [
+const COUNTED: [&str; 12] = [
     "sample",
     "target",
     "status",
@@ -31,6 +31,7 @@ const COUNTED: [&str; 11] = [
     "queries",
     "certified",
     "margin",
+    "cost",
     "l0",
     "l1",
     "n_changed",
@@ -65,6 +66,22 @@ pub struct Counter {
     reader: RowReader,
 }
 
+/// Counts more of the same rows, in the same order, in the same pass.
+pub trait FurtherCounts: Send {
+    /// Hears what became of rows; `rows` are the rows of the input batch that they belong to.
+    ///
+    /// # Errors
+    /// When a row cannot be counted.
+    fn outcomes(&mut self, rows: &[u32], outcomes: &Outcomes<'_>) -> Result<()>;
+
+    /// Hears how those of them that needed a counterfactual differ from the originals. `first` says which are the
+    /// first for their row and target.
+    ///
+    /// # Errors
+    /// When a row cannot be counted.
+    fn changes(&mut self, rows: &[u32], first: &[bool], changes: &Changes<'_>) -> Result<()>;
+}
+
 /// What a split of the table comes to.
 pub struct SplitFigures {
     /// Counts by target and segment.
@@ -76,6 +93,14 @@ pub struct SplitFigures {
     /// The first solved rows: file, and index of the row in it.
     pub examples: Vec<(String, usize)>,
     pub(super) segments: Segments,
+}
+
+/// Where the counts of a split go.
+pub struct Counts<'a> {
+    /// The figures of the reports.
+    pub figures: &'a mut SplitFigures,
+    /// Whatever else is counted.
+    pub further: Option<&'a mut dyn FurtherCounts>,
 }
 
 /// Columns of a piece that say what became of its rows.
@@ -145,8 +170,9 @@ impl Counter {
         &self,
         input: &InputRows,
         pieces: &[Piece],
-        found: &mut SplitFigures,
+        counts: &mut Counts<'_>,
     ) -> Result<()> {
+        let found = &mut *counts.figures;
         let outcomes = pieces.iter().map(|piece| self.outcomes(input, piece, found));
         let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
         let first_samples =
@@ -158,10 +184,10 @@ impl Counter {
                 first.map_or(sample == 0, |first| *first == sample)
             };
             let first: Vec<bool> = (0..piece.rows.len()).map(first).collect();
-            found.examples.extend(examples(piece, outcomes));
-            found.examples.truncate(EXAMPLES);
-            self.count_outcomes(&piece.batch, (outcomes, &first), &mut found.tally)?;
-            self.count_changes(input, piece, outcomes, found)?;
+            counts.figures.examples.extend(examples(piece, outcomes));
+            counts.figures.examples.truncate(EXAMPLES);
+            self.count_outcomes(piece, (outcomes, &first), counts)?;
+            self.count_changes(input, piece, (outcomes, &first), counts)?;
         }
         Ok(())
     }
@@ -183,10 +209,11 @@ impl Counter {
 
     fn count_outcomes(
         &self,
-        batch: &RecordBatch,
+        piece: &Piece,
         (outcomes, first): (&OutcomeColumns, &[bool]),
-        tally: &mut Tally,
+        counts: &mut Counts<'_>,
     ) -> Result<()> {
+        let batch = &piece.batch;
         let queries = integers(batch, "queries")?;
         let queries: Vec<u32> = queries.into_iter().map(|queries| queries as u32).collect();
         let OutcomeColumns { targets, segments, status, samples } = outcomes;
@@ -200,8 +227,11 @@ impl Counter {
             queries: &queries,
             certified: &flags(batch, "certified")?,
         };
-        tally.count_outcomes(&outcomes, self.setup.schema.features.len());
-        Ok(())
+        counts.figures.tally.count_outcomes(&outcomes, self.setup.schema.features.len());
+        match &mut counts.further {
+            Some(further) => further.outcomes(&piece.rows, &outcomes),
+            None => Ok(()),
+        }
     }
 
     /// Counts what had to change, row by row.
@@ -209,8 +239,8 @@ impl Counter {
         &self,
         input: &InputRows,
         piece: &Piece,
-        outcomes: &OutcomeColumns,
-        found: &mut SplitFigures,
+        (outcomes, first): (&OutcomeColumns, &[bool]),
+        counts: &mut Counts<'_>,
     ) -> Result<()> {
         let needed = |index: &u32| outcomes.status[*index as usize] != Status::AlreadyTarget;
         let needed: Vec<u32> = (0..piece.rows.len() as u32).filter(needed).collect();
@@ -224,7 +254,8 @@ impl Counter {
         let batch = taken(&piece.batch, &needed)?;
         let counterfactuals = named(&batch, self.setup.schema.names(), "cf_")?;
         let counterfactuals = self.reader.read(&counterfactuals)?;
-        let originals = self.originals(input, &at(&piece.rows))?;
+        let rows = at(&piece.rows);
+        let originals = self.originals(input, &rows)?;
         let valid = flags(&batch, "valid")?;
         let changed = integers(&batch, "n_changed")?.into_iter();
         let distances = Distances {
@@ -238,14 +269,17 @@ impl Counter {
             valid: &valid,
             margins: &numbers(&batch, "margin")?,
             distances: &distances,
+            costs: &numbers(&batch, "cost")?,
             plausibility: &numbers(&batch, "plausibility")?,
             counterfactuals: &counterfactuals,
             originals: &originals,
         };
-        found.tally.count_changes(&changes);
+        counts.figures.tally.count_changes(&changes);
         let hashes = piece.hashes_of(&needed);
-        self.sample(&changes, &hashes, &mut found.sample);
-        Ok(())
+        self.sample(&changes, &hashes, &mut counts.figures.sample);
+        let Some(further) = &mut counts.further else { return Ok(()) };
+        let first: Vec<bool> = needed.iter().map(|index| first[*index as usize]).collect();
+        further.changes(&rows, &first, &changes)
     }
 
     /// Rows of the input as they were explained, with stand-ins filled in.

@@ -19,7 +19,9 @@ pub struct Reached {
     pub recourse_validity: Option<f64>,
     /// Share of the counterfactuals that changed without need; none in the same way.
     pub needless_churn: Option<f64>,
-    /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
+    /// The widest gap between groups that is not by chance; none if no groups could be compared.
+    pub gap: Option<f64>,
+    /// MMD² as a multiple of that of the rows left as they are, by target.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
 
@@ -39,9 +41,9 @@ pub struct Gate {
 
 /// Holds a run against its gates.
 pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
-    let mut judged = Vec::new();
+    let mut checked = Vec::new();
     let mut add = |gate: String, limit: f64, found: Option<f64>, passed: bool| {
-        judged.push(Gate { gate, limit, found, passed });
+        checked.push(Gate { gate, limit, found, passed });
     };
     if let Some(least) = gates.min_validity {
         let passed = reached.validity.is_none_or(|found| found >= least);
@@ -72,13 +74,18 @@ pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
         let passed = found.is_none_or(|found| found <= most);
         add("report.gates.max_needless_churn".to_string(), most, found, passed);
     }
+    if let Some(most) = gates.max_gap {
+        let found = reached.gap;
+        let passed = found.map_or(reached.validity.is_none(), |found| found <= most);
+        add("report.gates.max_gap".to_string(), most, found, passed);
+    }
     if let Some(most) = gates.max_mmd_ratio {
         for (target, found) in &reached.mmd_ratios {
             let gate = format!("report.gates.max_mmd_ratio ({target})");
             add(gate, most, *found, found.is_some_and(|found| found <= most));
         }
     }
-    judged
+    checked
 }
 
 #[cfg(test)]
@@ -95,7 +102,7 @@ mod tests {
             min_survival: Some(0.8),
             min_recourse_validity: Some(0.9),
             max_needless_churn: Some(0.1),
-            ..GatesSpec::default()
+            max_gap: Some(0.1),
         };
         let reached = Reached {
             validity: Some(0.95),
@@ -104,13 +111,14 @@ mod tests {
             survival: Some(0.79),
             recourse_validity: Some(0.9),
             needless_churn: Some(0.11),
+            gap: Some(0.1),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
         let passed: Vec<bool> =
             check_gates(&gates, &reached).iter().map(|gate| gate.passed).collect();
         assert_eq!(
             passed,
-            [true, false, true, false, true, false, true, false],
+            [true, false, true, false, true, false, true, true, false],
             "what cannot be measured fails"
         );
         assert!(check_gates(&GatesSpec::default(), &reached).is_empty());

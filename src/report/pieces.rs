@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::count::{Counter, SplitFigures};
+use super::count::{Counter, Counts};
 use super::input::InputRows;
 use super::written::{WrittenRows, read};
 use crate::error::{Error, Result};
@@ -65,13 +65,13 @@ impl SplitReader {
         &mut self,
         counter: &Counter,
         input: &InputRows,
-        found: &mut SplitFigures,
+        counts: &mut Counts<'_>,
     ) -> Result<()> {
         let mut pieces = Vec::new();
         for cursor in &mut self.cursors {
             cursor.matching(counter, input, &mut pieces)?;
         }
-        counter.count(input, &pieces, found)
+        counter.count(input, &pieces, counts)
     }
 
     /// Whether every answer belonged to a row.

@@ -130,7 +130,7 @@ pub fn features(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> 
 /// What became of each row.
 ///
 /// # Errors
-/// When a status is none.
+/// When a status is unknown.
 pub fn statuses(batch: &RecordBatch) -> Result<Vec<Status>> {
     let status = |text: Option<&str>| {
         text.and_then(Status::of_name).ok_or_else(|| {

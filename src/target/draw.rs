@@ -75,7 +75,7 @@ pub struct TargetSampler {
     distributions: Vec<f32>,
     /// The model's values on the training rows, ascending.
     values: Vec<f64>,
-    /// Half the width of a wanted range.
+    /// Half the width of a target range.
     half: f64,
     /// The job's own range, asked for every other time.
     range: Option<(f64, f64)>,
@@ -344,7 +344,10 @@ mod tests {
         let labels = [0u32, 1].repeat(100);
         let unlike = sampler(TargetsKind::Label, None).draw_unlike(&labels, &mut random());
         let mut pairs = unlike.classes().expect("classes").iter().zip(&labels);
-        assert!(pairs.all(|(wanted, own)| wanted != own), "no row is asked to be what it is");
+        assert!(
+            pairs.all(|(target, decided)| target != decided),
+            "no row is asked to be what it is"
+        );
         let named = Target::Class("c".to_string());
         let drawn = sampler(TargetsKind::Label, Some(&named)).draw(1_000, &mut random());
         assert!(drawn.classes().expect("classes").contains(&2));
@@ -384,7 +387,10 @@ mod tests {
         }
         let drawn = soft.draw_unlike(&labels, &mut random());
         let mut pairs = drawn.classes().expect("classes").iter().zip(&labels);
-        assert!(pairs.all(|(wanted, own)| wanted != own), "no row is asked to be what it is");
+        assert!(
+            pairs.all(|(target, decided)| target != decided),
+            "no row is asked to be what it is"
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum TargetCodec {
     Classes {
         /// Labels in the model's order.
         classes: Vec<String>,
-        /// What is told and asked for.
+        /// What the generator is given.
         kind: TargetsKind,
     },
     /// A value between two others.
@@ -38,7 +38,7 @@ pub enum TargetCodec {
     },
 }
 
-/// What is wanted of some rows.
+/// The target of some rows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Targets {
     /// A class each, with at least this probability.
@@ -105,7 +105,7 @@ impl Targets {
         }
     }
 
-    /// The wanted class of each row, where there are classes.
+    /// The target class of each row, where there are classes.
     pub fn classes(&self) -> Option<&[u32]> {
         match self {
             Targets::Classes { classes, .. } | Targets::Distributions { classes, .. } => {
@@ -176,7 +176,7 @@ impl TargetCodec {
         }
     }
 
-    /// Whether the generator is told whole distributions.
+    /// Whether the generator is given whole distributions.
     pub fn tells_distributions(&self) -> bool {
         matches!(self, TargetCodec::Classes { kind: TargetsKind::Distribution, .. })
     }

@@ -34,7 +34,7 @@ impl Rewarder {
         }
     }
 
-    /// What the model decided, as numbers for a critic that tells outcomes apart: a place for every class
+    /// What the model decided, as numbers for a critic that predicts outcomes: a place for every class
     /// and one for no answer. Where coming near counts, part of it is the model's own probabilities.
     pub fn outcomes(&self, scores: &Scores, classes: usize) -> Vec<f32> {
         let mut values = vec![0.0; scores.rows * (classes + 1)];
@@ -139,7 +139,7 @@ fn overlap(found: &[f64], target: &[f32]) -> f32 {
 }
 
 fn range_closeness(value: f64, low: f64, high: f64, scale: f64) -> f32 {
-    // A value that is none is not near, though `max` would overlook it.
+    // NaN is not near, though `max` would overlook it.
     let off = if value.is_nan() { value } else { (low - value).max(value - high).max(0.0) / scale };
     if off.is_finite() { (-off).exp() as f32 } else { 0.0 }
 }

@@ -127,7 +127,7 @@ fn refuse(setup: &Setup<'_>, figures: &AutoencoderFigures) -> Result<()> {
              to do without it",
         ));
     }
-    tracing::warn!("the autoencoder {problem}; going on without it");
+    tracing::warn!("the autoencoder {problem}; continuing without it");
     Ok(())
 }
 
@@ -200,7 +200,7 @@ fn each_step(setup: &Setup<'_>, mut take: impl FnMut(f64) -> Result<()>) -> Resu
 fn refuse_diverged(autoencoder: &Autoencoder) -> Result<()> {
     let finite = networks(autoencoder).iter().all(|network| network.is_finite());
     let diverged = || {
-        Error::training("autoencoder", "diverged: its weights are no numbers any more")
+        Error::training("autoencoder", "diverged: its weights are NaN or infinite")
             .hint("lower `autoencoder.learning_rate`")
     };
     if finite { Ok(()) } else { Err(diverged()) }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! x  row, encoded      y_M  the model's decision    z_cf = μ(s), the counterfactual's latent
-//! z  = enc(x)          y_T  the wanted decision     z̃    = clip(z_cf + ε, −1, 1), ε Gaussian
+//! z  = enc(x)          y_T  the target     z̃    = clip(z_cf + ε, −1, 1), ε Gaussian
 //! c  conditions        s    = (z, y_M, y_T, c)      x̃    = pp(dec(z̃), c),  R = f(M(x̃), y_T)
 //! ```
 //!
@@ -39,7 +39,7 @@
 //!     few to tell), and rises again when it is not: models with ragged borders, as deep trees have them, need
 //!     larger moves.
 //! 13. No row is asked to become what it is: explanations never ask that.
-//! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the wanted class
+//! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the target class
 //!     instead: what a change is worth shows where it is missing.
 //! 15. Where labels of more than two classes are asked for, a batch has 256 rows: each class has fewer of them.
 //! 16. The actor's step uses the critic of the step before: the two descend side by side.
@@ -138,9 +138,9 @@ pub(super) struct BatchSource<'a> {
     pub(super) lambda_s: f64,
     pub(super) lambda_c: f64,
     pub(super) sampler: TargetSampler,
-    /// Training rows for a critic that tells outcomes apart.
+    /// Training rows for a critic that predicts outcomes.
     pub(super) examples: Examples,
-    /// Whether the critic tells outcomes apart.
+    /// Whether the critic predicts outcomes.
     pub(super) predicts_outcomes: bool,
     /// Numbers of an action.
     pub(super) action: usize,
@@ -258,7 +258,7 @@ impl<'a> Learner<'a> {
     }
 
     /// How much of λ_s and λ_c counts already: at first an actor learns to be valid at all, unless it has, or
-    /// no change at all is worth infinitely little, as it is to a critic that tells outcomes apart.
+    /// no change at all is worth infinitely little, as it is to a critic that predicts outcomes.
     fn loss_warmup(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
         let BatchSource { options, problem, predicts_outcomes, .. } = &self.source;
@@ -280,7 +280,7 @@ impl<'a> Learner<'a> {
         if self.source.options.decays { cosine(share) } else { 1.0 }
     }
 
-    /// Goes on after so many steps, as far as rows are concerned.
+    /// Resumes after so many steps, as far as rows are concerned.
     pub(super) fn skip_to(&mut self, step: usize) {
         for _ in self.step..step {
             self.order.next(self.source.batch);
@@ -310,7 +310,7 @@ struct ModelThread<'j> {
     encoder: &'j Encoder,
     /// Whether the critic is shown the post-processed row.
     shows: bool,
-    /// Classes, where the critic tells outcomes apart.
+    /// Classes, where the critic predicts outcomes.
     classes: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What a killed training goes on from: networks, optimisers, replay buffer and curve, in one tensor file
+//! What a killed training resumes from: networks, optimisers, replay buffer and curve, in one tensor file
 //! and one JSON file that names it. The JSON file is renamed into place last, so that a checkpoint is the
 //! old one or the new one, never half of each.
 
@@ -17,7 +17,7 @@ use crate::output::{cannot_write, write_synced};
 
 const STATE_FILE: &str = "checkpoint.json";
 
-/// What must be the same for a checkpoint to be gone on from, by name: a hash or a value each.
+/// What must be the same for a checkpoint to be resumed from, by name: a hash or a value each.
 pub type Fingerprint = BTreeMap<String, String>;
 
 /// The place of a run's checkpoint.

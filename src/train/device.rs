@@ -6,18 +6,16 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::cfrl::CATEGORY_WEIGHT;
 use super::engine::{
-    ActorBatch, BatchOutcome, Draw, Engine, Evaluate, Factors, Losses, ReplayState, SendQuery,
-    Snapshot,
+    ActorBatch, BatchOutcome, Draw, Engine, EngineInput, Evaluate, Factors, Losses, ReplayState,
+    SendQuery, Snapshot,
 };
 use super::table::{Table, TableRows};
 use super::validate::Quality;
-use super::{Problem, Setup};
 use crate::encode::Layout;
 use crate::error::Result;
 use crate::nn::{
-    ActorShape, Adam, Autoencoder, Experiences, Form, Generator, Network, Replay, ReplayShape,
-    consistency_loss, critic_loss, outcome_loss, output_sparsity, sparsity_loss, to_dense,
-    to_tensor,
+    ActorShape, Adam, Autoencoder, Experiences, Form, Generator, Network, Replay, consistency_loss,
+    critic_loss, outcome_loss, output_sparsity, sparsity_loss, to_dense, to_tensor,
 };
 
 /// Networks that learn on a device.
@@ -38,11 +36,8 @@ pub(super) struct DeviceEngine {
 
 impl DeviceEngine {
     /// Networks at the start of a training, and an empty D of this shape and capacity.
-    pub(super) fn new(
-        (setup, problem): (&Setup<'_>, &Problem<'_>),
-        (mut generator, mut critic): (Generator, Network),
-        (replay, capacity): (ReplayShape, usize),
-    ) -> Result<DeviceEngine> {
+    pub(super) fn new(input: EngineInput<'_>) -> Result<DeviceEngine> {
+        let EngineInput { setup, problem, mut generator, mut critic, replay, capacity } = input;
         generator.actor.trainable(true);
         critic.trainable(true);
         let decisions = problem.codec.decisions(&problem.training_rows.scores)?;

@@ -1,12 +1,25 @@
-//! Where networks learn: a step of experience and of descent, and the state that a training goes back to or goes on
+//! Where networks learn: a step of experience and of descent, and the state that a training goes back to or resumes
 //! from. In plain memory on a CPU, with tensors on a GPU.
 
 use tch::Tensor;
 
 use super::validate::Quality;
+use super::{Problem, Setup};
 use crate::encode::Dense;
 use crate::error::Result;
-use crate::nn::{Autoencoder, Generator, Network};
+use crate::nn::{Autoencoder, Generator, Network, ReplayShape};
+
+/// What an engine begins with.
+pub(super) struct EngineInput<'a> {
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) generator: Generator,
+    pub(super) critic: Network,
+    /// What D holds of an experience …
+    pub(super) replay: ReplayShape,
+    /// … and of how many.
+    pub(super) capacity: usize,
+}
 
 /// A batch of training rows and what is asked of them.
 pub(super) struct ActorBatch {
@@ -96,7 +109,7 @@ pub(super) struct ReplayState {
     pub(super) rows: Tensor,
     /// The rest of it.
     pub(super) records: Tensor,
-    /// Where writing goes on.
+    /// Where writing continues.
     pub(super) next: i64,
 }
 
@@ -134,7 +147,7 @@ pub(super) trait Engine {
     /// D, as a checkpoint keeps it.
     fn replay(&self) -> Result<ReplayState>;
 
-    /// Goes on from it.
+    /// Restores it.
     fn restore_replay(&mut self, state: &ReplayState) -> Result<()>;
 
     /// Whether all weights are numbers.

@@ -25,7 +25,7 @@ pub struct Evaluated {
 }
 
 impl Evaluator {
-    /// A judge for this model.
+    /// Evaluates counterfactuals with this model.
     pub fn new(
         schema: &Arc<FeatureSchema>,
         constraints: Arc<Constraints>,

@@ -7,15 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::encode::Dense;
 
-/// Share of trials in which some of the changes are undone …
+/// Share of proposals in which some of the changes are undone …
 const UNDONE: f64 = 0.15;
-/// … and in which a few values of a row of the wanted class stand in for all of them …
+/// … and in which a few values of a row of the target class stand in for all of them …
 const GRAFTED: f64 = 0.1;
 /// … so many at most.
 const MOST_GRAFTS: usize = 3;
 
 /// Lets some rows try less than the actor does: some changes are undone, back to the original, or a few values of a
-/// row of the wanted class put in the place of all of them. Whether a change is needed shows where it is missing.
+/// row of the target class put in the place of all of them. Whether a change is needed shows where it is missing.
 /// `originals` and `others` say which training rows these are.
 pub(super) fn vary(
     decoded: &mut Dense,

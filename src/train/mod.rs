@@ -118,7 +118,7 @@ struct Problem<'a> {
     codec: TargetCodec,
     sampler: TargetSampler,
     rewarder: Rewarder,
-    /// Whether an earlier generator is gone on from.
+    /// Whether training starts from an earlier generator.
     warm: bool,
 }
 
@@ -161,9 +161,9 @@ pub struct FitInput<'a> {
     pub training_rows: &'a TrainingRows,
     /// How many are trained on; if all, validation is on the same.
     pub train: usize,
-    /// An earlier generator to go on from.
+    /// An earlier generator to start from.
     pub from: Option<Artefact>,
-    /// Whether to go on from a checkpoint, if there is one.
+    /// Whether to resume from a checkpoint, if there is one.
     pub resume: bool,
     /// Whether anything is expected of the generator: not where training rows alone are asked for.
     pub learns: bool,
@@ -182,8 +182,6 @@ pub fn fit(setup: &Setup<'_>, input: FitInput<'_>) -> Result<Fitted> {
     };
     let (start, figures) = problem.start(setup, from, saved.as_ref())?;
     let mut learner = Learner::new(setup, &problem, start)?;
-    let evaluator =
-        Evaluator::new(&setup.schema, Arc::clone(&setup.constraints), Arc::clone(&setup.predictor));
     let bridges = Bridges::new(setup, &problem.codec);
     let random = &mut setup.streams.random("validation");
     let validation = Validation::new(
@@ -194,16 +192,16 @@ pub fn fit(setup: &Setup<'_>, input: FitInput<'_>) -> Result<Fitted> {
         random,
     )?;
     (setup.listener)(Event::Stage("training", setup.train.limits.max_steps as u64));
-    let mut training = TrainingLoop::new(setup, &validation, &evaluator, &bridges, figures.clone());
+    let mut training = TrainingLoop::new(setup, &validation, &bridges, figures.clone());
     if let Some(saved) = &saved {
         training.resume(&mut learner, saved)?;
     }
     if !training.is_over(&learner) {
-        let learnt =
-            learner.learn(&evaluator, |learner, losses| training.after_step(learner, losses));
+        let learnt = learner
+            .learn(&bridges.evaluator, |learner, losses| training.after_step(learner, losses));
         if let Err(error) = learnt {
             // An update may be done whose experience is missing. The checkpoint before it is the better
-            // one to go on from; this one is better than none.
+            // one to resume from; this one is better than none.
             if error.kind() == Kind::Predictor && !checkpoint::exists(setup.checkpoints) {
                 training.save_or_warn(&learner);
             }
@@ -214,7 +212,7 @@ pub fn fit(setup: &Setup<'_>, input: FitInput<'_>) -> Result<Fitted> {
     }
     let (shape, steps, actor_steps) = (learner.shape, learner.step, learner.engine.actor_steps());
     let (generator, critic) = learner.engine.finish(training.best())?;
-    let validation = validation.quality(&generator, &evaluator, &bridges)?;
+    let validation = validation.quality(&generator, &bridges)?;
     if learns {
         refuse_nothing(setup, (steps, actor_steps), &validation)?;
     }
@@ -244,13 +242,11 @@ pub fn evaluate_on(
     fitted: &Fitted,
     training_rows: &TrainingRows,
 ) -> Result<Quality> {
-    let evaluator =
-        Evaluator::new(&setup.schema, Arc::clone(&setup.constraints), Arc::clone(&setup.predictor));
     let bridges = Bridges::new(setup, &fitted.codec);
     let rows: Vec<u32> = (0..training_rows.rows.len as u32).collect();
     let random = &mut setup.streams.random("test");
     let rows = Validation::new(training_rows, &rows, &fitted.sampler, &bridges, random)?;
-    rows.quality(&fitted.generator, &evaluator, &bridges)
+    rows.quality(&fitted.generator, &bridges)
 }
 
 impl<'a> Problem<'a> {
@@ -337,10 +333,8 @@ fn refuse_nothing(
         Some(Target::Range { low, high }) => format!("a value from {low} to {high}"),
         _ => "another decision".to_string(),
     };
-    let problem = format!(
-        "came to nothing: for none of {} validation rows does the model give {target}",
-        validation.rows
-    );
+    let problem =
+        format!("failed: the model predicts {target} for 0 of {} validation rows", validation.rows);
     Err(Error::training("training", problem).hint(
         "check that the model ever decides so, that the schema lets the features change that it \
          depends on, or raise `train.max_steps`",

@@ -4,7 +4,7 @@ use tch::Device;
 
 use super::cfrl::{BatchSource, FAIR_SPARSITY_SCALE, Learner, PresetOptions, WARM_UP};
 use super::device::DeviceEngine;
-use super::engine::Engine;
+use super::engine::{Engine, EngineInput};
 use super::host::HostEngine;
 use super::table::Examples;
 use super::{Problem, Setup, Start};
@@ -21,7 +21,7 @@ const REPLAY_ROWS: usize = 128_000;
 const BATCH: usize = 128;
 /// … and for more.
 const BATCH_OF_MANY: usize = 256;
-/// λ_s for a critic that tells outcomes apart, without an autoencoder a sixth of it: −log Q weighs more than −Q
+/// λ_s for a critic that predicts outcomes, without an autoencoder a sixth of it: −log Q weighs more than −Q
 /// where a row is far from valid.
 const OUTCOME_SPARSITY: f64 = 2.4;
 
@@ -34,8 +34,9 @@ impl<'a> Learner<'a> {
     ) -> Result<Learner<'a>> {
         let method = &setup.train.method;
         let options = PresetOptions::of(method);
-        let (networks, replay) = networks(setup, problem, start)?;
-        let (shape, trained) = (networks.0.shape, networks.0.autoencoder.is_trained());
+        let input = engine_input(setup, problem, start)?;
+        let Generator { shape, autoencoder, .. } = &input.generator;
+        let (shape, trained) = (*shape, autoencoder.is_trained());
         let (lambda_s, lambda_c) = lambdas(setup, shape, trained);
         let batch = batch(method, shape);
         let balanced = problem.training_rows.labels().filter(|_| method.balance == Balance::Rows);
@@ -53,7 +54,7 @@ impl<'a> Learner<'a> {
         };
         Ok(Learner {
             order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
-            engine: engine((setup, problem), networks, replay)?,
+            engine: engine(input)?,
             setup,
             source,
             shape,
@@ -66,24 +67,20 @@ impl<'a> Learner<'a> {
 }
 
 /// What learns: plain memory on a CPU, tensors elsewhere.
-fn engine<'a>(
-    of: (&'a Setup<'a>, &'a Problem<'a>),
-    networks: (Generator, Network),
-    replay: (ReplayShape, usize),
-) -> Result<Box<dyn Engine + 'a>> {
-    Ok(if of.0.device == Device::Cpu {
-        Box::new(HostEngine::new(of, networks, replay)?)
+fn engine<'a>(input: EngineInput<'a>) -> Result<Box<dyn Engine + 'a>> {
+    Ok(if input.setup.device == Device::Cpu {
+        Box::new(HostEngine::new(input)?)
     } else {
-        Box::new(DeviceEngine::new(of, networks, replay)?)
+        Box::new(DeviceEngine::new(input)?)
     })
 }
 
 /// μ and Q, an earlier generator's or random ones, and what D is to hold.
-pub(super) fn networks(
-    setup: &Setup<'_>,
-    problem: &Problem<'_>,
+pub(super) fn engine_input<'a>(
+    setup: &'a Setup<'a>,
+    problem: &'a Problem<'a>,
     start: Start,
-) -> Result<((Generator, Network), (ReplayShape, usize))> {
+) -> Result<EngineInput<'a>> {
     let method = &setup.train.method;
     let shape = actor_shape(setup, problem, &start, PresetOptions::of(method).form);
     let (actor, critic) = match start.networks {
@@ -97,7 +94,8 @@ pub(super) fn networks(
         tensor_layout: start.tensor_layout,
         shape,
     };
-    Ok(((generator, critic), (replay, capacity(replay, batch(method, shape)))))
+    let capacity = capacity(replay, batch(method, shape));
+    Ok(EngineInput { setup, problem, generator, critic, replay, capacity })
 }
 
 /// What the actor is given and what it moves.
@@ -127,7 +125,7 @@ fn lambdas(setup: &Setup<'_>, shape: ActorShape, trained: bool) -> (f64, f64) {
     (lambda_s, lambda_c)
 }
 
-/// Whether λ_s follows validity: where the critic tells outcomes apart, unless the job gives it.
+/// Whether λ_s follows validity: where the critic predicts outcomes, unless the job gives it.
 pub(super) fn adapts(method: &Method, shape: ActorShape) -> bool {
     shape.classes().is_some() && method.sparsity.is_none()
 }
@@ -150,7 +148,7 @@ fn replay_shape(setup: &Setup<'_>, codec: &TargetCodec, shape: ActorShape) -> Re
     }
 }
 
-/// Outcomes that the critic tells apart: where targets are labels, every answer of the model teaches it about
+/// Outcomes that the critic predicts: where targets are labels, every answer of the model teaches it about
 /// all of them at once.
 fn outcomes(setup: &Setup<'_>, codec: &TargetCodec, form: Form) -> i64 {
     let labels = setup.train.method.targets == TargetsKind::Label;

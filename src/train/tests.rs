@@ -284,17 +284,17 @@ fn engine<'a>(
         false => Autoencoder::Projection { width: layout.width as i64 },
     };
     let start = Start { autoencoder, tensor_layout, networks: None };
-    let (networks, replay) = start::networks(setup, problem, start).expect("networks");
+    let input = start::engine_input(setup, problem, start).expect("networks");
     let set = |network: &Network, salt| {
         let values = filled(network.shape(), salt);
         network.set(&Tensor::from_slice(&values));
     };
-    set(&networks.0.actor, 11.0);
-    set(&networks.1, 31.0);
+    set(&input.generator.actor, 11.0);
+    set(&input.critic, 31.0);
     if plain {
-        Box::new(HostEngine::new((setup, problem), networks, replay).expect("an engine"))
+        Box::new(HostEngine::new(input).expect("an engine"))
     } else {
-        Box::new(DeviceEngine::new((setup, problem), networks, replay).expect("an engine"))
+        Box::new(DeviceEngine::new(input).expect("an engine"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The course of a training: judges it now and then, keeps the best weights, saves checkpoints, goes back
+//! The course of a training: evaluates it now and then, keeps the best weights, saves checkpoints, goes back
 //! when it diverges, and says when it is over.
 
 use std::fmt;
@@ -11,7 +11,6 @@ use tch::Tensor;
 use super::cfrl::{FAIR_SPARSITY_SCALE, Learner};
 use super::checkpoint::{Counts, Saved, State};
 use super::engine::{Losses, ReplayState, Snapshot};
-use super::evaluator::Evaluator;
 use super::validate::{Bridges, Quality, Validation};
 use super::{AutoencoderFigures, Event, Point, Setup};
 use crate::error::{Error, Result};
@@ -46,7 +45,6 @@ const BEST: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "goo
 pub(super) struct TrainingLoop<'a> {
     setup: &'a Setup<'a>,
     pub(super) validation: &'a Validation,
-    pub(super) evaluator: &'a Evaluator,
     pub(super) bridges: &'a Bridges<'a>,
     autoencoder: AutoencoderFigures,
     pub(super) curve: Vec<Point>,
@@ -64,7 +62,7 @@ pub(super) struct TrainingLoop<'a> {
 struct Clock {
     /// This process began to learn.
     began: Instant,
-    /// What earlier ones took, from whose checkpoint it goes on.
+    /// What earlier ones took, from whose checkpoint it resumes.
     before: Duration,
     /// The last checkpoint was written.
     saved: Instant,
@@ -109,7 +107,7 @@ impl fmt::Display for Ending {
 /// How a training goes wrong.
 #[derive(Debug, Clone, Copy)]
 enum Divergence {
-    /// Losses or weights are none any more.
+    /// Losses or weights are NaN.
     NoNumbers,
     /// The generator has forgotten what it could do.
     Collapse { best: f64, now: f64 },
@@ -118,7 +116,7 @@ enum Divergence {
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Divergence::NoNumbers => write!(f, "losses or weights are no numbers any more"),
+            Divergence::NoNumbers => write!(f, "losses or weights are NaN or infinite"),
             Divergence::Collapse { best, now } => {
                 write!(f, "validity has collapsed from {best:.3} to {now:.3}")
             }
@@ -130,14 +128,12 @@ impl<'a> TrainingLoop<'a> {
     pub(super) fn new(
         setup: &'a Setup<'a>,
         validation: &'a Validation,
-        evaluator: &'a Evaluator,
         bridges: &'a Bridges<'a>,
         autoencoder: AutoencoderFigures,
     ) -> TrainingLoop<'a> {
         TrainingLoop {
             setup,
             validation,
-            evaluator,
             bridges,
             autoencoder,
             curve: Vec::new(),
@@ -153,7 +149,7 @@ impl<'a> TrainingLoop<'a> {
         &self.setup.train.limits
     }
 
-    /// Whether nothing is left to be learnt, as when a training is gone on from that had come to its end.
+    /// Whether nothing is left to be learnt, as when a resumed training had already ended.
     pub(super) fn is_over(&mut self, learner: &Learner<'_>) -> bool {
         let out_of_time = self.clock.elapsed() >= self.limits().max_time && self.best.is_some();
         self.ends(learner.step, out_of_time)
@@ -232,8 +228,7 @@ impl<'a> TrainingLoop<'a> {
     /// Of the averaged actor, which is the one that is kept.
     fn quality(&self, learner: &mut Learner<'_>) -> Result<Quality> {
         let average = learner.engine.average()?;
-        let mut quality =
-            |generator: &_| self.validation.quality(generator, self.evaluator, self.bridges);
+        let mut quality = |generator: &_| self.validation.quality(generator, self.bridges);
         learner.engine.evaluate(&average, &mut quality)
     }
 
@@ -357,7 +352,7 @@ impl<'a> TrainingLoop<'a> {
         checkpoints.save(state, &tensors)
     }
 
-    /// Goes on from a checkpoint.
+    /// Resumes from a checkpoint.
     pub(super) fn resume(&mut self, learner: &mut Learner<'_>, saved: &Saved) -> Result<()> {
         let state = &saved.state;
         let tensor = |name: &str| Ok::<_, Error>(saved.tensor(name)?.shallow_clone());
@@ -384,7 +379,7 @@ impl<'a> TrainingLoop<'a> {
         self.curve.clone_from(&state.curve);
         self.counts = state.counts;
         self.clock.before = Duration::from_secs_f64(state.seconds);
-        tracing::info!(step = state.step, "going on from a checkpoint");
+        tracing::info!(step = state.step, "resuming from a checkpoint");
         (self.setup.listener)(Event::Steps(state.step as u64));
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! How reached a generator is on rows it was not trained on: the paper's measures, through the real
 //! post-processing and the real model.
 
+use std::sync::Arc;
+
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
@@ -24,7 +26,7 @@ const DISTANCE_WEIGHT: f64 = 0.1;
 pub struct Quality {
     /// Rows.
     pub rows: usize,
-    /// Share of rows with the wanted decision.
+    /// Share of rows that reach the target.
     pub validity: f64,
     /// Mean share of changed categoricals, over valid rows.
     pub l0: f64,
@@ -34,20 +36,20 @@ pub struct Quality {
     pub changed: f64,
     /// Counterfactuals that break a constraint: always 0.
     pub violations: usize,
-    /// By wanted class; empty for a regression.
+    /// By target class; empty for a regression.
     pub by_class: Vec<ClassQuality>,
     /// Per feature, in the schema's order, the share of valid rows in which it changes.
     pub by_feature: Vec<f64>,
 }
 
-/// How often a wanted class was reached.
+/// How often a target class was reached.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassQuality {
     /// Index into the model's classes.
     pub class: u32,
-    /// Rows that wanted it.
+    /// Rows with this target.
     pub rows: usize,
-    /// Share of them that got it.
+    /// Share of them that reached it.
     pub validity: f64,
 }
 
@@ -86,12 +88,19 @@ pub(super) struct Bridges<'a> {
     pub constraints: &'a Constraints,
     /// Where tensors live.
     pub device: Device,
+    /// The model.
+    pub evaluator: Evaluator,
 }
 
 impl<'a> Bridges<'a> {
     pub(super) fn new(setup: &'a Setup<'_>, codec: &'a TargetCodec) -> Bridges<'a> {
         let (encoder, constraints) = (&setup.encoder, setup.constraints.as_ref());
-        Bridges { encoder, codec, constraints, device: setup.device }
+        let evaluator = Evaluator::new(
+            &setup.schema,
+            Arc::clone(&setup.constraints),
+            Arc::clone(&setup.predictor),
+        );
+        Bridges { encoder, codec, constraints, device: setup.device, evaluator }
     }
 }
 
@@ -142,15 +151,10 @@ impl Validation {
     }
 
     /// Evaluates a generator.
-    pub(super) fn quality(
-        &self,
-        generator: &Generator,
-        evaluator: &Evaluator,
-        bridges: &Bridges<'_>,
-    ) -> Result<Quality> {
+    pub(super) fn quality(&self, generator: &Generator, bridges: &Bridges<'_>) -> Result<Quality> {
         let decoded = generator.generate(&self.encoded, &self.decisions, &self.actor_input);
         let decoded = to_dense(&decoded, bridges.encoder.layout())?;
-        let evaluated = evaluator.evaluate(&decoded, &self.picked, &self.conditions)?;
+        let evaluated = bridges.evaluator.evaluate(&decoded, &self.picked, &self.conditions)?;
         let broken =
             bridges.constraints.violations(&evaluated.rows, &self.picked.rows, &self.picked.bounds);
         Ok(Quality { violations: broken.len(), ..self.measure(&evaluated, bridges) })

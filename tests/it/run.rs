@@ -316,7 +316,10 @@ fn the_other_class_of_two_or_what_a_column_says() {
     let rejects = read_table(&bench.path("out/rejects"));
     let details = texts(&rejects, "detail");
     assert!(details.contains(&"the target column is null".to_string()));
-    assert!(details.contains(&"the target column says `maybe`, which is no class".to_string()));
+    assert!(
+        details
+            .contains(&"the target column says `maybe`, expected a class of the model".to_string())
+    );
 
     bench.replace("job.toml", "column = \"wanted\"", "flip = true");
     bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");

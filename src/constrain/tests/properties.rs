@@ -60,7 +60,7 @@ fn assert_numbers(feature: &Feature, numeric: &Numeric, original: &ArrayRef, wri
             assert_eq!(original.slice(row, 1).to_data(), written.slice(row, 1).to_data());
             continue;
         }
-        let (original, new) = (before.value(row), new.value(row));
+        let (before, new) = (before.value(row), new.value(row));
         assert!(feature.change != Change::Increase || new > before, "{before} became {new}");
         assert!(feature.change != Change::Decrease || new < before, "{before} became {new}");
         if let Some((low, high)) = numeric.range {

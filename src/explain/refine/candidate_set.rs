@@ -96,7 +96,7 @@ impl CandidateSet {
         }
     }
 
-    /// Adds proposals that were judged.
+    /// Adds proposals that were evaluated.
     pub(super) fn evaluate(
         &mut self,
         cache: &mut QueryCache<'_>,
@@ -145,7 +145,7 @@ impl CandidateSet {
         Ok(())
     }
 
-    /// Adds a single change that was judged; among the answers if it is valid, with margin or without.
+    /// Adds a single change that was evaluated; among the answers if it is valid, with margin or without.
     pub(super) fn tried(
         &mut self,
         cache: &QueryCache<'_>,

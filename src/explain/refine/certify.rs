@@ -65,8 +65,9 @@ impl Worker {
         let predictions = cache.predict(&proposals)?;
         let mut first = 0;
         for (request, end) in ends {
-            let found = (&proposals[first..end], &predictions[first..end]);
-            self.conclude(cache, request, found, outcomes);
+            let found = proposals[first..end].iter().zip(predictions[first..end].iter().copied());
+            let found: Vec<(&Proposal, Option<PredictionIndex>)> = found.collect();
+            self.conclude(cache, request, &found, outcomes);
             first = end;
         }
         Ok(())
@@ -107,7 +108,7 @@ impl Worker {
         &self,
         cache: &QueryCache<'_>,
         request: u32,
-        (proposals, predictions): (&[Proposal], &[Option<PredictionIndex>]),
+        found: &[(&Proposal, Option<PredictionIndex>)],
         outcomes: &mut Outcomes,
     ) {
         let costs = &self.shared.refiner.costs;
@@ -118,11 +119,10 @@ impl Worker {
         let fails = |prediction: PredictionIndex| {
             !cache.has_failed(prediction) && !cache.is_implausible(prediction)
         };
-        let known = predictions.iter().all(|prediction| prediction.is_some_and(fails));
-        let valid = proposals.iter().zip(predictions).filter_map(|(proposal, prediction)| {
-            prediction
-                .filter(|prediction| cache.is_valid(*prediction))
-                .map(|prediction| (proposal, prediction))
+        let all_fail = found.iter().all(|(_, prediction)| prediction.is_some_and(fails));
+        let valid = found.iter().filter_map(|(proposal, prediction)| {
+            let prediction = prediction.filter(|prediction| cache.is_valid(*prediction))?;
+            Some((*proposal, prediction))
         });
         let best = valid.min_by(|(one, _), (two, _)| cost(one).total_cmp(&cost(two)));
         match best {
@@ -134,7 +134,7 @@ impl Worker {
                 (finding.valid, finding.status) = (true, Status::Solved);
                 finding.source = Some(Source::Candidate);
             }
-            None if known => self.prove(cache, request, outcomes),
+            None if all_fail => self.prove(cache, request, outcomes),
             None => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The choice among valid answers: the least cost, and plausibility beside rows of the wanted decision. Of answers that
+//! The choice among valid answers: the least cost, and plausibility beside rows of the target. Of answers that
 //! cost the same the most plausible one.
 
 use super::candidate_set::{Candidate, CandidateSet};
@@ -166,7 +166,7 @@ fn fallback(cache: &QueryCache<'_>, candidates: &CandidateSet) -> Fallback {
 }
 
 impl QueryCache<'_> {
-    /// Whether a proposal that is not valid may be shown: one that gets the wanted decision would be taken for an
+    /// Whether a proposal that is not valid may be shown: one that reaches the target would be taken for an
     /// answer.
     fn may_show(&self, candidate: &Candidate) -> bool {
         self.worker.may_show(candidate) && !self.is_implausible(candidate.prediction)

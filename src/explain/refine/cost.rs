@@ -31,7 +31,7 @@ struct FeatureCost {
     fixed: f64,
     /// Of moving a number by one; 0 for a category.
     by_one: f64,
-    /// Smaller moves are trifles; 0 for a category.
+    /// Smaller moves do not count; 0 for a category.
     tolerance: f64,
     std: f64,
     /// Ranks of an ordered category, by code, and what a change costs more for each that it moves.
@@ -115,7 +115,7 @@ impl Costs {
         if cost.by_one > 0.0 { cost.by_one * cost.std } else { cost.fixed + by_rank }
     }
 
-    /// Smaller moves of a number are trifles.
+    /// Smaller moves of a number do not count.
     pub(super) fn tolerance(&self, feature: usize) -> f64 {
         self.features[feature].tolerance
     }

@@ -1,6 +1,6 @@
 //! Changes that neighbours suggest, taken together one after the other: always the one that brings the model
 //! nearest to the target. For requests that neither one change nor two solve, where there is no generator to
-//! propose several at once. Needs a model that tells how near it is.
+//! propose several at once. Needs a model that gives probabilities or values.
 
 use super::candidate_set::CandidateSet;
 use super::neighbours::NearbyChanges;
@@ -64,7 +64,7 @@ impl Worker {
         candidates.evaluate(cache, proposals.collect(), Source::Neighbour)
     }
 
-    /// A request's strongest single change to begin with, if the model tells how strong it is.
+    /// A request's strongest single change to begin with, if the model gives a probability or a value.
     fn seed(
         &self,
         cache: &QueryCache<'_>,

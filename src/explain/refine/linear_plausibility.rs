@@ -1,11 +1,10 @@
-//! How much liker rows of the wanted decision a change makes a row: which way such rows differ from the
+//! How much more plausible beside training rows of the target a change makes a row: which way such rows differ from the
 //! others, feature by feature. Cheap enough for every proposal, where a search for the nearest row is not.
 
 use std::collections::BTreeMap;
 
 use super::Change;
-use super::cost::Costs;
-use crate::encode::{Layout, Slots};
+use crate::encode::Slots;
 use crate::feature::Cell;
 use crate::nearest::{PointColumn, Points};
 use crate::target::Targets;
@@ -34,25 +33,36 @@ enum Slope {
     Codes(Vec<f64>),
 }
 
+/// A feature's slots, and the cost of moving it by its unit.
+pub(super) struct FeatureScale<'a> {
+    pub(super) slots: &'a Slots,
+    pub(super) cost: f64,
+}
+
+/// The class of each training row.
+struct RowClasses {
+    of: Vec<usize>,
+    count: usize,
+}
+
 impl LinearPlausibility {
     /// What makes rows like those of each class. Values of a regression have no classes, and no plausibility.
-    pub(super) fn new(
+    pub(super) fn new<'s>(
         points: &Points,
-        (layout, costs): (&Layout, &Costs),
         classes: u32,
         weight: f64,
+        scales: impl Iterator<Item = FeatureScale<'s>>,
     ) -> LinearPlausibility {
         if classes == 0 {
             return LinearPlausibility::default();
         }
         let rows = points.len.min(ROWS);
         let weighed = weight.max(f64::MIN_POSITIVE);
-        let of: Vec<usize> = points.decisions[..rows].iter().map(|class| *class as usize).collect();
-        let columns = points.columns.iter().zip(&layout.slots).enumerate();
-        let mut by_class: Vec<Vec<Slope>> = vec![Vec::new(); classes as usize];
-        for (feature, (column, slots)) in columns {
-            let price = costs.scale(feature) / weighed;
-            let slopes = slopes(column, slots, (&of, classes as usize), price);
+        let of = points.decisions[..rows].iter().map(|class| *class as usize).collect();
+        let classes = RowClasses { of, count: classes as usize };
+        let mut by_class: Vec<Vec<Slope>> = vec![Vec::new(); classes.count];
+        for (column, FeatureScale { slots, cost }) in points.columns.iter().zip(scales) {
+            let slopes = slopes(column, slots, &classes, cost / weighed);
             by_class.iter_mut().zip(slopes).for_each(|(all, slope)| all.push(slope));
         }
         LinearPlausibility { classes: (0u32..).zip(by_class).collect(), weight }
@@ -93,15 +103,11 @@ impl LinearPlausibility {
 }
 
 /// By class, the difference between its rows and the others, as far as the feature's price allows.
-fn slopes(
-    column: &PointColumn,
-    slots: &Slots,
-    (of, classes): (&[usize], usize),
-    price: f64,
-) -> Vec<Slope> {
+fn slopes(column: &PointColumn, slots: &Slots, classes: &RowClasses, price: f64) -> Vec<Slope> {
+    let RowClasses { of, count: classes } = classes;
     match (column, slots) {
         (PointColumn::Numbers(numbers), Slots::Numeric(slots)) => {
-            let mut sums = vec![(0.0, 0.0); classes];
+            let mut sums = vec![(0.0, 0.0); *classes];
             for (number, class) in numbers.iter().zip(of).filter(|(of, _)| !of.is_nan()) {
                 sums[*class].0 += f64::from(*number);
                 sums[*class].1 += 1.0;
@@ -115,8 +121,8 @@ fn slopes(
             sums.iter().map(slope).collect()
         }
         (PointColumn::Codes(codes), Slots::Categorical(slots)) => {
-            let mut counts = vec![vec![0.0; slots.values]; classes];
-            let mut totals = vec![0.0; classes];
+            let mut counts = vec![vec![0.0; slots.values]; *classes];
+            let mut totals = vec![0.0; *classes];
             for (code, class) in codes.iter().zip(of) {
                 totals[*class] += 1.0;
                 if let Some(count) = counts[*class].get_mut(usize::from(*code)) {
@@ -133,7 +139,7 @@ fn slopes(
             };
             counts.iter().zip(&totals).map(slope).collect()
         }
-        _ => vec![Slope::Number(0.0); classes],
+        _ => vec![Slope::Number(0.0); *classes],
     }
 }
 

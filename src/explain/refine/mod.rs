@@ -1,4 +1,4 @@
-//! What is done about the generator's answers, with the model itself as judge: rows that it left unsolved
+//! What is done about the generator's answers, checked with the model: rows that it left unsolved
 //! are repaired, and nothing stays changed that need not be. Every step works on all requests of a block at
 //! once and asks the model about all their proposals in one go; what a request gets depends on nothing but its
 //! own row.
@@ -47,11 +47,12 @@ use crate::predictor::Scores;
 use candidate_set::CandidateSet;
 pub(super) use cost::Costs;
 pub(super) use distinct::hash_of;
-use linear_plausibility::LinearPlausibility;
+use linear_plausibility::{FeatureScale, LinearPlausibility};
 use neighbours::{NearbyChanges, Neighbours};
 pub(super) use plateaus::Plateaus;
 use query_cache::QueryCache;
 pub(super) use query_cache::RequestBatch;
+use shrink::ShrinkLimits;
 
 /// Questions about a row that blocks are made for; with more of them, blocks have fewer rows.
 const USUAL_QUERIES: usize = 256;
@@ -61,8 +62,6 @@ const COMPETITORS: usize = 1;
 const CHEAP: f64 = 0.8;
 /// Further single changes of a request whose numbers are moved back.
 const FINALISTS: usize = 4;
-/// Answers with several changes whose numbers are moved back.
-const MULTIPLES: usize = 1;
 /// An answer with no more changes is small enough: more are not looked for one by one.
 const SMALL: usize = 2;
 
@@ -104,25 +103,34 @@ struct Fallback {
     margins: Vec<f64>,
 }
 
+/// What a refiner is made of.
+pub(super) struct RefinerSetup<'a> {
+    pub(super) job: &'a ExplainJob,
+    pub(super) schema: &'a FeatureSchema,
+    pub(super) layout: Arc<Layout>,
+    /// Training rows, if any are compared with.
+    pub(super) points: Option<Points>,
+    /// The model's classes; 0 for a regression.
+    pub(super) classes: u32,
+    pub(super) plateaus: Plateaus,
+}
+
 impl Refiner {
-    pub(super) fn new(
-        job: &ExplainJob,
-        schema: &FeatureSchema,
-        layout: &Arc<Layout>,
-        (points, classes): (Option<Points>, u32),
-        plateaus: Plateaus,
-    ) -> Refiner {
+    pub(super) fn new(setup: RefinerSetup<'_>) -> Refiner {
+        let RefinerSetup { job, schema, layout, points, classes, plateaus } = setup;
         let weight =
             if job.refine.does(Step::Choice) { job.refine.plausibility_weight } else { 0.0 };
-        let costs = Costs::new(schema, layout);
-        let known = points.as_ref();
-        let linear_plausibility =
-            known.map(|points| LinearPlausibility::new(points, (layout, &costs), classes, weight));
+        let costs = Costs::new(schema, &layout);
+        let linear_plausibility = points.as_ref().map(|points| {
+            let slots = layout.slots.iter().enumerate();
+            let scale = |(feature, slots)| FeatureScale { slots, cost: costs.scale(feature) };
+            LinearPlausibility::new(points, classes, weight, slots.map(scale))
+        });
         Refiner {
             deadline: job.refine.max_time.and_then(|time| Instant::now().checked_add(time)),
             job: job.refine.clone(),
             method: job.method,
-            layout: Arc::clone(layout),
+            layout,
             costs,
             linear_plausibility: linear_plausibility.unwrap_or_default(),
             neighbours: points.map(|points| Neighbours::new(points, classes)),
@@ -277,7 +285,7 @@ impl Worker {
         }
         if shrinks {
             // What has many changes is shrunk when it has fewer, if that is hoped for.
-            self.shrink(cache, candidates, (1, most))?;
+            self.shrink(cache, candidates, ShrinkLimits { rounds: 1, most_changes: most })?;
         }
         if refiner.does(Step::Neighbours) && refiner.neighbours.is_some() {
             // Without a generator, neighbours are all there is: they are asked about every row.
@@ -294,7 +302,7 @@ impl Worker {
             self.singles_of_neighbours(cache, candidates, &nearby)?;
         }
         if shrinks {
-            self.shrink(cache, candidates, (FINALISTS, most))?;
+            self.shrink(cache, candidates, ShrinkLimits { rounds: FINALISTS, most_changes: most })?;
         }
         if reverts {
             self.pairs(cache, candidates)?;
@@ -303,7 +311,7 @@ impl Worker {
             }
             self.reduce(cache, candidates, &nearby)?;
             if shrinks {
-                self.shrink(cache, candidates, (MULTIPLES, usize::MAX))?;
+                self.shrink(cache, candidates, ShrinkLimits::of_several())?;
             }
         }
         if shrinks {
@@ -340,7 +348,7 @@ impl Worker {
         self.pairs(cache, candidates)?;
         self.grow(cache, candidates, &nearby)?;
         self.reduce(cache, candidates, &nearby)?;
-        self.shrink_of(cache, candidates, &hard, (MULTIPLES, usize::MAX))?;
+        self.shrink_of(cache, candidates, &hard)?;
         self.polish(cache, candidates, &all)
     }
 

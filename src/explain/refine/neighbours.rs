@@ -1,4 +1,4 @@
-//! Training rows of the wanted decision as answers: those that keep to the constraints as they are, else
+//! Training rows of the target as answers: those that keep to the constraints as they are, else
 //! what the constraints let through of the nearest; and their values, feature by feature, as single changes.
 
 use super::query_cache::QueryCache;
@@ -19,8 +19,15 @@ const VALUES: usize = 2;
 enum Fit {
     /// Those that a request's row may become.
     Whole,
-    /// All of the wanted decision.
+    /// All of the target.
     Any,
+}
+
+/// Which training rows are looked through.
+#[derive(Debug, Clone, Copy)]
+enum Among {
+    All,
+    Some,
 }
 
 /// Training rows to look for neighbours among.
@@ -81,14 +88,12 @@ impl Refiner {
     /// What is near to a request's row that has no answer yet: among all rows, those that it may become, or,
     /// if there is none, others as far as it may become them.
     pub(super) fn nearby(&self, cache: &QueryCache<'_>, request: u32) -> NearbyChanges {
-        let Some(neighbours) = &self.neighbours else { return NearbyChanges::default() };
-        self.look(neighbours, &neighbours.all, (cache, request), self.job.neighbours)
+        self.look(cache, request, Among::All, self.job.neighbours)
     }
 
     /// What is near to a request's row that has one.
     pub(super) fn nearby_sampled(&self, cache: &QueryCache<'_>, request: u32) -> NearbyChanges {
-        let Some(neighbours) = &self.neighbours else { return NearbyChanges::default() };
-        self.look(neighbours, &neighbours.some, (cache, request), COMPETITORS)
+        self.look(cache, request, Among::Some, COMPETITORS)
     }
 
     /// What would make a request's row like the nearest one that it may become.
@@ -98,17 +103,21 @@ impl Refiner {
         found.first().map(|found| self.changes_toward(index, cache, request, found.row))
     }
 
-    /// Looks at a request's neighbours; of the first few all changes are told. Rows whose values are
+    /// Looks at a request's neighbours; of the first few all changes are given. Rows whose values are
     /// transplanted need not be the nearest of all.
     fn look(
         &self,
-        neighbours: &Neighbours,
-        among: &Index,
-        (cache, request): (&QueryCache<'_>, u32),
+        cache: &QueryCache<'_>,
+        request: u32,
+        among: Among,
         rows: usize,
     ) -> NearbyChanges {
+        let Some(neighbours) = &self.neighbours else { return NearbyChanges::default() };
         let k = self.job.neighbours;
-        let mut index = among;
+        let mut index = match among {
+            Among::All => &neighbours.all,
+            Among::Some => &neighbours.some,
+        };
         let mut found = index.search(&self.query(cache, request, Fit::Whole), k);
         if found.is_empty() {
             index = &neighbours.some;
@@ -154,7 +163,7 @@ impl Refiner {
         let mut ranked: [Changes; VALUES] = Default::default();
         for (feature, slots) in self.layout.slots.iter().enumerate() {
             let original = cache.original(request, feature);
-            let wanted: Vec<Cell> = match (slots, original) {
+            let found: Vec<Cell> = match (slots, original) {
                 (Slots::Numeric(slots), Cell::Number(number)) => {
                     let found = rows.iter().map(|row| index.number(feature, *row));
                     let values = characteristic(found, slots.standardised(number));
@@ -163,7 +172,7 @@ impl Refiner {
                 }
                 _ => commonest(rows.iter().map(|row| index.code(feature, *row)), original),
             };
-            let cells = wanted.into_iter().map(|wanted| feasible.toward(feature, wanted, original));
+            let cells = found.into_iter().map(|found| feasible.toward(feature, found, original));
             let mut cells: Vec<Cell> = cells.filter(|cell| *cell != original).collect();
             cells.dedup();
             for (cell, into) in cells.into_iter().zip(&mut ranked) {
@@ -181,22 +190,15 @@ impl Refiner {
                 (class, class)
             }
         };
-        let measure =
-            |(feature, slots): (usize, &Slots)| self.measure(cache, (request, feature), slots, fit);
-        let features = self.layout.slots.iter().enumerate().map(measure).collect();
+        let features = 0..self.layout.slots.len();
+        let features = features.map(|feature| self.measure(cache, request, feature, fit)).collect();
         Query { features, target }
     }
 
-    fn measure(
-        &self,
-        cache: &QueryCache<'_>,
-        (request, feature): (u32, usize),
-        slots: &Slots,
-        fit: Fit,
-    ) -> Measure {
+    fn measure(&self, cache: &QueryCache<'_>, request: u32, feature: usize, fit: Fit) -> Measure {
         let feasible = cache.feasible(request);
         let whole = fit == Fit::Whole;
-        match (slots, cache.original(request, feature)) {
+        match (&self.layout.slots[feature], cache.original(request, feature)) {
             (Slots::Numeric(slots), Cell::Number(original)) => {
                 let reach = feasible.interval(feature, original).unwrap_or((original, original));
                 // What follows from others is whatever they make it.
@@ -239,7 +241,7 @@ impl Refiner {
         let feasible = cache.feasible(request);
         let change = |(feature, slots): (usize, &Slots)| {
             let original = cache.original(request, feature);
-            let wanted = match slots {
+            let found = match slots {
                 Slots::Numeric(slots) => {
                     let number = index.number(feature, row);
                     // Where the numbers are the same, so are the values, whatever rounding says.
@@ -255,14 +257,14 @@ impl Refiner {
                     code => Cell::Code(u32::from(code)),
                 },
             };
-            let cell = feasible.toward(feature, wanted, original);
+            let cell = feasible.toward(feature, found, original);
             (cell != original).then_some(Change { feature, cell })
         };
         self.layout.slots.iter().enumerate().filter_map(change).collect()
     }
 }
 
-/// Of numbers on the side of the own one where most are: the farthest, and the one in the middle.
+/// Of numbers on the side of the original where most are: the farthest, and the one in the middle.
 fn characteristic(numbers: impl Iterator<Item = f32>, original: f32) -> Vec<f32> {
     let mut off: Vec<f32> =
         numbers.map(|number| number - original).filter(|off| off.abs() > 0.0).collect();
@@ -276,7 +278,7 @@ fn characteristic(numbers: impl Iterator<Item = f32>, original: f32) -> Vec<f32>
     }
 }
 
-/// The commonest codes beside the own one.
+/// The commonest codes beside the original.
 fn commonest(codes: impl Iterator<Item = u16>, original: Cell) -> Vec<Cell> {
     let mut counts: Vec<(u16, usize)> = Vec::new();
     let other = |code: &u16| {

@@ -1,4 +1,4 @@
-//! Where proposals are judged: the requests that are being refined, what the model said of every proposal so far,
+//! Where proposals are predicted: the requests that are being refined, what the model said of every proposal so far,
 //! and how often it may still be asked. Whoever proposes proposals need not remember them: what was asked
 //! before is not asked again.
 
@@ -34,7 +34,7 @@ pub(in crate::explain) struct RequestBatch {
     pub(in crate::explain) originals: Rows,
     /// The same in the table's types.
     pub(in crate::explain) before: RecordBatch,
-    /// What is wanted of them.
+    /// Their targets.
     pub(in crate::explain) targets: Targets,
     /// What the model decided about them.
     pub(in crate::explain) decided: Scores,
@@ -73,7 +73,7 @@ pub(super) struct QueryCache<'a> {
     scores: Scores,
     /// Whether answers are what their requests are held to.
     pub(super) valid: Vec<bool>,
-    /// What gets the wanted decision, but is less plausible than an answer must be.
+    /// What reaches the target, but is less plausible than an answer must be.
     implausible: Vec<bool>,
     shares: Vec<f32>,
     pub(super) required: RequiredMargins,
@@ -178,7 +178,7 @@ impl<'a> QueryCache<'a> {
         failures.binary_search_by_key(&(prediction as usize), |failure| failure.row).is_ok()
     }
 
-    /// How near an answer is to what its request wants, where the model tells: the wanted class's probability.
+    /// How near an answer is to what its request wants, where the model gives one: the target class's probability.
     pub(super) fn share(&self, prediction: PredictionIndex) -> Option<f32> {
         Some(self.shares[prediction as usize]).filter(|share| !share.is_nan())
     }
@@ -188,7 +188,7 @@ impl<'a> QueryCache<'a> {
         self.scores.take(predictions)
     }
 
-    /// The answer to a proposal that was judged before.
+    /// The answer to a proposal that was predicted before.
     pub(super) fn cached(&self, request: u32, changes: &[Change]) -> Option<PredictionIndex> {
         self.cached.get(&(request, hash(changes))).copied()
     }
@@ -274,7 +274,7 @@ impl<'a> QueryCache<'a> {
         Ok(())
     }
 
-    /// Asks about the cells that proposals change, which the model can be told without a batch of whole rows.
+    /// Asks about the cells that proposals change, which the model can be asked about without a batch of whole rows.
     fn query_by_cells(&mut self, proposals: &[&Proposal]) -> Result<Scores> {
         let (constraints, originals) = (&self.worker.shared.constraints, &self.batch.originals);
         let all: Vec<Cow<'_, [Change]>> = proposals
@@ -496,7 +496,7 @@ pub(super) fn hash(changes: &[Change]) -> u64 {
     seed
 }
 
-/// The wanted class's probability; NaN where the model gives none.
+/// The target class's probability; NaN where the model gives none.
 fn shares(scores: &Scores, targets: &Targets) -> Vec<f32> {
     match (&scores.outcome, targets.classes()) {
         (Outcome::Classes { probabilities: Some(all), .. }, Some(classes)) => {
@@ -512,7 +512,7 @@ fn shares(scores: &Scores, targets: &Targets) -> Vec<f32> {
             // The nearer to the range, the greater.
             let off = |(value, (low, high)): (&f64, (&f64, &f64))| {
                 let off = (low - value).max(value - high).max(0.0);
-                // A value that is none is not near, though `max` would overlook it.
+                // NaN is not near, though `max` would overlook it.
                 if value.is_nan() { f32::NAN } else { -off as f32 }
             };
             values.iter().zip(ends).map(off).collect()

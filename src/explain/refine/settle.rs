@@ -4,7 +4,7 @@
 use super::candidate_set::CandidateSet;
 use super::plateaus::Plateau;
 use super::query_cache::QueryCache;
-use super::{Change, Changes, MULTIPLES, Proposal};
+use super::{Change, Changes, Proposal};
 use crate::error;
 use crate::explain::Worker;
 use crate::feature::Cell;
@@ -46,7 +46,7 @@ impl Worker {
         let requests: Vec<u32> = proposals.iter().map(|proposal| proposal.request).collect();
         candidates.evaluate(cache, proposals, Source::Candidate)?;
         self.reduce_some(cache, candidates, &requests)?;
-        self.shrink_of(cache, candidates, &requests, (MULTIPLES, usize::MAX))?;
+        self.shrink_of(cache, candidates, &requests)?;
         self.polish(cache, candidates, &requests)
     }
 

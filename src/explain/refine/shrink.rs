@@ -12,6 +12,23 @@ use crate::feature::Cell;
 /// Halvings for one number, at most.
 const HALVINGS: usize = 10;
 
+/// Rounds for answers with several changes.
+const ROUNDS_OF_SEVERAL: usize = 1;
+
+/// How many answers of a request are shrunk, one a round, and the most changes that they may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShrinkLimits {
+    pub(super) rounds: usize,
+    pub(super) most_changes: usize,
+}
+
+impl ShrinkLimits {
+    /// For answers with any number of changes.
+    pub(super) fn of_several() -> ShrinkLimits {
+        ShrinkLimits { rounds: ROUNDS_OF_SEVERAL, most_changes: usize::MAX }
+    }
+}
+
 /// An answer at work.
 struct Item {
     request: u32,
@@ -34,6 +51,8 @@ struct Number {
     high: f64,
     /// Where it has to get to before anything else is worth a question.
     first: Option<f64>,
+    /// The number that is tried next.
+    next: f64,
 }
 
 impl Worker {
@@ -43,32 +62,47 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        limits: (usize, usize),
+        limits: ShrinkLimits,
     ) -> Result<()> {
-        let all: Vec<u32> = (0..cache.len() as u32).collect();
-        self.shrink_of(cache, candidates, &all, limits)
+        for _ in 0..limits.rounds {
+            let mut items: Vec<Item> = Vec::new();
+            for request in 0..cache.len() as u32 {
+                items.extend(self.item(cache, candidates, request, limits.most_changes));
+            }
+            self.shrink_items(cache, candidates, items)?;
+        }
+        Ok(())
     }
 
-    /// The same of some requests.
+    /// The same of some requests, however many changes their answers have.
     pub(super) fn shrink_of(
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
         requests: &[u32],
-        (rounds, changes): (usize, usize),
     ) -> Result<()> {
-        for _ in 0..rounds {
+        for _ in 0..ROUNDS_OF_SEVERAL {
             let mut items: Vec<Item> = Vec::new();
             for request in requests {
-                items.extend(self.item(cache, candidates, (*request, changes)));
+                items.extend(self.item(cache, candidates, *request, usize::MAX));
             }
-            self.move_back(cache, candidates, &mut items)?;
-            if self.shared.constraints.couples_features() {
-                self.free_partners(cache, candidates, &mut items)?;
-            }
-            for Item { request, candidate, .. } in items {
-                candidates.by_request[request as usize].push(candidate);
-            }
+            self.shrink_items(cache, candidates, items)?;
+        }
+        Ok(())
+    }
+
+    fn shrink_items(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        mut items: Vec<Item>,
+    ) -> Result<()> {
+        self.move_back(cache, candidates, &mut items)?;
+        if self.shared.constraints.couples_features() {
+            self.free_partners(cache, candidates, &mut items)?;
+        }
+        for Item { request, candidate, .. } in items {
+            candidates.by_request[request as usize].push(candidate);
         }
         Ok(())
     }
@@ -79,13 +113,14 @@ impl Worker {
         &self,
         cache: &QueryCache<'_>,
         candidates: &mut CandidateSet,
-        (request, changes): (u32, usize),
+        request: u32,
+        most_changes: usize,
     ) -> Option<Item> {
         let whole = self.best(cache, candidates, request as usize);
         let whole = whole.map_or(f64::INFINITY, |candidate| candidate.score);
         let found = &mut candidates.by_request[request as usize];
         let fresh = found.iter_mut().filter(|candidate| {
-            let small = candidate.changes.len() <= changes && self.may_show(candidate);
+            let small = candidate.changes.len() <= most_changes && self.may_show(candidate);
             !candidate.shrunk && small && cache.is_valid(candidate.prediction)
         });
         let candidate = fresh.min_by(|one, two| one.score.total_cmp(&two.score))?;
@@ -120,22 +155,22 @@ impl Worker {
     ) -> Result<()> {
         let most = items.iter().map(|item| item.features.len()).max().unwrap_or(0);
         for index in 0..most {
-            let number =
-                |(item, at): (usize, &Item)| self.number(cache, candidates, (item, at), index);
+            let number = |(item, at): (usize, &Item)| {
+                let singles = &candidates.singles[at.request as usize];
+                let number = self.number(cache, singles, at, *at.features.get(index)?)?;
+                Some(Number { item, ..number })
+            };
             let mut numbers: Vec<Number> = items.iter().enumerate().filter_map(number).collect();
             for _ in 0..HALVINGS {
-                let (left, middles): (Vec<Number>, Vec<f64>) = numbers
-                    .into_iter()
-                    .filter_map(|mut number| {
-                        let middle = self.middle(cache, items[number.item].request, &mut number)?;
-                        Some((number, middle))
-                    })
-                    .unzip();
-                numbers = left;
+                let middle = |number: Number| {
+                    let next = self.middle(cache, items[number.item].request, &number)?;
+                    Some(Number { next, ..number })
+                };
+                numbers = numbers.into_iter().filter_map(middle).collect();
                 if numbers.is_empty() {
                     break;
                 }
-                self.halve(cache, (candidates, items), &mut numbers, &middles)?;
+                self.halve(cache, candidates, items, &mut numbers)?;
             }
         }
         Ok(())
@@ -187,20 +222,19 @@ impl Worker {
     fn number(
         &self,
         cache: &QueryCache<'_>,
-        candidates: &CandidateSet,
-        (item, at): (usize, &Item),
-        index: usize,
+        singles: &[Single],
+        at: &Item,
+        feature: usize,
     ) -> Option<Number> {
-        let feature = *at.features.get(index)?;
         let change = at.candidate.changes.iter().find(|change| change.feature == feature)?;
         let (Cell::Number(high), Cell::Number(original)) =
             (change.cell, cache.original(at.request, feature))
         else {
             return None;
         };
-        let mut number = Number { item, feature, low: original, high, first: None };
+        let mut number = Number { item: 0, feature, low: original, high, first: None, next: high };
         if at.candidate.changes.len() == 1 {
-            number.low = farthest_failure(cache, &candidates.singles[at.request as usize], &number);
+            number.low = farthest_failure(cache, singles, &number);
             number.low = self.beyond(feature, number.low, high);
             number.first = self.break_even(cache, at, &number, original);
             let better = number.first.is_none_or(|first| between(first, number.low, high));
@@ -229,7 +263,7 @@ impl Worker {
     }
 
     /// The next number to try; none if there is none, or it is not worth a question.
-    fn middle(&self, cache: &QueryCache<'_>, request: u32, number: &mut Number) -> Option<f64> {
+    fn middle(&self, cache: &QueryCache<'_>, request: u32, number: &Number) -> Option<f64> {
         if let Some(first) = number.first {
             return Some(first);
         }
@@ -260,14 +294,14 @@ impl Worker {
     fn halve(
         &self,
         cache: &mut QueryCache<'_>,
-        (candidates, items): (&mut CandidateSet, &mut [Item]),
+        candidates: &mut CandidateSet,
+        items: &mut [Item],
         numbers: &mut [Number],
-        middles: &[f64],
     ) -> Result<()> {
-        let proposal = |(number, middle): (&Number, &f64)| {
+        let proposal = |number: &Number| {
             let item = &items[number.item];
             let moved = |change: &Change| {
-                let cell = Cell::Number(*middle);
+                let cell = Cell::Number(number.next);
                 if change.feature == number.feature { Change { cell, ..*change } } else { *change }
             };
             Proposal {
@@ -275,15 +309,13 @@ impl Worker {
                 changes: item.candidate.changes.iter().map(moved).collect(),
             }
         };
-        let proposals: Vec<Proposal> = numbers.iter().zip(middles).map(proposal).collect();
+        let proposals: Vec<Proposal> = numbers.iter().map(proposal).collect();
         let predictions = cache.predict(&proposals)?;
-        for (((number, middle), proposal), prediction) in
-            numbers.iter_mut().zip(middles).zip(proposals).zip(predictions)
-        {
+        for ((number, proposal), prediction) in numbers.iter_mut().zip(proposals).zip(predictions) {
             let Some(prediction) = prediction else {
                 let given_up = cache.is_spent(proposal.request) || number.first.is_some();
                 // Without a question left, what was found so far is what there is; what breaks a rule is no answer.
-                number.low = if given_up { number.high } else { *middle };
+                number.low = if given_up { number.high } else { number.next };
                 number.first = None;
                 let hindered = &mut items[number.item].hindered;
                 if !hindered.contains(&number.feature) {
@@ -301,13 +333,13 @@ impl Worker {
             }
             let candidate = &mut items[number.item].candidate;
             if candidate.yields_to(cache, &proposal, prediction) {
-                number.high = *middle;
+                number.high = number.next;
                 candidate.adopt(cache, proposal.request, proposal.changes, prediction);
             } else {
                 // What cannot get to where it would be better is given up.
                 number.low = match number.first {
                     Some(_) => number.high,
-                    None => self.beyond(number.feature, *middle, number.high),
+                    None => self.beyond(number.feature, number.next, number.high),
                 };
             }
             number.first = None;

@@ -11,7 +11,7 @@ use crate::metrics::Source;
 
 /// Changes of an answer that are tried one by one, the most expensive first.
 const OF_ANSWERS: usize = 6;
-/// Features whose first change from neighbours is tried at once: those that make a row likest.
+/// Features whose first change from neighbours is tried at once: the most plausible ones.
 const OF_NEIGHBOURS: usize = 4;
 /// Further changes that are tried where none was valid.
 const FURTHER: usize = 4;
@@ -41,7 +41,7 @@ impl Worker {
         self.try_singles(cache, candidates, proposals)
     }
 
-    /// Tries changes that neighbours suggest: for each feature its first, those that make the row likest to
+    /// Tries changes that neighbours suggest: for each feature its first, those that make the row most plausible beside
     /// theirs before the others; where none is valid, some more of them.
     pub(super) fn singles_of_neighbours(
         &self,
@@ -82,7 +82,7 @@ impl Worker {
         self.try_singles(cache, candidates, proposals)
     }
 
-    /// Changes in the order of how much they make a request's row like those of the wanted decision.
+    /// Changes in the order of how much they make a request's row like those of the target.
     fn by_plausibility(
         &self,
         cache: &QueryCache<'_>,

@@ -211,12 +211,12 @@ impl Ground {
         let decided = model.predict(&case.batch).expect("decided");
         model.fails = seed.is_multiple_of(3);
         let Outcome::Classes { labels, .. } = &decided.outcome else { unreachable!("classes") };
-        let wanted = labels.iter().map(|label| 1 - label).collect();
+        let targets = labels.iter().map(|label| 1 - label).collect();
         let conditions = case.widest();
         let batch = RequestBatch {
             originals: case.rows.clone(),
             before: case.batch.clone(),
-            targets: codec().labels(wanted),
+            targets: codec().labels(targets),
             decided,
             conditions,
             bounds: case.bounds.clone(),
@@ -342,7 +342,7 @@ impl Ground {
         is_valid(&self.model.predict(&batch).expect("answers"), &self.batch.targets)
     }
 
-    /// A row with each of some changes, and whether the model gives the wanted decision for it.
+    /// A row with each of some changes, and whether the model predicts the target for it.
     fn proposals(&self, row: usize, space: &[Changes]) -> (Rows, Vec<bool>) {
         let at = vec![row as u32; space.len()];
         let original = self.case.rows.take(&at);

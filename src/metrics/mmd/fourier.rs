@@ -1,6 +1,6 @@
 //! MMD² in one pass and constant memory: a Gaussian kernel is the mean of cosines over random frequencies,
 //! so sums of cosines and sines per frequency are all that has to be kept of the points. The price is an
-//! error, which is told with the estimate.
+//! error, which is given with the estimate.
 
 use rand::{Rng, RngExt};
 

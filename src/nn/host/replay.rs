@@ -97,7 +97,7 @@ impl HostReplay {
         self.next = 0;
     }
 
-    /// What a checkpoint keeps: rows, records, and where writing goes on.
+    /// What a checkpoint keeps: rows, records, and where writing continues.
     ///
     /// # Errors
     /// When there is no memory for a copy.
@@ -108,7 +108,7 @@ impl HostReplay {
         Ok(([Tensor::from_slice(&rows), records], self.next as i64))
     }
 
-    /// Goes on from what a checkpoint kept.
+    /// Restores what a checkpoint kept.
     ///
     /// # Errors
     /// When it cannot be read.

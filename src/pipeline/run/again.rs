@@ -5,6 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use serde_json::Value;
+
+use super::super::partitions::check_label;
 use super::super::{Observer, versions};
 use super::execute::Done;
 use super::finish::Finished;
@@ -15,10 +18,11 @@ use crate::artefact::load;
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
-use crate::job::Job;
+use crate::job::{Job, PredictorKind, Section};
 use crate::output::{
-    COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
-    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part, resolved,
+    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, PreviousFound, REJECTS, REPORTS,
+    Replace, RunFacts, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, find_previous, is_part,
+    resolved,
 };
 use crate::runtime::Runtime;
 
@@ -60,6 +64,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let task = artefact.description.targets.task();
     let shown = job.output.dir.join(GENERATOR).display().to_string();
     check_fit(&artefact.description, &stages.inputs.schema, &task, &shown)?;
+    runtime.block_on(check_label(job, &stages.inputs, &task))?;
     let record = |split| {
         let files = published.of_split(split);
         SplitRecord { split, files, ..SplitRecord::default() }
@@ -83,7 +88,71 @@ fn refuse_itself(job: &Job) -> Result<()> {
         .hint("name a run that it has replaced: `.<dir>.previous-…` beside it, while `output.keep` keeps it"))
 }
 
+/// The job of a published run, to make its reports anew with: by these groups, or its own if there are none. A manifest
+/// is data from outside: no program that it names is started.
+///
+/// # Errors
+/// When there is no such run, or it has a job that this version does not know.
+pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
+    let published = Published::read(folder)?;
+    let shown = folder.display().to_string();
+    let made = &published.manifest.job;
+    let mut job: Job = serde_json::from_value(made.clone()).map_err(|error| {
+        let problem = format!("was made by a job that this version does not know: {error}");
+        Error::input(&shown, problem)
+            .hint("make it anew with `overturn report JOB`, by its job file")
+    })?;
+    let programs = job.report.retrained.iter();
+    if programs.into_iter().any(|model| matches!(model.kind, PredictorKind::Subprocess(_))) {
+        let problem = "names programs in `report.retrained`, which are not started for a manifest";
+        return Err(
+            Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file")
+        );
+    }
+    published.find_previous_of(&mut job, folder)?;
+    if made.get("audit").is_none() {
+        job.audit.by.clone_from(&job.report.by);
+    }
+    if !by.is_empty() {
+        refuse_twice(by)?;
+        job.audit.reference.retain(|name, _| by.contains(name));
+        job.audit.by = by.to_vec();
+    }
+    job.output.dir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    job.output.overwrite = true;
+    Ok(job)
+}
+
+fn refuse_twice(by: &[String]) -> Result<()> {
+    let twice = by.iter().enumerate().find(|(place, name)| by[..*place].contains(name));
+    match twice {
+        Some((_, name)) => Err(Error::spec("--by", format!("names the column `{name}` twice"))),
+        None => Ok(()),
+    }
+}
+
 impl Published {
+    /// Where the run is now that this one was compared with; one that is gone is no longer compared with.
+    fn find_previous_of(&self, job: &mut Job, folder: &Path) -> Result<()> {
+        let previous = self.facts.previous.as_ref().filter(|_| job.audit.has(Section::Stability));
+        let Some(previous) = previous else { return Ok(()) };
+        if matches!(job.predictor.kind, PredictorKind::Subprocess(_)) {
+            let problem = "was compared with an earlier run by a model that is a program, which is not started for a \
+                           manifest";
+            return Err(Error::input(folder.display().to_string(), problem)
+                .hint("`overturn report JOB` starts that of a job file"));
+        }
+        job.audit.previous = match find_previous(previous, folder) {
+            PreviousFound::There(place) => Some(place),
+            PreviousFound::Gone(why) | PreviousFound::Changed(why) => {
+                tracing::warn!("`{}` is not compared with again: {why}", previous.path);
+                job.audit.sections.retain(|section| *section != Section::Stability);
+                None
+            }
+        };
+        Ok(())
+    }
+
     pub(super) fn read(folder: &Path) -> Result<Published> {
         let shown = folder.display().to_string();
         let none = |problem: &str| {
@@ -116,11 +185,12 @@ impl Published {
             .filter(|what| *what != facts::PREVIOUS)
             .map(|what| format!("the {what}"))
             .collect();
-        let job = facts::settings(serde_json::to_value(stages.job).unwrap_or_default());
-        let made_by = facts::settings(self.manifest.job.clone());
+        let job = settings(serde_json::to_value(stages.job).unwrap_or_default());
+        let made_by = settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
-        let told = |section: &str| section == "report" || section == "audit";
-        let changed = |section: &&String| !told(section) && job[*section] != made_by[*section];
+        let changed = |section: &&String| {
+            *section != "report" && *section != "audit" && job[*section] != made_by[*section]
+        };
         differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
         let fault = |what: String| {
             let problem = format!("was made before {what} changed");
@@ -131,7 +201,7 @@ impl Published {
         Error::from_faults(Kind::Input, differences.into_iter().map(fault).collect())
     }
 
-    /// The same run, but one that a run of this job, with its `[report]`, would not do again.
+    /// The same run, but one that a run of this job, with its `[report]` and `[audit]`, would not do again.
     fn facts_of(&self, stages: &Stages<'_>) -> Result<RunFacts> {
         let mut facts = self.facts.clone();
         facts.previous.clone_from(&stages.facts.previous);
@@ -161,6 +231,15 @@ impl Published {
     }
 }
 
+/// What of a job must be as it was. The tables are known by the manifest beside them, wherever they were moved to.
+fn settings(job: Value) -> Value {
+    let mut settings = facts::settings(job);
+    if let Some(dir) = settings.pointer_mut("/output/dir") {
+        *dir = Value::Null;
+    }
+    settings
+}
+
 /// The run's folder once more, with the same files in it, but for what is made anew.
 fn link(from: &Path, to: &Path) -> Result<()> {
     let cannot = |error: std::io::Error| {
@@ -181,8 +260,9 @@ fn link(from: &Path, to: &Path) -> Result<()> {
 
 fn kept_as_it_is(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut folders = path.ancestors().skip(1).take(2).filter_map(Path::file_name);
-    let report = folders.any(|folder| folder == REPORTS);
+    let parent = |path: &Path| path.parent().and_then(Path::file_name).map(ToOwned::to_owned);
+    let audited = path.parent().filter(|_| parent(path).is_some_and(|of| of == AUDIT));
+    let report = parent(audited.unwrap_or(path)).is_some_and(|parent| parent == REPORTS);
     let remade = name == MANIFEST_FILE || name == SUCCESS_FILE;
     !remade && (!report || name == TRAINING_REPORT)
 }

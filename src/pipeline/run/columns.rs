@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::compute::can_cast_types;
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::super::Inputs;
 use crate::error::{Error, Fault, Kind, Result};
@@ -17,7 +17,7 @@ pub(super) struct ScanColumns {
     /// What is explained: key, features, constraints, target.
     pub(super) names: Vec<String>,
     pub(super) indexes: Columns,
-    /// What reports compare with: key, features, segments.
+    /// What reports compare with: key, features, segments; and what the audit does: groups, label, constraints.
     pub(super) reported: Vec<String>,
     /// Indexes of the segments among them.
     pub(super) segments: Vec<usize>,
@@ -35,6 +35,9 @@ impl ScanColumns {
             _ => None,
         };
         let segments = job.report.by.iter().map(|name| index_of(&mut reported, name)).collect();
+        for name in audited(job, inputs) {
+            index_of(&mut reported, &name);
+        }
         let indexes = Columns {
             key: inputs.key.to_vec(),
             features: inputs.feature_columns.to_vec(),
@@ -54,6 +57,15 @@ impl ScanColumns {
     }
 }
 
+/// Columns that the audit needs beside the features.
+fn audited(job: &Job, inputs: &Inputs) -> Vec<String> {
+    if job.audit.sections.is_empty() {
+        return Vec::new();
+    }
+    let constraints = inputs.constraints.iter().map(|constraint| &constraint.column);
+    job.audit.by.iter().chain(&job.audit.label).chain(constraints).cloned().collect()
+}
+
 /// Where a name stands among others; added if it is new.
 fn index_of(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -67,7 +79,33 @@ fn index_of(names: &mut Vec<String>, name: &str) -> usize {
 /// # Errors
 /// All that is wrong with them.
 pub(in crate::pipeline) fn check_segment_columns(job: &Job, inputs: &Inputs) -> Result<()> {
-    Error::from_faults(Kind::Spec, segment_faults(job, inputs))
+    let mut faults = segment_faults(job, inputs);
+    faults.extend(audit_faults(job, inputs));
+    Error::from_faults(Kind::Spec, faults)
+}
+
+/// Columns of the audit that are not there, or have no text.
+fn audit_faults(job: &Job, inputs: &Inputs) -> Vec<Fault> {
+    let table = &inputs.features;
+    let by = job.audit.by.iter().filter(|name| !job.report.by.contains(name));
+    let by = by.map(|name| ("audit.by", name));
+    let label = job.audit.label.iter().map(|name| ("audit.label", name));
+    let fault = |(key, name): (&str, &String)| match table.schema.field_with_name(name) {
+        Err(_) => {
+            let hint = missing_column(name, &table.schema, &table.shown).hint;
+            let problem = format!("names `{name}`, which is no column of {}", table.shown);
+            Some(Fault { hint, ..Fault::new(key, problem) })
+        }
+        Ok(field) => no_text(key, field),
+    };
+    by.chain(label).filter_map(fault).collect()
+}
+
+fn no_text(key: &str, field: &Field) -> Option<Fault> {
+    (!can_cast_types(field.data_type(), &DataType::Utf8)).then(|| {
+        let (name, of) = (field.name(), type_name(field.data_type()));
+        Fault::new(key, format!("names `{name}` of type {of}, which has no text"))
+    })
 }
 
 fn segment_faults(job: &Job, inputs: &Inputs) -> Vec<Fault> {
@@ -79,13 +117,7 @@ fn segment_faults(job: &Job, inputs: &Inputs) -> Vec<Fault> {
             Some(Fault::new("report.by", problem).hint("rename the column in the table"))
         }
         Err(_) => Some(missing_column(name, &table.schema, &table.shown)),
-        Ok(field) => (!can_cast_types(field.data_type(), &DataType::Utf8)).then(|| {
-            let problem = format!(
-                "names `{name}` of type {}, which has no text",
-                type_name(field.data_type())
-            );
-            Fault::new("report.by", problem)
-        }),
+        Ok(field) => no_text("report.by", field),
     };
     job.report.by.iter().filter_map(fault).collect()
 }

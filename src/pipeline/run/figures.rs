@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 
+use super::super::audit::{auditor, merge};
 use super::super::{Inputs, Observer, Scope};
 use super::execute::Done;
 use super::summary::{EXAMPLES, Example, example};
 use super::{Part, Stages};
 use crate::artefact::Artefact;
+use crate::audit::{AuditCounts, Auditor};
 use crate::engine::{ScanPlan, Split, SplitScan};
 use crate::error::{Error, Result};
 use crate::explain::target_names;
@@ -19,8 +21,8 @@ use crate::job::{MmdSpace, Target, TaskSpec};
 use crate::metrics::Tally;
 use crate::output::{REJECTS, counterfactual_schema};
 use crate::report::{
-    AtTarget, Comparison, Counter, CounterSetup, Keep, MmdRow, MmdSample, SplitFigures,
-    SplitReader, count_rejects, read_row,
+    AtTarget, Comparison, Counter, CounterSetup, Counts, FurtherCounts, Keep, MmdRow, MmdSample,
+    SplitFigures, SplitReader, count_rejects, read_row,
 };
 use crate::runtime::spawn;
 
@@ -34,6 +36,8 @@ pub(super) struct Figures {
     /// Rows set aside, by reason.
     pub(super) rejected: BTreeMap<String, u64>,
     pub(super) examples: Vec<Example>,
+    /// Counts of groups, unless nothing asks for them.
+    pub(super) audit: Option<AuditCounts>,
 }
 
 impl Stages<'_> {
@@ -90,9 +94,17 @@ impl Stages<'_> {
             inputs: Arc::clone(inputs),
             segments: self.columns.segments.clone(),
             counter,
+            auditor: self.auditor(folder, artefact)?,
             folder: folder.to_path_buf(),
             observer: Arc::clone(self.observer),
         })
+    }
+
+    fn auditor(&self, folder: &Path, artefact: &Artefact) -> Result<Option<Arc<Auditor>>> {
+        match self.part {
+            Part::Explain => Ok(None),
+            _ => auditor((self.job, self.target), &self.inputs, (folder, artefact)),
+        }
     }
 
     fn totals<'a>(&'a self, artefact: &'a Artefact) -> Result<Totals<'a>> {
@@ -108,6 +120,7 @@ impl Stages<'_> {
             tally: Tally::default(),
             rejected: BTreeMap::new(),
             examples: Vec::new(),
+            audit: None,
         })
     }
 
@@ -148,10 +161,12 @@ struct Totals<'a> {
     tally: Tally,
     rejected: BTreeMap<String, u64>,
     examples: Vec<(String, usize)>,
+    audit: Option<AuditCounts>,
 }
 
 impl Totals<'_> {
-    fn add(&mut self, split: SplitFigures) -> Result<()> {
+    fn add(&mut self, (split, audit): (SplitFigures, Option<AuditCounts>)) -> Result<()> {
+        merge(&mut self.audit, audit);
         let SplitFigures { tally, mut sample, rejected, examples, .. } = split;
         self.tally.merge(&tally)?;
         sample.renumber(&tally.segments, &self.tally.segments);
@@ -187,6 +202,7 @@ impl Totals<'_> {
             examples: reader.examples(&self.examples)?,
             tally: self.tally,
             rejected: self.rejected,
+            audit: self.audit,
         })
     }
 }
@@ -198,34 +214,40 @@ struct Reader {
     /// Indexes of the segments in its batches.
     segments: Vec<usize>,
     counter: Counter,
+    auditor: Option<Arc<Auditor>>,
     folder: PathBuf,
     observer: Observer,
 }
 
 impl Reader {
-    async fn split(self: Arc<Self>, split: Split, files: Vec<String>) -> Result<SplitFigures> {
+    async fn split(
+        self: Arc<Self>,
+        split: Split,
+        files: Vec<String>,
+    ) -> Result<(SplitFigures, Option<AuditCounts>)> {
         let mut found = self.counter.nothing();
+        let mut audit = self.auditor.as_ref().map(Auditor::nothing);
         let (rejects, answers): (Vec<String>, Vec<String>) =
             files.into_iter().partition(|file| file.starts_with(REJECTS));
         for file in &rejects {
             count_rejects(&self.folder, file, &mut found.rejected)?;
         }
         for files in answers.chunks(OPEN_FILES) {
-            self.answers(&split, files, &mut found).await?;
+            self.answers((&split, files), &mut found, &mut audit).await?;
         }
         self.observer.advance(found.tally.rows);
         if let Some(most) = self.counter.most() {
             found.sample.prune(most);
         }
-        Ok(found)
+        Ok((found, audit))
     }
 
     /// Counts answers beside the rows that they are about.
     async fn answers(
         &self,
-        split: &Split,
-        files: &[String],
-        found: &mut SplitFigures,
+        (split, files): (&Split, &[String]),
+        figures: &mut SplitFigures,
+        audit: &mut Option<AuditCounts>,
     ) -> Result<()> {
         let lost = |error| Error::internal("reports", "a column is lost").source(error);
         let mut reader = SplitReader::open(&self.counter, &self.folder, files)?;
@@ -236,7 +258,11 @@ impl Reader {
             let features = batch.project(&self.inputs.feature_columns).map_err(lost)?;
             let segments = batch.project(&self.segments).map_err(lost)?;
             let input = self.counter.input(&key, features, segments)?;
-            reader.count(&self.counter, &input, found)?;
+            if let Some(audit) = audit.as_mut() {
+                audit.begin(&batch)?;
+            }
+            let further = audit.as_mut().map(|audit| audit as &mut dyn FurtherCounts);
+            reader.count(&self.counter, &input, &mut Counts { figures, further })?;
         }
         reader.finish()
     }

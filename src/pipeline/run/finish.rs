@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
+use super::super::audit::{Audit, Audited, write_page};
 use super::super::{ModelFacts, TrainSummary, manifest, seconds_since};
 use super::execute::Done;
 use super::figures::Figures;
@@ -18,7 +19,7 @@ use crate::explain::{StageSeconds, target_names};
 use crate::job::Coherence;
 use crate::metrics::{Group, Source, Status, Tally, wilson};
 use crate::output::{
-    COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
+    AUDIT, COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
 use crate::report::{
@@ -45,19 +46,22 @@ impl Stages<'_> {
         let mut files: Vec<StagedFile> = done.files().cloned().collect();
         files.extend(self.complete(&staging, &files)?);
         let reporting = Instant::now();
-        let figures = self.figures(staging.folder(), &done, &artefact)?;
+        let mut figures = self.figures(staging.folder(), &done, &artefact)?;
         self.account(&done, &figures)?;
         files.extend(generator.files);
         let names = self.names(&artefact);
         let task = artefact.description.targets.task();
         let retrained = self.survival(staging.folder(), &files, &task)?;
         let nights = self.nights(&staging, &done, &artefact)?;
+        let mut audited = Audited::default();
         if self.part != Part::Explain {
             let mut tables = self.reports(&figures, &names)?;
-            tables.push(("rules", self.rules(&artefact)?));
+            tables.push(("rules".to_string(), self.rules(&artefact)?));
             if !retrained.is_empty() {
-                tables.push(("survival", survival(&retrained)?));
+                tables.push(("survival".to_string(), survival(&retrained)?));
             }
+            audited = self.audit(&mut figures, &names)?;
+            tables.append(&mut audited.tables);
             files.extend(self.write_reports(&staging, &tables)?);
         }
         let stability = nights.map(|nights| {
@@ -72,6 +76,7 @@ impl Stages<'_> {
         summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
         summary.survival = Survival::of(&retrained, None);
         summary.stability = stability;
+        summary.widest_gap = audited.widest_gap;
         summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
@@ -130,20 +135,24 @@ impl Stages<'_> {
     }
 
     /// The figures of the reports.
-    fn reports(
-        &self,
-        figures: &Figures,
-        names: &Names,
-    ) -> Result<Vec<(&'static str, RecordBatch)>> {
+    fn reports(&self, figures: &Figures, names: &Names) -> Result<Vec<(String, RecordBatch)>> {
         let (tally, space) = (&figures.tally, self.job.report.mmd.space.name());
-        Ok(vec![
+        let tables = [
             ("coverage", coverage(tally, names, figures.rejected())?),
             ("validity", validity(tally, names)?),
             ("sparsity", sparsity(tally, names)?),
             ("plausibility", plausibility(tally, names)?),
             ("features", features(tally, names)?),
             ("mmd", mmd_table(&figures.mmd, names, space)?),
-        ])
+        ];
+        Ok(tables.map(|(name, table)| (name.to_string(), table)).into())
+    }
+
+    /// The audit's tables.
+    fn audit(&self, figures: &mut Figures, names: &Names) -> Result<Audited> {
+        let Some(counts) = figures.audit.take() else { return Ok(Audited::default()) };
+        let (job, inputs, targets) = (self.job, self.inputs.as_ref(), &names.targets);
+        Audit { job, inputs, targets, counts: &counts.groups }.sections()
     }
 
     /// What counterfactuals keep to between features.
@@ -158,11 +167,11 @@ impl Stages<'_> {
     fn write_reports(
         &self,
         staging: &Staging,
-        tables: &[(&str, RecordBatch)],
+        tables: &[(String, RecordBatch)],
     ) -> Result<Vec<StagedFile>> {
         let options = self.writer_options()?;
-        staging.tables(&[REPORTS])?;
-        let write = |(report, table): &(&str, RecordBatch)| {
+        staging.tables(&[REPORTS, &format!("{REPORTS}/{AUDIT}")])?;
+        let write = |(report, table): &(String, RecordBatch)| {
             let name = report_name(report);
             let path = staging.folder().join(&name);
             let mut writer = TableWriter::create(path, name, table.schema(), &options)?;
@@ -178,7 +187,7 @@ impl Stages<'_> {
         (figures, names): (Figures, &Names),
         training: Option<TrainSummary>,
     ) -> RunSummary {
-        let Figures { tally, mmd, rejected, examples } = figures;
+        let Figures { tally, mmd, rejected, examples, .. } = figures;
         let total = tally.total();
         let mut explaining = StageSeconds::default();
         done.records().for_each(|record| explaining.add(&record.seconds));
@@ -206,6 +215,7 @@ impl Stages<'_> {
             plausibility: total.plausibility.quantile(0.5),
             survival: None,
             stability: None,
+            widest_gap: None,
             targets: targets(&tally, names, &mmd),
             queries_per_row: queries_per_row(&total),
             units: done.splits.len(),
@@ -247,9 +257,12 @@ impl Stages<'_> {
             survival: summary.survival.map(|of| of.mean),
             recourse_validity: summary.stability.as_ref().and_then(|of| of.recourse_validity),
             needless_churn: summary.stability.as_ref().and_then(|of| of.needless_churn),
+            gap: summary.widest_gap,
             mmd_ratios: needed.map(ratio).collect(),
         };
-        check_gates(&self.job.report.gates, &reached)
+        let mut gates = self.job.report.gates.clone();
+        gates.max_gap = gates.max_gap.filter(|_| reported);
+        check_gates(&gates, &reached)
     }
 
     /// The last step: the whole becomes visible, or is set aside.
@@ -264,8 +277,11 @@ impl Stages<'_> {
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
         let written = (files, staging.folder());
-        let manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
-        staging.write(MANIFEST_FILE, &manifest)?;
+        let mut manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
+        if self.part != Part::Explain && !self.job.audit.sections.is_empty() {
+            write_page(&staging, &mut manifest)?;
+        }
+        staging.write(MANIFEST_FILE, &manifest.text()?)?;
         self.runtime.check_signals()?;
         facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
         ModelFacts::of(&self.facts).refuse_changed(self.job)?;

@@ -23,7 +23,9 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::partitions::{check_class_folders, check_key_folders, check_segments};
+use super::partitions::{
+    check_class_folders, check_groups, check_key_folders, check_label, check_segments,
+};
 use super::places::check_places;
 use super::validate::{check_generator, check_target};
 use super::{
@@ -42,7 +44,7 @@ use crate::output::{
 };
 use crate::runtime::Runtime;
 
-pub use again::report;
+pub use again::{published_job, report};
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
@@ -238,6 +240,7 @@ impl<'a> Stages<'a> {
         self.runtime.block_on(check_key_folders(self.job, inputs))?;
         if self.part != Part::Explain {
             self.runtime.block_on(check_segments(self.job, inputs))?;
+            self.runtime.block_on(check_groups(self.job, inputs))?;
         }
         Ok(Keyed { rows, seconds: seconds_since(began) })
     }
@@ -259,6 +262,9 @@ impl<'a> Stages<'a> {
         let repeated = check_repeatable(job, inputs, scope, predictor);
         let mut remarks = self.runtime.block_on(repeated)?;
         remarks.extend(assumed(job, predictor.as_ref()));
+        if self.part != Part::Explain {
+            self.runtime.block_on(check_label(job, inputs, task))?;
+        }
         self.check_retrained(task)?;
         self.previous(task)?;
         Ok(remarks)

@@ -63,6 +63,10 @@ pub struct RunSummary {
     /// What became of the counterfactuals of `audit.previous`, if that is compared with.
     #[serde(default)]
     pub stability: Option<StabilitySummary>,
+    /// The widest gap of `recourse_rate` between a group of `audit.by` and its reference group that Holm's p lets
+    /// stand, 0 if none does; none if no group could be compared.
+    #[serde(default)]
+    pub widest_gap: Option<f64>,
     /// The same by wanted decision, with MMD².
     pub targets: Vec<TargetSummary>,
     /// Times that the model was asked about counterfactuals: for each that was needed.
@@ -197,8 +201,8 @@ impl RunSummary {
             verifying: new.seconds.verifying,
             ..self.seconds
         };
-        let RunSummary { survival, stability, gates, targets, .. } = new;
-        RunSummary { targets, survival, stability, gates, seconds, ..self }
+        let RunSummary { survival, stability, widest_gap, gates, targets, .. } = new;
+        RunSummary { targets, survival, stability, widest_gap, gates, seconds, ..self }
     }
 
     /// Rows rejected.

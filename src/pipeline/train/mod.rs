@@ -383,7 +383,7 @@ fn refuse(inputs: &Inputs, fixed: &Fixed, loaded: &Loaded, task: &Task) -> Resul
             let said = scores.failures.first().map(|failure| failure.detail.as_str());
             return Err(Error::predictor("predictor", problem).hint(format!(
                 "check what the model answers; of the first it says: {}",
-                said.unwrap_or("a score that is no number")
+                said.unwrap_or("a score of NaN")
             )));
         };
         let same = predicted.all(|label| classes[*label as usize] == *first);

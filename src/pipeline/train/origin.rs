@@ -51,7 +51,7 @@ fn rows(fixed: &Fixed, sample: &TrainingRows) -> String {
     format!("{:032x}", hash.digest128())
 }
 
-/// What must not change between a checkpoint and the run that goes on from it.
+/// What must not change between a checkpoint and the run that resumes from it.
 pub(super) fn fingerprint(
     job: &Job,
     origin: &Origin,
@@ -82,7 +82,7 @@ pub(super) fn fingerprint(
         ("model".to_string(), origin.model.clone()),
         ("training table".to_string(), origin.training_rows.clone()),
         ("constraint columns' content".to_string(), format!("{:016x}", sample.bounds.hash())),
-        ("generator to go on from".to_string(), from),
+        ("generator to start from".to_string(), from),
         ("program".to_string(), origin.versions.to_string()),
         ("seed".to_string(), origin.seed.to_string()),
         ("feature schema".to_string(), hex(&Sha256::digest(&schema))),

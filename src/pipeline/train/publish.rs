@@ -29,7 +29,7 @@ pub(super) fn publish(
         Error::output(weights.display().to_string(), format!("cannot be read back: {error}"))
     })?;
     let written = (files, staging.folder());
-    let manifest = manifest("train", facts, (job, &trained.summary), written)?;
+    let manifest = manifest("train", facts, (job, &trained.summary), written)?.text()?;
     staging.write(MANIFEST_FILE, &manifest)?;
     crate::stop::check()?;
     staging.publish()?;

@@ -10,15 +10,14 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use super::engine::{
-    ActorBatch, BatchOutcome, Draw, Engine, Evaluate, Factors, Losses, ReplayState, SendQuery,
-    Snapshot,
+    ActorBatch, BatchOutcome, Draw, Engine, EngineInput, Evaluate, Factors, Losses, ReplayState,
+    SendQuery, Snapshot,
 };
 use super::validate::Quality;
-use super::{Problem, Setup};
 use crate::encode::{Dense, Layout};
 use crate::error::Result;
 use crate::nn::host::{HostAdam, HostAutoencoder, HostFeatures, HostNetwork, HostReplay, average};
-use crate::nn::{ActorShape, Autoencoder, Form, Generator, Network, ReplayShape, to_numbers};
+use crate::nn::{ActorShape, Autoencoder, Form, Generator, Network, to_numbers};
 
 use actor::{ActorLosses, ActorWork};
 use critic::CriticWork;
@@ -53,11 +52,8 @@ pub(super) struct HostEngine<'a> {
 
 impl<'a> HostEngine<'a> {
     /// Networks at the start of a training, and an empty D of this shape and capacity.
-    pub(super) fn new(
-        (setup, problem): (&Setup<'_>, &'a Problem<'a>),
-        (generator, critic): (Generator, Network),
-        (replay, capacity): (ReplayShape, usize),
-    ) -> Result<HostEngine<'a>> {
+    pub(super) fn new(input: EngineInput<'a>) -> Result<HostEngine<'a>> {
+        let EngineInput { setup, problem, generator, critic, replay, capacity } = input;
         let shape = generator.shape;
         let layout = Arc::clone(setup.encoder.layout());
         let ranges = setup.constraints.numeric_ranges();

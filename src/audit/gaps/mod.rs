@@ -1,0 +1,177 @@
+//! The table `gaps`: how far each group is from the reference group of its attribute and from all others together, with
+//! intervals, p-values and a verdict.
+
+mod measure;
+
+use arrow::array::RecordBatch;
+
+use super::cells::{Cell, GroupCounts};
+use super::curves::budgets;
+use super::{Level, Setup, levels, reference};
+use crate::error::Result;
+use crate::metrics::{benjamini_yekutieli, holm};
+use crate::output::audit_gaps_schema;
+use crate::report::Columns;
+
+use measure::{Gap, Sides, gaps_between};
+
+/// p-values after Holm up to which a gap is one.
+const SIGNIFICANT: f64 = 0.05;
+
+/// The table, and what the gate `max_gap` asks of it.
+pub struct Gaps {
+    /// The table.
+    pub table: RecordBatch,
+    /// The widest gap of `recourse_rate` against a reference group that Holm's p lets stand, 0 if none does; none if
+    /// no group could be compared.
+    pub widest: Option<f64>,
+}
+
+/// What a group is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Against {
+    Reference,
+    Rest,
+}
+
+impl Against {
+    fn name(self) -> &'static str {
+        match self {
+            Against::Reference => "reference",
+            Against::Rest => "rest",
+        }
+    }
+}
+
+/// Gaps of a group against something.
+struct Comparison<'a> {
+    level: Level<'a>,
+    against: Against,
+    other: Option<&'a str>,
+    suppressed: bool,
+    gaps: Vec<Gap>,
+}
+
+/// A row for every group, what it is compared with, and metric.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn gaps(setup: &Setup<'_>, counts: &GroupCounts) -> Result<Gaps> {
+    let mut compared = Vec::new();
+    for level in levels(counts).into_iter().filter(|level| level.attribute > 0) {
+        compared.extend(with_reference(setup, counts, level));
+        compared.extend(with_rest(setup, counts, level));
+    }
+    adjust(&mut compared, Against::Reference);
+    adjust(&mut compared, Against::Rest);
+    let mut columns = Columns::default();
+    for comparison in &compared {
+        comparison
+            .gaps
+            .iter()
+            .for_each(|gap| write(&mut columns, setup, (comparison, gap), counts));
+    }
+    Ok(Gaps { table: columns.finish(audit_gaps_schema())?, widest: widest(&compared) })
+}
+
+fn with_reference<'a>(
+    setup: &Setup<'_>,
+    counts: &'a GroupCounts,
+    level: Level<'a>,
+) -> Option<Comparison<'a>> {
+    let (target, attribute) = (level.target, level.attribute);
+    let number = reference(setup, counts, (target, attribute))?;
+    let other = &counts.cells[&target][attribute][number];
+    let reference = counts.value(attribute, number);
+    (number != level.value)
+        .then(|| compare((setup, counts), level, (Against::Reference, reference), other))
+}
+
+fn with_rest<'a>(
+    setup: &Setup<'_>,
+    counts: &'a GroupCounts,
+    level: Level<'a>,
+) -> Option<Comparison<'a>> {
+    let others = counts.cells[&level.target][level.attribute].iter().enumerate();
+    let others = others.filter(|(value, cell)| *value != level.value && cell.sums.rows > 0);
+    let others: Vec<&Cell> = others.map(|(_, cell)| cell).collect();
+    // Two groups are each other's rest: what differs from the reference differs from it.
+    if others.is_empty() {
+        return None;
+    }
+    let everybody = &counts.cells[&level.target][0][0];
+    let sums = everybody.sums.without(&level.cell.sums);
+    let rest = Cell { sums, costs: everybody.costs.without(&level.cell.costs), ..Cell::default() };
+    Some(compare((setup, counts), level, (Against::Rest, None), &rest))
+}
+
+fn compare<'a>(
+    (setup, counts): (&Setup<'_>, &GroupCounts),
+    level: Level<'a>,
+    (against, other_value): (Against, Option<&'a str>),
+    other: &Cell,
+) -> Comparison<'a> {
+    let suppressed = setup.suppresses(level.cell) || setup.suppresses(other);
+    let budgets = budgets(setup, counts, level.target);
+    let sides = Sides { own: level.cell, other };
+    let mut gaps = gaps_between(setup, &sides, &budgets);
+    if suppressed {
+        gaps.iter_mut().for_each(Gap::suppress);
+    }
+    Comparison { level, against, other: other_value, suppressed, gaps }
+}
+
+/// Adjusts p-values for how many of them the table has.
+fn adjust(compared: &mut [Comparison<'_>], against: Against) {
+    let mut gaps: Vec<&mut Gap> = compared
+        .iter_mut()
+        .filter(|comparison| comparison.against == against)
+        .flat_map(|comparison| &mut comparison.gaps)
+        .filter(|gap| gap.p().is_some())
+        .collect();
+    let p: Vec<f64> = gaps.iter().filter_map(|gap| gap.p()).collect();
+    let adjusted = holm(&p).into_iter().zip(benjamini_yekutieli(&p));
+    for (gap, (holm, yekutieli)) in gaps.iter_mut().zip(adjusted) {
+        gap.adjusted = Some((holm, yekutieli));
+    }
+}
+
+fn write(
+    columns: &mut Columns,
+    setup: &Setup<'_>,
+    (comparison, gap): (&Comparison<'_>, &Gap),
+    counts: &GroupCounts,
+) {
+    setup.begin(columns, &comparison.level, counts);
+    columns.text(Some(comparison.against.name()));
+    columns.text(comparison.other);
+    columns.text(Some(gap.metric));
+    columns.number(gap.budget);
+    columns.number(gap.figures.map(|(own, _)| own));
+    columns.number(gap.figures.map(|(_, other)| other));
+    columns.number(gap.difference());
+    columns.number(gap.figures.map(|(own, other)| own / other).filter(|ratio| ratio.is_finite()));
+    let interval = gap.contrast.and_then(|contrast| contrast.interval);
+    columns.number(interval.map(|of| of.low));
+    columns.number(interval.map(|of| of.high));
+    columns.text(Some(gap.interval));
+    columns.number(gap.p());
+    columns.number(gap.adjusted.map(|(holm, _)| holm));
+    columns.number(gap.adjusted.map(|(_, yekutieli)| yekutieli));
+    columns.flag(gap.cost_agrees);
+    columns.number(gap.tolerance);
+    columns.text((!comparison.suppressed).then(|| gap.verdict(SIGNIFICANT)));
+    columns.flag(Some(comparison.suppressed));
+}
+
+fn widest(compared: &[Comparison<'_>]) -> Option<f64> {
+    let gaps = compared.iter().filter(|comparison| comparison.against == Against::Reference);
+    let gaps = gaps.flat_map(|comparison| &comparison.gaps);
+    let gaps = gaps.filter(|gap| gap.metric == measure::RECOURSE);
+    let stands = |gap: &Gap| gap.adjusted.is_some_and(|(holm, _)| holm <= SIGNIFICANT);
+    let width = |gap: &Gap| {
+        let difference = gap.difference()?.abs();
+        Some(if stands(gap) { difference } else { 0.0 })
+    };
+    gaps.filter_map(width).reduce(f64::max)
+}

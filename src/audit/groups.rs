@@ -1,0 +1,112 @@
+//! The table `groups`: who is refused, who has an answer, and at what cost.
+
+use arrow::array::RecordBatch;
+
+use super::cells::{GroupCounts, Sums};
+use super::{Level, Setup, levels, reference, share_cells};
+use crate::error::Result;
+use crate::metrics::Share;
+use crate::output::audit_groups_schema;
+use crate::report::Columns;
+
+/// The shares of those who need an answer at whose cost quantiles are told.
+pub(super) const COST_SHARES: [(&str, f64); 2] = [("cost_p50", 0.5), ("cost_p90", 0.9)];
+
+impl Sums {
+    pub(super) fn refusal(&self) -> Share {
+        Share { part: self.needed, whole: self.rows }
+    }
+
+    pub(super) fn recourse(&self) -> Share {
+        Share { part: self.valid, whole: self.needed }
+    }
+
+    pub(super) fn preclusion(&self) -> Share {
+        Share { part: self.infeasible, whole: self.needed }
+    }
+
+    pub(super) fn single(&self) -> Share {
+        Share { part: self.single, whole: self.valid }
+    }
+
+    pub(super) fn missed(&self) -> Share {
+        Share { part: self.false_negatives, whole: self.positives }
+    }
+}
+
+/// A row for everybody and for each group of every target.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn groups(setup: &Setup<'_>, counts: &GroupCounts, features: usize) -> Result<RecordBatch> {
+    let mut columns = Columns::default();
+    for level in levels(counts) {
+        let compared = reference(setup, counts, (level.target, level.attribute));
+        let suppressed = setup.suppresses(level.cell);
+        setup.begin(&mut columns, &level, counts);
+        counted(&mut columns, &level.cell.sums);
+        columns.flag(Some(compared == Some(level.value)));
+        columns.flag(Some(suppressed));
+        share_cells(&mut columns, level.cell.sums.refusal(), suppressed);
+        share_cells(&mut columns, level.cell.sums.recourse(), suppressed);
+        costs(&mut columns, &level, suppressed);
+        missed(&mut columns, setup, (&level.cell.sums, features), suppressed);
+        searched(&mut columns, &level.cell.sums, suppressed);
+    }
+    columns.finish(audit_groups_schema())
+}
+
+fn counted(columns: &mut Columns, sums: &Sums) {
+    let counts = [
+        sums.rows,
+        sums.needed,
+        sums.valid,
+        sums.infeasible,
+        sums.unsolved(),
+        sums.rows - sums.needed,
+    ];
+    counts.into_iter().for_each(|count| columns.count(count));
+}
+
+fn costs(columns: &mut Columns, level: &Level<'_>, suppressed: bool) {
+    let sums = &level.cell.sums;
+    let told = |number: Option<f64>| number.filter(|_| !suppressed);
+    let shut_out = Share { part: sums.needed - sums.valid, whole: sums.needed };
+    columns.number(told(sums.preclusion().value()));
+    columns.number(told(shut_out.value()));
+    for measure in [&sums.cost, &sums.changed, &sums.effort] {
+        columns.number(told(measure.mean()));
+    }
+    for (_, share) in COST_SHARES {
+        columns.number(told(level.cell.cost_of(share)));
+    }
+    columns.number(told(sums.cost.over(sums.rows).map(|of| of.mean)));
+    columns.number(told(sums.single().value()));
+}
+
+/// False negatives, if the job names a label.
+fn missed(
+    columns: &mut Columns,
+    setup: &Setup<'_>,
+    (sums, features): (&Sums, usize),
+    suppressed: bool,
+) {
+    let labelled = setup.job.label.is_some();
+    columns.maybe_count(labelled.then_some(sums.positives));
+    columns.maybe_count(labelled.then_some(sums.false_negatives));
+    let told = |number: Option<f64>| number.filter(|_| labelled && !suppressed);
+    let rate = sums.missed().value();
+    columns.number(told(rate));
+    columns.number(told(sums.missed_cost.mean()));
+    let distance = sums.missed_effort.mean().map(|effort| effort / features as f64);
+    let burden = rate.zip(distance).map(|(rate, distance)| 100.0 * rate * distance);
+    columns.number(told(burden));
+}
+
+/// How hard was searched: a gap may be the search's.
+fn searched(columns: &mut Columns, sums: &Sums, suppressed: bool) {
+    columns.count(sums.queries);
+    let mean = (sums.needed > 0).then(|| sums.queries as f64 / sums.needed as f64);
+    columns.number(mean.filter(|_| !suppressed));
+    sums.sources.into_iter().for_each(|rows| columns.count(rows));
+}

@@ -1,0 +1,96 @@
+//! 2: from the rows read to those that are helped, without a row lost.
+
+use super::super::blocks::{Block, Chart, Grid};
+use super::super::charts::{Kind, Stage};
+use super::super::plate::Plate;
+use super::super::words::{clipped, count, share};
+use super::Source;
+use crate::metrics::Status;
+
+pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+    let accounts = &source.facts.accounts;
+    let answers: u64 = accounts.statuses.values().sum();
+    let mut rows = vec![
+        stage("Rows read", accounts.read, Kind::Total),
+        stage("Out of scope (input.where)", accounts.out_of_scope, Kind::Gone),
+        stage("Set aside as unusable", accounts.rejected(), Kind::Gone),
+        stage("Explained", accounts.explained(), Kind::Total),
+    ];
+    let several = answers != accounts.explained();
+    let decided = vec![
+        stage("Decided as the target already", accounts.of(Status::AlreadyTarget), Kind::Gone),
+        stage("Refused: another decision is needed", needed(source), Kind::Total),
+        stage("Helped: a valid change was found", accounts.of(Status::Solved), Kind::Helped),
+        stage("Open: none was found", accounts.of(Status::Unsolved), Kind::Open),
+        stage(
+            "Shut out: proven that there is none",
+            accounts.of(Status::Infeasible),
+            Kind::ShutOut,
+        ),
+    ];
+    let mut charts = Vec::new();
+    if several {
+        charts.extend(chart(("figure-2-1", "Rows"), rows));
+        let mut answers = vec![stage("Rows, once for each of their targets", answers, Kind::Total)];
+        answers.extend(decided);
+        charts.extend(chart(("figure-2-2", "Rows and targets"), answers));
+    } else {
+        rows.extend(decided);
+        charts.extend(chart(("figure-2-1", "From rows read to rows helped"), rows));
+    }
+    let text = "A row is refused when the model does not give it the decision that is asked for (the target). It is \
+                helped when a change was found that the rules allow and for which the model gives the target.";
+    let mut blocks = vec![Block::Text(text.to_string()), Block::Charts(charts)];
+    if !accounts.rejected.is_empty() {
+        blocks.push(Block::Grid(rejects(source)));
+    }
+    blocks
+}
+
+/// Rows that need another decision.
+fn needed(source: &Source<'_>) -> u64 {
+    let accounts = &source.facts.accounts;
+    [Status::Solved, Status::Unsolved, Status::Infeasible]
+        .map(|status| accounts.of(status))
+        .iter()
+        .sum()
+}
+
+fn stage(label: &str, rows: u64, kind: Kind) -> Stage {
+    let sign = if kind == Kind::Gone && rows > 0 { "−" } else { "" };
+    Stage { label: label.to_string(), rows, shown: format!("{sign}{}", count(rows)), kind }
+}
+
+fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Option<Chart> {
+    let total = stages.first().map_or(0, |stage| stage.rows);
+    let mut grid = Grid::new(title, &["Step", "#Rows", "#Share of the first line"]);
+    for stage in &mut stages {
+        let of_all =
+            if total == 0 { "–".to_string() } else { share(stage.rows as f64 / total as f64) };
+        grid.row([stage.label.clone(), stage.shown.clone(), of_all.clone()]);
+        if stage.kind != Kind::Total {
+            stage.shown = format!("{}  ·  {of_all}", stage.shown);
+        }
+    }
+    let plate = Plate {
+        id: id.to_string(),
+        title: title.to_string(),
+        reading: format!("n = {}. Hatched bars leave the count.", count(total)),
+        note: String::new(),
+        grid,
+    };
+    plate.waterfall(&stages)
+}
+
+fn rejects(source: &Source<'_>) -> Grid {
+    let accounts = &source.facts.accounts;
+    let mut grid =
+        Grid::new("Rows set aside, by reason", &["Reason", "#Rows", "#Share of rows read"]);
+    for (reason, rows) in &accounts.rejected {
+        let of_all = *rows as f64 / accounts.read.max(1) as f64;
+        grid.row([clipped(reason, 40), count(*rows), share(of_all)]);
+    }
+    grid.more =
+        "Each is in the table “rejects” with its key, the column and what was found.".to_string();
+    grid
+}

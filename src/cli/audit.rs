@@ -1,0 +1,38 @@
+//! `overturn audit`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::print::Printer;
+use super::run::conclude;
+use super::{Global, observer};
+use crate::error::Result;
+use crate::pipeline::{published_job, report};
+use crate::runtime::Runtime;
+
+/// Make the audit of a published run anew, by other groups for example.
+///
+/// Reads the job from the run's manifest, counts its tables again beside the input, and replaces the reports, the
+/// audit's tables and its page in one step. The counterfactuals stay as they are. The input must still stand where it
+/// was read, unchanged.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  overturn audit out/explained --by sex --by region")]
+pub(super) struct Audit {
+    /// The published folder.
+    folder: PathBuf,
+    /// Columns whose values are groups, in place of `audit.by`; give it more than once for more.
+    #[arg(long, value_name = "COLUMN")]
+    by: Vec<String>,
+}
+
+impl Audit {
+    pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        let job = published_job(&self.folder, &self.by)?;
+        let runtime = Runtime::start(&job.runtime)?;
+        let observer = observer(global);
+        let result = report(&job, &runtime, &observer);
+        drop(observer);
+        conclude(&result?, printer)
+    }
+}
