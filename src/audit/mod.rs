@@ -13,6 +13,7 @@ mod curves;
 mod effort;
 mod gaps;
 mod groups;
+pub mod nights;
 pub mod page;
 pub mod questions;
 mod reasons;

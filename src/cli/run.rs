@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
 use crate::pipeline::{
-    DryRun, Example, Part, RunSummary, TargetSummary, dry_run, gate_error, report, run,
+    DryRun, Example, Part, RunSummary, StabilitySummary, TargetSummary, dry_run, gate_error,
+    report, run,
 };
 use crate::report::Survival;
 use crate::runtime::Runtime;
@@ -131,6 +132,8 @@ fn text(summary: &RunSummary) -> String {
         format!("{:.1} s CPU, {} MiB at peak", summary.cpu_seconds, summary.peak_bytes >> 20);
     rows.push(("used".to_string(), used));
     rows.extend(summary.survival.map(|of| ("held when retrained".to_string(), survival(&of))));
+    let stability = summary.stability.as_ref();
+    rows.extend(stability.map(|of| ("since the run before".to_string(), since(of))));
     for gate in &summary.gates {
         let found = gate.found.map_or("not measured".to_string(), |found| format!("{found:.4}"));
         let verdict = if gate.passed { "passed" } else { "FAILED" };
@@ -223,6 +226,20 @@ fn times(summary: &RunSummary) -> String {
         .map(|(name, seconds)| format!("{seconds:.1} s {name}"))
         .collect();
     format!("{}: {} rows/s", parts.join(", "), grouped(summary.rows_per_second as u64))
+}
+
+fn since(of: &StabilitySummary) -> String {
+    let percent = |share: Option<f64>| {
+        share.map_or("–".to_string(), |share| format!("{:.1} %", 100.0 * share))
+    };
+    let changed =
+        if of.changed.is_empty() { "rows at most".to_string() } else { of.changed.join(", ") };
+    format!(
+        "{} of {} counterfactuals still hold; {} changed without need; changed: {changed}",
+        percent(of.recourse_validity),
+        grouped(of.asked),
+        percent(of.needless_churn)
+    )
 }
 
 fn survival(of: &Survival) -> String {

@@ -14,8 +14,9 @@ use crate::runtime::Runtime;
 /// Check a published folder against its manifest.
 ///
 /// Reads every file back: sizes, SHA-256 and rows as listed, nothing missing, nothing beside them, `_SUCCESS`
-/// there, and counts that add up. Works for what run, explain, report, train and score publish. Ends with code 1
-/// and lists every difference if there is one.
+/// there with the SHA-256 of the manifest, and counts that add up. Follows the runs that it was compared with
+/// (`audit.previous`) as far as they are there: their manifests by SHA-256, their files by name and size. Works for
+/// what run, explain, report, train and score publish. Ends with code 1 and lists every difference if there is one.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn verify out/explained --inputs")]
 pub(super) struct Verify {
@@ -45,6 +46,10 @@ fn text(verified: &Verified) -> String {
         ("rows".to_string(), grouped(verified.rows)),
     ];
     rows.extend(verified.inputs.map(|files| ("inputs".to_string(), grouped(files as u64))));
+    rows.extend(verified.previous.as_ref().map(|chain| {
+        let end = chain.end.as_ref().map_or(String::new(), |end| format!("; then {end}"));
+        ("previous runs".to_string(), format!("{}{end}", grouped(chain.runs as u64)))
+    }));
     let verdict = match verified.differences.len() {
         0 => "as published".to_string(),
         1 => "1 difference".to_string(),

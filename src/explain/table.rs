@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray, StringBuilder,
+    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    StringBuilder,
 };
 
 use super::changes::changes;
@@ -12,6 +13,7 @@ use super::fit::range_name;
 use super::valid_rows::ValidRows;
 use super::{Explainer, project, take};
 use crate::error::{Error, Result};
+use crate::feature::key_hashes;
 use crate::metrics::Source;
 use crate::predictor::{Outcome, Scores, Task};
 use crate::target::Targets;
@@ -49,6 +51,7 @@ impl Explainer {
         let changed = distances.changed.iter().map(|changed| *changed as i32);
         columns.push(Arc::new(Int32Array::from_iter_values(changed)));
         columns.push(nan_as_null(plausibility.iter().copied()));
+        columns.push(self.row_hashes(valid_rows, &explained.rows)?);
         let batches = (&explained.before, &explained.after);
         let ExplainedRows { originals, counterfactuals, .. } = explained;
         let changed = self.constraints.without_derived(counterfactuals, originals);
@@ -56,6 +59,17 @@ impl Explainer {
         columns.extend(explained.after.columns().iter().cloned());
         RecordBatch::try_new(Arc::clone(&self.counterfactuals), columns)
             .map_err(|error| Error::internal("counterfactuals", "columns do not fit").source(error))
+    }
+
+    /// Hashes of what decides about rows beside the model: features as they were read, bounds, the wanted value.
+    fn row_hashes(&self, valid_rows: &ValidRows, rows: &[u32]) -> Result<ArrayRef> {
+        let bounds = self.columns.constraints.iter();
+        let bounds = bounds.filter_map(|of| valid_rows.all.schema().index_of(&of.column).ok());
+        let mut read = self.columns.features.clone();
+        read.extend(bounds.chain(self.columns.target));
+        let hashes = key_hashes(&project(&valid_rows.all, &read)?, 0)?;
+        let hashes = rows.iter().map(|row| hashes[*row as usize] as u64 as i64);
+        Ok(Arc::new(Int64Array::from_iter_values(hashes)))
     }
 
     fn target_names(&self, targets: &Targets) -> ArrayRef {

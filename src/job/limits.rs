@@ -100,6 +100,8 @@ pub const LIMITS: &[NumberLimit] = &[
     limit("report.gates.max_reject_share", 0.0, 1.0, SHARE),
     limit("report.gates.min_median_plausibility", 0.0, 1.0, SHARE),
     limit("report.gates.min_survival", 0.0, 1.0, SHARE),
+    limit("report.gates.min_recourse_validity", 0.0, 1.0, SHARE),
+    limit("report.gates.max_needless_churn", 0.0, 1.0, SHARE),
     limit("report.gates.max_gap", 0.0, 1.0, SHARE),
     limit("audit.tolerance", 0.0, FARTHEST, "a share of a mean may be any"),
     limit("audit.budgets", 0.0, FARTHEST, "costs are finite"),

@@ -475,6 +475,15 @@ impl<'a> JobResolver<'a> {
         let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
                        leaves out `gaps`";
         self.require(gap, "report.gates.max_gap", problem);
+        for (key, gate) in [
+            ("report.gates.min_recourse_validity", report.gates.min_recourse_validity),
+            ("report.gates.max_needless_churn", report.gates.max_needless_churn),
+        ] {
+            let compared = gate.is_none() || sections.contains(&Section::Stability);
+            let problem = "is given, but no run is compared with: `audit.previous` names none, or \
+                           `audit.sections` leaves out `stability`";
+            self.require(compared, key, problem);
+        }
         let previous = spec.previous.map(|path| {
             let path = self.local(&path, "audit.previous");
             self.existing(&path, "audit.previous")

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use futures::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
+use super::chain::success_line;
 use super::manifest::Manifest;
 use super::place::is_inside;
 use super::tables::{MANIFEST_FILE, SUCCESS_FILE};
@@ -49,12 +50,8 @@ pub(super) struct Commit {
     pub(super) files: Vec<Placed>,
 }
 
-/// The content of `_SUCCESS`: of which attempt the results are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Success {
-    run_id: String,
-    attempt: String,
-}
+/// What the line of `_SUCCESS` begins with that names an attempt: `sha256sum -c` skips it.
+const ATTEMPT: &str = "# attempt ";
 
 /// The prefix of a run's results.
 #[derive(Debug, Clone)]
@@ -111,7 +108,7 @@ impl Prefix {
     /// Carries out a commit, from wherever it was left. May be done by several at once.
     pub(super) async fn roll_forward(&self, commit: &Commit) -> Result<()> {
         let success = self.success().await?;
-        if success.as_ref().is_some_and(|success| success.attempt == commit.attempt) {
+        if success.as_ref().is_some_and(|attempt| *attempt == commit.attempt) {
             return self.clear(&commit.attempt).await;
         }
         if success.is_some() {
@@ -124,7 +121,7 @@ impl Prefix {
             Err(error) => {
                 // Another has done it, and has cleared what is copied from.
                 let success = self.success().await?;
-                if success.is_some_and(|success| success.attempt == commit.attempt) {
+                if success.is_some_and(|attempt| attempt == commit.attempt) {
                     return Ok(());
                 }
                 Err(error
@@ -197,18 +194,20 @@ impl Prefix {
         Ok(found)
     }
 
-    async fn success(&self) -> Result<Option<Success>> {
+    /// Of which attempt the complete results are; empty for those of a copied local run, none if there are none.
+    async fn success(&self) -> Result<Option<String>> {
         let found = self.store.read(&self.key(SUCCESS_FILE)).await?;
-        // One of a copied local run is empty.
-        let none = || Success { run_id: String::new(), attempt: String::new() };
-        Ok(found.map(|(content, _)| serde_json::from_slice(&content).unwrap_or_else(|_| none())))
+        Ok(found.map(|(content, _)| {
+            let text = String::from_utf8_lossy(&content);
+            text.lines().find_map(|line| line.strip_prefix(ATTEMPT)).unwrap_or_default().to_string()
+        }))
     }
 
     async fn succeed(&self, commit: &Commit) -> Result<()> {
-        let Commit { run_id, attempt, .. } = commit.clone();
-        let broken = |error| Error::internal("commit", "has no JSON").source(error);
-        let content = serde_json::to_vec(&Success { run_id, attempt }).map_err(broken)?;
-        match self.store.create(&self.key(SUCCESS_FILE), content).await? {
+        let manifest = commit.files.last().filter(|file| file.path == MANIFEST_FILE);
+        let proof = manifest.map_or(String::new(), |file| success_line(&file.sha256));
+        let content = format!("{proof}{ATTEMPT}{}\n", commit.attempt);
+        match self.store.create(&self.key(SUCCESS_FILE), content.into_bytes()).await? {
             Created::Written => Ok(()),
             Created::Taken(_) => {
                 let problem = "got a `_SUCCESS` of another run while this one was published";

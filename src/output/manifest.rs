@@ -26,9 +26,15 @@ const MOST_LEVELS: usize = 32;
 /// The version that gave runs of `train` and `score` no identity, and listed no generator files.
 const WITHOUT_IDENTITY: &str = "0.1.0";
 
+/// The format that is written. Since the second, `_SUCCESS` holds the SHA-256 of the manifest.
+pub const MANIFEST_FORMAT: u32 = 2;
+
 /// The content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
+    /// Version of what follows; 1 in manifests of version 0.1.0, which do not name it.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// The command that made the run.
     pub command: String,
     /// Versions of this program and of what it stands on.
@@ -48,6 +54,10 @@ pub struct Manifest {
     /// Pages for people, made of the tables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<FileEntry>,
+}
+
+fn first_format() -> u32 {
+    1
 }
 
 /// What a run worked on.
@@ -72,6 +82,20 @@ pub struct RunFacts {
     pub seed: u64,
     /// Where tensors were.
     pub device: String,
+    /// The run that this one is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PreviousRun>,
+}
+
+/// An earlier run, as it was when another was compared with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviousRun {
+    /// Absolute path of its folder.
+    pub path: String,
+    /// Its name.
+    pub run_id: String,
+    /// SHA-256 of its manifest.
+    pub sha256: String,
 }
 
 /// The version of a Delta table that was read.
@@ -181,6 +205,11 @@ impl Manifest {
     }
 
     fn check(&self, shown: &str) -> Result<()> {
+        if self.format > MANIFEST_FORMAT {
+            let problem = format!("has format {}, expected at most {MANIFEST_FORMAT}", self.format);
+            return Err(Error::input(shown, problem)
+                .hint("a newer version of overturn has written it: use that one"));
+        }
         if !COMMANDS.contains(&self.command.as_str()) {
             let problem =
                 format!("names the command `{}`, expected one of {COMMANDS:?}", self.command);

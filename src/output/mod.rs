@@ -3,6 +3,7 @@
 
 mod audit_tables;
 mod commit;
+mod chain;
 mod folders;
 mod fresh;
 mod journal;
@@ -15,6 +16,7 @@ mod place;
 mod previous;
 mod question_tables;
 mod sources;
+mod stability_tables;
 mod staging;
 mod tables;
 mod verify;
@@ -25,11 +27,13 @@ pub use audit_tables::{
     audit_curves_schema, audit_gaps_schema, audit_group_fields, audit_groups_schema,
     audit_page_name, audit_schema, audit_table_name,
 };
+pub use chain::{PreviousFound, find_previous, manifest_sha256, success_problem};
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
 pub use journal::{Found, Journal, JournalContents, parse_journal};
 pub use manifest::{
-    FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, TableVersion, list,
+    FileEntry, Found as FoundFile, InputFile, MANIFEST_FORMAT, Manifest, PreviousRun, RunFacts,
+    TableEntry, TableVersion, list,
 };
 pub use mirror::{Mirror, Opened};
 pub use parts::{PartWriter, TableFiles};
@@ -39,10 +43,11 @@ pub use question_tables::{
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
 };
 pub use sources::describe_sources;
+pub use stability_tables::{STABILITY, audit_stability_schema, stability_schema};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,
-    REPORTS, SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item,
+    REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item,
     counterfactual_schema, coverage_schema, describe_tables, features_schema, is_part, mmd_schema,
     part_name, plausibility_schema, refuse_folders, refuse_taken, rejects_schema, report_columns,
     report_name, rules_schema, score_schema, sparsity_schema, survival_schema, training_schema,

@@ -37,6 +37,11 @@ pub(super) fn prune(target: &Path, keep: usize) {
     }
 }
 
+/// Folders of runs that were replaced in this place, the oldest first.
+pub(super) fn replaced(target: &Path) -> Vec<PathBuf> {
+    previous(target).into_iter().map(|(_, folder)| folder).collect()
+}
+
 /// Runs that were replaced, the oldest first.
 fn previous(target: &Path) -> Vec<(u64, PathBuf)> {
     let start = beside(target, &format!("{PREVIOUS}-"));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nix::fcntl::{RenameFlags, renameat2};
 
+use super::chain::success_text;
 use super::leftover::{Leftover, STAGING, beside, is_there, refuse_foreign, remove};
 use super::lock::{LOCK, Lock};
 use super::manifest::Manifest;
@@ -207,7 +208,7 @@ impl Staging {
             mirror.publish(&self.folder)?;
             return Ok(self.done(mirror.url()));
         }
-        self.write(SUCCESS_FILE, "")?;
+        self.write(SUCCESS_FILE, &success_text(&self.folder)?)?;
         sync_folders(&self.folder).map_err(|error| {
             Error::output(self.folder.display().to_string(), "cannot be synced").source(error)
         })?;

@@ -13,6 +13,7 @@ use super::question_tables::{
     action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
 };
+use super::stability_tables::{audit_stability_schema, stability_schema};
 use crate::error::{Error, Result};
 
 /// Written last: its presence says that a folder is a whole run's result.
@@ -129,6 +130,9 @@ pub(super) fn text(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Utf8, Nulls::Never, meaning)
 }
 
+/// The column of the counterfactual table that says whether a row is the same as another night.
+pub const ROW_HASH: &str = "row_hash";
+
 /// What one change is.
 pub fn change_fields() -> Fields {
     let field = |name| Field::new(name, DataType::Utf8, false);
@@ -214,6 +218,12 @@ pub fn counterfactual_schema(
     fields.push(maybe_number(
         "plausibility",
         "share of held-out rows that are at least as far from training rows: 1 is near; null if not solved",
+    ));
+    fields.push(described(
+        ROW_HASH,
+        DataType::Int64,
+        Nulls::Never,
+        "hash of the row's features, its own bounds and target: another where any of them is",
     ));
     fields.push(described(
         "changes",
@@ -486,7 +496,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 28] = [
+    let tables: [(&str, SchemaRef); 30] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -500,6 +510,7 @@ pub fn describe_tables() -> Value {
         ("reports/mmd", mmd_schema(&by)),
         ("reports/rules", rules_schema()),
         ("reports/survival", survival_schema()),
+        ("reports/stability", stability_schema(&key)),
         ("reports/training", training_schema()),
         ("reports/audit/groups", audit_groups_schema()),
         ("reports/audit/curves", audit_curves_schema()),
@@ -515,6 +526,7 @@ pub fn describe_tables() -> Value {
         ("reports/audit/second_search", second_search_schema()),
         ("reports/audit/reason_counts", reason_counts_schema()),
         ("reports/reasons", reasons_schema(&key)),
+        ("reports/audit/stability", audit_stability_schema()),
     ];
     let column = |field: &FieldRef| {
         let data_type = type_name(field.data_type());

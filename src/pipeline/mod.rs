@@ -1,6 +1,7 @@
 //! The order of the stages, and nothing else: open, check, score, publish.
 
 mod audit;
+mod chain;
 mod context;
 mod fetch;
 mod init;
@@ -27,20 +28,21 @@ use crate::engine::datafusion_version;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::output::{
-    FileEntry, FoundFile, GENERATOR, Manifest, Mirror, Opened, Replace, RunFacts, StagedFile,
-    Staging, list, sha256_of,
+    FileEntry, FoundFile, GENERATOR, MANIFEST_FORMAT, Manifest, Mirror, Opened, Replace, RunFacts,
+    StagedFile, Staging, list, sha256_of,
 };
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
+pub use chain::Chain;
 use context::RunContext;
 pub use fetch::fetch;
 pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};
 pub use run::{
-    DryRun, Example, Part, RunSummary, Seconds, TargetSummary, dry_run, gate_error, journal_pieces,
-    published_job, report, run,
+    DryRun, Example, Part, RunSummary, Seconds, StabilitySummary, TargetSummary, dry_run,
+    gate_error, journal_pieces, published_job, report, run,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};
@@ -96,6 +98,7 @@ fn manifest(
 ) -> Result<Manifest> {
     let broken = |error| Error::internal("manifest", "has no JSON").source(error);
     Ok(Manifest {
+        format: MANIFEST_FORMAT,
         command: command.to_string(),
         versions: versions()?,
         run: Some(run),

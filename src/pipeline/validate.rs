@@ -14,7 +14,7 @@ use super::partitions::{
     check_class_folders, check_groups, check_key_folders, check_label, check_segments,
 };
 use super::places::check_places;
-use super::run::{check_output_names, check_questions};
+use super::run::{check_output_names, check_questions, previous_run};
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
 use crate::artefact::{Artefact, load, load_neighbours};
 use crate::engine::ScanPlan;
@@ -76,6 +76,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         check_output_names(job, &inputs)?;
         check_questions(job, &inputs.schema)?;
     }
+    previous_run(job, &inputs, predictor.task())?;
     if let Some(folder) = &job.explain.generator {
         check_generator(folder, job, (&inputs, predictor.task()), runtime)?;
     }

@@ -16,12 +16,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::chain::{Chain, follow};
 use crate::artefact::WEIGHTS_FILE;
 use crate::document::open_unlinked;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::output::{
     COUNTERFACTUALS, FoundFile, GENERATOR, InputFile, Manifest, REJECTS, SCORES, SUCCESS_FILE,
-    TableEntry, folder_values, list, sha256_read,
+    TableEntry, folder_values, list, sha256_read, success_problem,
 };
 use crate::runtime::Runtime;
 use crate::storage::{ObjectUrl, Stores, wait};
@@ -46,6 +47,8 @@ pub struct Verified {
     pub rows: u64,
     /// Input files held against their fingerprints; none if that was not asked for.
     pub inputs: Option<usize>,
+    /// The runs before it, as far as they are there; none if it was compared with none.
+    pub previous: Option<Chain>,
     /// Everything that is not as the manifest says; nothing if all is well.
     pub differences: Vec<Difference>,
 }
@@ -60,7 +63,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn new(subject: &str, problem: impl Into<String>) -> Difference {
+    pub(super) fn new(subject: &str, problem: impl Into<String>) -> Difference {
         Difference { subject: subject.to_string(), problem: problem.into() }
     }
 }
@@ -87,6 +90,10 @@ pub fn verify(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified
     let found =
         list(folder).map_err(|error| Error::input(&shown, format!("cannot be read: {error}")))?;
     let mut differences = names(&manifest, &found);
+    if found.contains_key(SUCCESS_FILE) {
+        let problem = success_problem(folder, &manifest);
+        differences.extend(problem.map(|problem| Difference::new(SUCCESS_FILE, problem)));
+    }
     let check = Check { folder, found: &found, runtime };
     let tables = check.tables(&manifest)?;
     differences.extend(check.generator(&manifest)?);
@@ -97,6 +104,7 @@ pub fn verify(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified
     if inputs {
         differences.extend(check.inputs(&manifest, read)?);
     }
+    let previous = follow(&manifest, folder, &mut differences);
     differences.sort();
     Ok(Verified {
         folder: shown,
@@ -106,6 +114,7 @@ pub fn verify(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified
         bytes: manifest.files().map(|(_, bytes, _)| bytes).fold(0, u64::saturating_add),
         rows: manifest.tables.iter().map(|table| table.rows).fold(0, u64::saturating_add),
         inputs: inputs.then_some(read.len()),
+        previous,
         differences,
     })
 }

@@ -15,6 +15,10 @@ pub struct Reached {
     pub plausibility: Option<f64>,
     /// Share of the valid counterfactuals that hold under retrained models; none if none was asked.
     pub survival: Option<f64>,
+    /// Share of the previous run's counterfactuals that still hold; none if no run is compared with, or it has none.
+    pub recourse_validity: Option<f64>,
+    /// Share of the counterfactuals that changed without need; none in the same way.
+    pub needless_churn: Option<f64>,
     /// The widest gap between groups that is not by chance; none if no groups could be compared.
     pub gap: Option<f64>,
     /// MMD² as a multiple of that of the rows left as they are, by target.
@@ -59,6 +63,17 @@ pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
         let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
         add("report.gates.min_survival".to_string(), least, found, passed);
     }
+    // Where the previous run has told nothing, nothing can have become of it.
+    if let Some(least) = gates.min_recourse_validity {
+        let found = reached.recourse_validity;
+        let passed = found.is_none_or(|found| found >= least);
+        add("report.gates.min_recourse_validity".to_string(), least, found, passed);
+    }
+    if let Some(most) = gates.max_needless_churn {
+        let found = reached.needless_churn;
+        let passed = found.is_none_or(|found| found <= most);
+        add("report.gates.max_needless_churn".to_string(), most, found, passed);
+    }
     if let Some(most) = gates.max_gap {
         let found = reached.gap;
         let passed = found.map_or(reached.validity.is_none(), |found| found <= most);
@@ -85,6 +100,8 @@ mod tests {
             max_reject_share: Some(0.01),
             min_median_plausibility: Some(0.2),
             min_survival: Some(0.8),
+            min_recourse_validity: Some(0.9),
+            max_needless_churn: Some(0.1),
             max_gap: Some(0.1),
         };
         let reached = Reached {
@@ -92,6 +109,8 @@ mod tests {
             reject_share: 0.02,
             plausibility: Some(0.2),
             survival: Some(0.79),
+            recourse_validity: Some(0.9),
+            needless_churn: Some(0.11),
             gap: Some(0.1),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
@@ -99,7 +118,7 @@ mod tests {
             check_gates(&gates, &reached).iter().map(|gate| gate.passed).collect();
         assert_eq!(
             passed,
-            [true, false, true, false, true, true, false],
+            [true, false, true, false, true, false, true, true, false],
             "what cannot be measured fails"
         );
         assert!(check_gates(&GatesSpec::default(), &reached).is_empty());

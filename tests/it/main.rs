@@ -26,6 +26,7 @@ mod lineage;
 mod messages;
 mod methods;
 mod models;
+mod nights;
 mod numbers;
 mod outputs;
 mod paper;

@@ -453,9 +453,20 @@ fn every_kind_of_damage_is_found() {
     bench.write("out/reports/more.parquet", "");
     verify(&bench, &[]).fails(1, &["reports/more.parquet: is not listed in the manifest"]);
     fs::remove_file(bench.path("out/reports/more.parquet")).expect("removed");
+    let success = fs::read_to_string(bench.path("out/_SUCCESS")).expect("readable");
     fs::remove_file(bench.path("out/_SUCCESS")).expect("removed");
     verify(&bench, &[]).fails(1, &["_SUCCESS: is missing"]);
     bench.write("out/_SUCCESS", "");
+    verify(&bench, &[]).fails(1, &["_SUCCESS: holds no SHA-256, expected that of `manifest.json`"]);
+    bench.write("out/_SUCCESS", &success.replace(&success[..4], "0000"));
+    verify(&bench, &[]).fails(1, &["_SUCCESS: says that `manifest.json` has the SHA-256 0000"]);
+    bench.write("out/_SUCCESS", &success);
+    verify(&bench, &[]).ok();
+    // A blank at the end of the manifest changes nothing that it says.
+    bench.append("out/manifest.json", "\n");
+    verify(&bench, &[]).fails(1, &["_SUCCESS: says that `manifest.json` has the SHA-256"]);
+    let manifest = fs::read_to_string(bench.path("out/manifest.json")).expect("readable");
+    bench.write("out/manifest.json", manifest.trim_end());
     verify(&bench, &[]).ok();
     overturn(&["verify", &bench.text("nowhere")]).fails(1, &["manifest.json: cannot be read"]);
 }

@@ -102,7 +102,7 @@ def fingerprint(out):
     """Digests of all files that must be the same; those with clocks, versions or paths in them are not."""
     files = [path for path in sorted(out.rglob("*")) if path.is_file()]
     named = {str(path.relative_to(out)): path for path in files}
-    varying = {"manifest.json", "generator/generator.json"}
+    varying = {"manifest.json", "_SUCCESS", "generator/generator.json"}
     return {name: digest(path) for name, path in named.items() if name not in varying}
 
 

@@ -21,7 +21,7 @@ const BELOW_TOLERANCE: f64 = 0.05;
 
 /// What changes cost.
 #[derive(Debug, Clone)]
-pub(super) struct Costs {
+pub(in crate::explain) struct Costs {
     features: Vec<FeatureCost>,
 }
 
@@ -39,7 +39,7 @@ struct FeatureCost {
 }
 
 impl Costs {
-    pub(super) fn new(schema: &FeatureSchema, layout: &Layout) -> Costs {
+    pub(in crate::explain) fn new(schema: &FeatureSchema, layout: &Layout) -> Costs {
         let category = category_price(layout);
         let features = schema.features.iter().zip(&layout.slots).map(|(feature, slots)| {
             let tolerance = feature.numeric().and_then(|numeric| numeric.tolerance);
@@ -134,6 +134,18 @@ impl Refiner {
         originals: &Rows,
         constraints: &Constraints,
     ) -> Vec<f64> {
+        self.costs.of_rows(rows, originals, constraints)
+    }
+}
+
+impl Costs {
+    /// What rows cost. A feature that follows from others costs nothing by itself.
+    pub(in crate::explain) fn of_rows(
+        &self,
+        rows: &Rows,
+        originals: &Rows,
+        constraints: &Constraints,
+    ) -> Vec<f64> {
         let mut costs = vec![0.0; rows.len];
         for (feature, (new, original)) in rows.cells.iter().zip(&originals.cells).enumerate() {
             if constraints.is_derived(feature) {
@@ -142,7 +154,7 @@ impl Refiner {
             for (row, moved) in new.moved_from(original).into_iter().enumerate() {
                 if moved {
                     let change = Change { feature, cell: rows.cell(feature, row) };
-                    costs[row] += self.costs.of(&change, originals.cell(feature, row));
+                    costs[row] += self.of(&change, originals.cell(feature, row));
                 }
             }
         }

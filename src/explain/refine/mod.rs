@@ -48,7 +48,7 @@ use crate::nearest::Points;
 use crate::predictor::Scores;
 
 use candidate_set::CandidateSet;
-use cost::Costs;
+pub(super) use cost::Costs;
 pub(super) use distinct::hash_of;
 use linear_plausibility::{FeatureScale, LinearPlausibility};
 use neighbours::{NearbyChanges, Neighbours};

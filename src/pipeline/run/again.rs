@@ -18,10 +18,11 @@ use crate::artefact::load;
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
-use crate::job::{Job, PredictorKind};
+use crate::job::{Job, PredictorKind, Section};
 use crate::output::{
-    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace,
-    RunFacts, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
+    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, PreviousFound, REJECTS, REPORTS,
+    Replace, RunFacts, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, find_previous, is_part,
+    resolved,
 };
 use crate::runtime::Runtime;
 
@@ -55,6 +56,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
     stages.part = Part::Report;
+    refuse_itself(job)?;
     stages.facts = published.facts_of(&stages)?;
     let keyed = stages.check_keys()?;
     let replace = Replace { allowed: true, keep: job.output.keep };
@@ -81,6 +83,17 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     stages.finish(staging, Finished { done, generator, artefact, began, before })
 }
 
+/// A run cannot be compared with itself.
+fn refuse_itself(job: &Job) -> Result<()> {
+    let same = |folder: &Path| resolved(folder).ok() == resolved(&job.output.dir).ok();
+    let Some(folder) = job.audit.previous.as_deref().filter(|folder| same(folder)) else {
+        return Ok(());
+    };
+    let problem = format!("is `{}`, the run itself", folder.display());
+    Err(Error::spec("audit.previous", problem)
+        .hint("name a run that it has replaced: `.<dir>.previous-…` beside it, while `output.keep` keeps it"))
+}
+
 /// The job of a published run, to make its reports anew with: by these groups, or its own if there are none. A manifest
 /// is data from outside: no program that it names is started.
 ///
@@ -102,6 +115,7 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
             Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file")
         );
     }
+    published.find_previous_of(&mut job, folder)?;
     if made.get("audit").is_none() {
         job.audit.by.clone_from(&job.report.by);
     }
@@ -126,6 +140,27 @@ fn refuse_twice(by: &[String]) -> Result<()> {
 }
 
 impl Published {
+    /// Where the run is now that this one was compared with; one that is gone is no longer compared with.
+    fn find_previous_of(&self, job: &mut Job, folder: &Path) -> Result<()> {
+        let previous = self.facts.previous.as_ref().filter(|_| job.audit.has(Section::Stability));
+        let Some(previous) = previous else { return Ok(()) };
+        if matches!(job.predictor.kind, PredictorKind::Subprocess(_)) {
+            let problem = "was compared with an earlier run by a model that is a program, which is not started for a \
+                           manifest";
+            return Err(Error::input(folder.display().to_string(), problem)
+                .hint("`overturn report JOB` starts that of a job file"));
+        }
+        job.audit.previous = match find_previous(previous, folder) {
+            PreviousFound::There(place) => Some(place),
+            PreviousFound::Gone(why) | PreviousFound::Changed(why) => {
+                tracing::warn!("`{}` is not compared with again: {why}", previous.path);
+                job.audit.sections.retain(|section| *section != Section::Stability);
+                None
+            }
+        };
+        Ok(())
+    }
+
     pub(super) fn read(folder: &Path) -> Result<Published> {
         let shown = folder.display().to_string();
         let none = |problem: &str| {
@@ -154,6 +189,8 @@ impl Published {
             .into_iter()
             // That of a run that has trained is not known to the job.
             .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
+            // Reports may compare with another run than before.
+            .filter(|what| *what != facts::PREVIOUS)
             .map(|what| format!("the {what}"))
             .collect();
         let job = settings(serde_json::to_value(stages.job).unwrap_or_default());
@@ -175,6 +212,7 @@ impl Published {
     /// The same run, but one that a run of this job, with its `[report]` and `[audit]`, would not do again.
     fn facts_of(&self, stages: &Stages<'_>) -> Result<RunFacts> {
         let mut facts = self.facts.clone();
+        facts.previous.clone_from(&stages.facts.previous);
         if self.manifest.versions == versions()? {
             facts.fingerprint = stages.facts.fingerprint.clone();
         }

@@ -11,10 +11,13 @@ use sha2::{Digest, Sha256};
 
 use super::super::{Inputs, ModelFacts, seconds_since, versions};
 use crate::artefact::WEIGHTS_FILE;
+use crate::audit::nights::find_run;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{InputFile, RunFacts, TableVersion, hex, sha256_of, sha256_while};
+use crate::output::{
+    InputFile, PreviousRun, RunFacts, TableVersion, hex, sha256_of, sha256_while,
+};
 use crate::predictor;
 use crate::runtime::Runtime;
 use crate::storage::is_url;
@@ -74,6 +77,13 @@ pub(in crate::pipeline) fn gather(
         generator,
         seed: runtime.streams().seed(),
         device: runtime.device_name(),
+        previous: job
+            .audit
+            .previous
+            .as_deref()
+            .filter(|_| explains)
+            .map(previous_run)
+            .transpose()?,
     };
     let as_json = job.as_json();
     let retrained = job.report.retrained.iter().map(predictor::fingerprint);
@@ -111,6 +121,11 @@ pub(super) fn pinned(job: &Job, read: &RunFacts) -> Job {
         at.pinned = version("scores", scores.table.first());
     }
     job
+}
+
+/// The run that the job's is compared with.
+fn previous_run(folder: &Path) -> Result<PreviousRun> {
+    find_run(folder).map(|previous| previous.run)
 }
 
 /// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.
@@ -190,6 +205,9 @@ pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp])
     })
 }
 
+/// The run that another is compared with, in words.
+pub(super) const PREVIOUS: &str = "previous run";
+
 /// In what two runs differ, in words.
 pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
     [
@@ -199,6 +217,7 @@ pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
         ("generator", old.generator != new.generator),
         ("seed", old.seed != new.seed),
         ("device", old.device != new.device),
+        (PREVIOUS, old.previous != new.previous),
     ]
     .into_iter()
     .filter_map(|(what, differs)| differs.then_some(what))

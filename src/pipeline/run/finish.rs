@@ -52,6 +52,7 @@ impl Stages<'_> {
         let names = self.names(&artefact);
         let task = artefact.description.targets.task();
         let retrained = self.survival(staging.folder(), &files, &task)?;
+        let nights = self.nights(&staging, &done, &artefact)?;
         let mut audited = Audited::default();
         if self.part != Part::Explain {
             let mut tables = self.reports(&figures, &names)?;
@@ -64,6 +65,10 @@ impl Stages<'_> {
             tables.append(&mut audited.tables);
             files.extend(self.write_reports(&staging, &tables)?);
         }
+        let stability = nights.map(|nights| {
+            files.extend(nights.files);
+            nights.summary
+        });
         let reporting = seconds_since(reporting);
         self.runtime.check_signals()?;
         let verifying = Instant::now();
@@ -71,6 +76,7 @@ impl Stages<'_> {
         let mut summary = self.summarise(&done, (figures, &names), generator.summary);
         summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
         summary.survival = Survival::of(&retrained, None);
+        summary.stability = stability;
         summary.widest_gap = audited.widest_gap;
         summary.remarks.append(&mut audited.remarks);
         summary.gates = self.gates(&summary);
@@ -213,6 +219,7 @@ impl Stages<'_> {
             n_changed: total.valid.changed.mean(),
             plausibility: total.plausibility.quantile(0.5),
             survival: None,
+            stability: None,
             widest_gap: None,
             targets: targets(&tally, names, &mmd),
             queries_per_row: queries_per_row(&total),
@@ -254,6 +261,8 @@ impl Stages<'_> {
             reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
             plausibility: summary.plausibility,
             survival: summary.survival.map(|of| of.mean),
+            recourse_validity: summary.stability.as_ref().and_then(|of| of.recourse_validity),
+            needless_churn: summary.stability.as_ref().and_then(|of| of.needless_churn),
             gap: summary.widest_gap,
             mmd_ratios: needed.map(ratio).collect(),
         };

@@ -11,6 +11,7 @@ mod figures;
 mod finish;
 mod generator;
 mod lineage;
+mod nights;
 mod prometheus;
 mod questions;
 mod spot;
@@ -57,8 +58,9 @@ pub(super) use facts::{gather as gather_facts, refuse_changed};
 use finish::Finished;
 pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
+pub(super) use nights::previous_run;
 pub(super) use questions::check_questions;
-pub use summary::{Example, RunSummary, Seconds, TargetSummary};
+pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,6 +321,7 @@ impl<'a> Stages<'a> {
             self.runtime.block_on(check_label(job, inputs, task))?;
         }
         self.check_retrained(task)?;
+        self.previous(task)?;
         Ok(remarks)
     }
 

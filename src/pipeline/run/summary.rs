@@ -61,6 +61,9 @@ pub struct RunSummary {
     /// How many of the valid counterfactuals hold under the models of `report.retrained`, if there are any.
     #[serde(default)]
     pub survival: Option<Survival>,
+    /// What became of the counterfactuals of `audit.previous`, if that is compared with.
+    #[serde(default)]
+    pub stability: Option<StabilitySummary>,
     /// The widest gap of `recourse_rate` between a group of `audit.by` and its reference group that Holm's p lets
     /// stand, 0 if none does; none if no group could be compared.
     #[serde(default)]
@@ -96,6 +99,37 @@ pub struct RunSummary {
     pub table: Option<TableCommit>,
     /// What is odd, but usable.
     pub remarks: Vec<String>,
+}
+
+/// What became of the counterfactuals of an earlier run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StabilitySummary {
+    /// The earlier run's name.
+    pub previous: String,
+    /// What changed beside rows: the model, and what of the configuration.
+    pub changed: Vec<String>,
+    /// Rows that both runs have.
+    pub rows: u64,
+    /// Rows that only this run has.
+    pub appeared: u64,
+    /// Rows that only the earlier run has.
+    pub vanished: u64,
+    /// Decisions that are others.
+    pub decision_flips: u64,
+    /// Valid counterfactuals of the earlier run, of rows that are still there.
+    pub promised: u64,
+    /// Those that the model was asked about.
+    pub asked: u64,
+    /// Share of them that still hold.
+    pub recourse_validity: Option<f64>,
+    /// 1 − mean share of changed features that both runs have in common.
+    pub answer_churn: Option<f64>,
+    /// Share of the counterfactuals that changed without need.
+    pub needless_churn: Option<f64>,
+    /// Rows that made the changes and are refused all the same.
+    pub broken_promises: u64,
+    /// Mean difference of costs.
+    pub cost_drift: Option<f64>,
 }
 
 /// Figures of one wanted decision.
@@ -171,8 +205,8 @@ impl RunSummary {
             verifying: new.seconds.verifying,
             ..self.seconds
         };
-        let (survival, widest_gap, gates) = (new.survival, new.widest_gap, new.gates);
-        RunSummary { targets: new.targets, survival, widest_gap, gates, seconds, ..self }
+        let RunSummary { survival, stability, widest_gap, gates, targets, .. } = new;
+        RunSummary { targets, survival, stability, widest_gap, gates, seconds, ..self }
     }
 
     /// Rows rejected.

@@ -408,6 +408,7 @@ pub(super) fn facts() -> PageFacts {
         fingerprint: format!("3f2a9c4be1d07755{}", "0".repeat(48)),
         inputs: vec![input],
         versions: Vec::new(),
+        previous: None,
         model: hash("a"),
         schema: hash("c"),
         generator: hash("d"),
