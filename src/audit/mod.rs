@@ -1,5 +1,5 @@
-//! Who can be helped, at what cost, who cannot: figures of groups of rows. Section by section, each a file here: groups,
-//! curves, gaps, changes and bounds are counted beside the reports, in the same pass over the written table.
+//! Who can be helped, at what cost, who cannot: figures of groups of rows. Groups, curves, gaps, changes and bounds,
+//! each a file here, are counted beside the reports, in the same pass over the written table.
 //!
 //! A group is a value of one column of `audit.by`. Counts are kept by wanted decision, attribute and value; they merge,
 //! sums in them are exact, and everybody is the attribute without a name.
