@@ -22,13 +22,19 @@ HERE = Path(__file__).resolve().parent
 KEY, WANTED = "row_id", "wanted IS NOT NULL"
 # As many as a generator keeps: MMD² through ten of them differs by more than bars do.
 ENCODERS = 32
-# What each variant says to `train`; `mo`, the nearest training row, learns nothing.
+# What each variant says to `train`; the rivals of the generator learn nothing.
 VARIANTS = {
     "ae": {},
     "mo": None,
+    "dice_random": None,
+    "dice_genetic": None,
+    "lore": None,
     "noae": {"autoencoder.kind": "never"},
     "paper": {"train.preset": "paper"},
 }
+# Variants that are run once, with seed 0: nothing is learnt.
+ONE_SEED = [name for name, trains in VARIANTS.items() if trains is None]
+DICE_BUDGET = {"explain.queries_per_row": 10_000}
 ALONE = {
     "plain": {"explain.refine": "off"},
     "diverse": {"explain.refine": "off", "explain.conditions": "drawn"},
@@ -37,6 +43,14 @@ ALONE = {
 EVALUATIONS = {
     "ae": ALONE | {"refined": {}},
     "mo": {"mo": {"explain.method": "nearest"}},
+    # So many questions that DiCE's own limits of copies and generations count.
+    "dice_random": {"dice_random": DICE_BUDGET | {"explain.method": "dice_random"}},
+    "dice_genetic": {
+        "dice_genetic": DICE_BUDGET | {"explain.method": "dice_genetic"},
+        "dice_genetic_hard": DICE_BUDGET | {"explain.method": "dice_genetic", "explain.dice.hard_labels": "true"},
+    },
+    # For 100 rows in both populations, a tenth of LORE's own, as in the paper.
+    "lore": {"lore": {"explain.method": "lore", "explain.queries_per_row": 500}},
     "noae": ALONE,
     "paper": ALONE,
 }

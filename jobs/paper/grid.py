@@ -1,7 +1,7 @@
 """The paper's grid: five data sets, five classifiers, three seeds, with and without autoencoder, plain and diverse.
 
     grid.py OVERTURN DATA_FOLDER WORK_FOLDER [--datasets "adult wine"] [--models "lr dt rf lsvc xgb"] [--seeds "0 1 2"]
-            [--variants "ae mo noae paper"] [--jobs 2] [--threads N] [--paper-steps N] [--train KEY=VALUE]...
+            [--variants "ae mo dice_random"] [--jobs 2] [--threads N] [--paper-steps N] [--train KEY=VALUE]...
             [--keep] [--keep-old] [--page] [--results FOLDER]
 
 OVERTURN is the program, DATA_FOLDER has the data sets. Classifiers are trained first, by classifiers.py, into
@@ -10,6 +10,10 @@ cores between them by default), by the job files beside this script and `--overr
 
     ae      the defaults: generator alone, plain and diverse, and with refinement
     mo      the nearest training row that keeps to the constraints; nothing is learnt, so once, with seed 0
+    dice_random, dice_genetic, lore
+            the paper's rivals, as they are; nothing is learnt, so once, with seed 0. DiCE with 10,000 questions a row,
+            so that its own limits count, genetic with probabilities and with labels alone; LORE with 500, which is a
+            tenth of its own populations, as in the paper
     noae    without autoencoder: generator alone, plain and diverse
     paper   the paper's own method and numbers: generator alone, plain and diverse. --paper-steps caps the steps of
             autoencoder and actor, which are 100,000 each
@@ -56,6 +60,7 @@ def in_order(given):
     first, *others = given.seeds
     passes = [("ae", first), ("mo", 0)]
     passes += [("ae", seed) for seed in others]
+    passes += [(variant, 0) for variant in cells.ONE_SEED if variant != "mo"]
     passes += [(variant, seed) for variant in ["noae", "paper"] for seed in given.seeds]
     found = []
     for variant, seed in passes:

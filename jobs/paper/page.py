@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import published
 import results
-from cells import EVALUATIONS, VARIANTS
+from cells import EVALUATIONS, ONE_SEED, VARIANTS
 from hyperparameters import DATASETS, MODELS, PAPER, UNTOUCHED
 
 SEEDS = [0, 1, 2]
@@ -43,6 +43,10 @@ METHODS = {
     "Ours (w/o AE)": [("generator alone, w/o AE", "noae", "plain")],
     "Ours (w/o AE, diverse)": [("generator alone, w/o AE, diverse", "noae", "diverse")],
     "MO": [("MO (`method = \"nearest\"`)", "mo", "mo")],
+    "LORE": [("LORE (`method = \"lore\"`)", "lore", "lore")],
+    "DiCE (random)": [("DiCE, random (`method = \"dice_random\"`)", "dice_random", "dice_random")],
+    "DiCE (genetic)": [("DiCE, genetic (`method = \"dice_genetic\"`)", "dice_genetic", "dice_genetic")],
+    "DiCE (binary, genetic)": [("DiCE, genetic, labels alone", "dice_genetic", "dice_genetic_hard")],
 }
 DETAILS = {"valid": VALIDITY, "L0": L0, "L1": L1, "MMD²": RATIO}
 SHORT = [("generator alone", "ae", "plain"), ("with refinement", "ae", "refined"), ("MO", "mo", "mo")]
@@ -133,7 +137,7 @@ def expected_cells():
     cells = []
     for variant in VARIANTS:
         for dataset in DATASETS if variant in ["ae", "mo"] else PAPER:
-            seeds = [0] if variant == "mo" else SEEDS
+            seeds = [0] if variant in ONE_SEED else SEEDS
             cells += [(variant, dataset, model, seed) for model in MODELS for seed in seeds]
     return cells
 
@@ -147,8 +151,9 @@ def what_was_run(figures):
         pairs = [(variant, dataset) for variant in VARIANTS]
         rows.append([title, *[f"{counted[key]} of {planned[key]}" if planned[key] else "–" for key in pairs]])
     parts = [prose("Cells that were run, classifiers times seeds: `ae` with the defaults; `mo` the nearest training "
-                   "row that keeps to the constraints, which learns nothing and has one seed; `noae` with "
-                   "`autoencoder.kind = \"never\"`; `paper` with `train.preset = \"paper\"`."),
+                   "row that keeps to the constraints, `dice_random`, `dice_genetic` and `lore` the paper's rivals, which "
+                   "learn nothing and have one seed; `noae` with `autoencoder.kind = \"never\"`; `paper` with "
+                   "`train.preset = \"paper\"`."),
              table(["", *[f"`{variant}`" for variant in VARIANTS]], rows), missing(there)]
     return "\n\n".join([*parts, *remarks(figures)])
 
@@ -236,7 +241,7 @@ def bars(figures):
             found = figures.spread(bar.column, variant=bar.variant, evaluation=bar.evaluation, dataset=dataset)
             if dataset in bar.limits and found:
                 judged, met = judged + 1, met + bar.is_met(dataset, found.mean)
-                if found.count < len(MODELS) * (1 if bar.variant == "mo" else len(SEEDS)):
+                if found.count < len(MODELS) * (1 if bar.variant in ONE_SEED else len(SEEDS)):
                     incomplete.add(dataset)
             cells.append(bar_text(bar, dataset, found))
         rows.append([bar.title, *cells])

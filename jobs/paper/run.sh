@@ -3,7 +3,7 @@
 # and writes jobs/paper/RESULTS.md: our figures beside the paper's. grid.py says what each option means.
 #
 #   jobs/paper/run.sh [--datasets "adult breast_cancer covertype bank spambase wdbc wine"]
-#                     [--models "lr dt rf lsvc xgb"] [--seeds "0 1 2"] [--variants "ae mo noae paper"]
+#                     [--models "lr dt rf lsvc xgb"] [--seeds "0 1 2"] [--variants "ae mo dice_random dice_genetic lore noae paper"]
 #                     [--jobs 2] [--threads N] [--paper-steps N] [--train KEY=VALUE]... [--keep] [--keep-old]
 #   jobs/paper/run.sh --page      only writes the page anew
 #

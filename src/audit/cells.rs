@@ -78,8 +78,8 @@ pub struct Sums {
     pub single: u64,
     /// Questions about the needed ones.
     pub queries: u64,
-    /// Solved rows by what found the answer.
-    pub sources: [u64; 3],
+    /// Solved rows by what found the answer: those that every run reports, and all others.
+    pub sources: [u64; 4],
     /// Rows whose label is the target.
     pub positives: u64,
     /// Those of them that need another decision.
@@ -119,8 +119,8 @@ pub struct AtBounds {
 }
 
 impl Sums {
-    fn counts(&mut self) -> [&mut u64; 11] {
-        let [generator, candidate, neighbour] = &mut self.sources;
+    fn counts(&mut self) -> [&mut u64; 12] {
+        let [generator, candidate, neighbour, other] = &mut self.sources;
         [
             &mut self.rows,
             &mut self.needed,
@@ -133,6 +133,7 @@ impl Sums {
             generator,
             candidate,
             neighbour,
+            other,
         ]
     }
 

@@ -264,8 +264,9 @@ impl FurtherCounts for AuditCounts {
             let status = outcomes.status[index];
             let needed = status != Status::AlreadyTarget;
             let infeasible = needed && status != Status::Solved && outcomes.certified[index];
-            let source =
-                outcomes.source[index].map(|of| Source::ALL.iter().position(|one| *one == of));
+            let usual = Source::ALWAYS_REPORTED;
+            let index_of = |of: Source| usual.iter().position(|one| *one == of);
+            let source = outcomes.source[index].map(|of| index_of(of).unwrap_or(usual.len()));
             let positive = self.batch.labels.positive(*row as usize, target);
             let queries = if needed { u64::from(outcomes.queries[index]) } else { 0 };
             self.each(target, *row, |cell| {
@@ -276,7 +277,7 @@ impl FurtherCounts for AuditCounts {
                 sums.queries += queries;
                 sums.positives += u64::from(positive);
                 sums.false_negatives += u64::from(positive && needed);
-                if let Some(source) = source.flatten() {
+                if let Some(source) = source {
                     sums.sources[source] += 1;
                 }
             });

@@ -1,5 +1,6 @@
-//! Who can be helped, at what cost, who cannot: figures of groups of rows. Groups, curves, gaps, changes and bounds,
-//! each a file here, are counted beside the reports, in the same pass over the written table.
+//! Who can be helped, at what cost, who cannot: figures of groups of rows. Section by section, each a file here: groups,
+//! curves, gaps, changes and bounds are counted beside the reports, in the same pass over the written table; for what
+//! tables alone cannot tell the model is asked about some of the rows ([`questions`]).
 //!
 //! A group is a value of one column of `audit.by`. Counts are kept by wanted decision, attribute and value; they merge,
 //! sums in them are exact, and everybody is the attribute without a name.
@@ -13,6 +14,8 @@ mod effort;
 mod gaps;
 mod groups;
 pub mod page;
+pub mod questions;
+mod reasons;
 mod signatures;
 
 use crate::job::AuditJob;
@@ -27,6 +30,7 @@ pub use curves::curves;
 pub use effort::Efforts;
 pub use gaps::{Gaps, gaps};
 pub use groups::groups;
+pub use reasons::check_codes;
 
 /// Values of one attribute, at most: a page shows them all.
 pub const MOST_GROUPS: usize = crate::metrics::MOST_SEGMENTS;

@@ -1,12 +1,13 @@
 //! Progress: bars on a terminal, elsewhere a log line every ten seconds.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::print::grouped;
 use crate::pipeline::{Observer, Progress};
@@ -53,7 +54,7 @@ impl Lines {
         let watched = Arc::clone(&stage);
         let lines = move || {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                let stage = watched.lock().unwrap_or_else(PoisonError::into_inner);
+                let stage = watched.lock();
                 // A stage that has just begun has nothing to tell yet.
                 let line = stage.as_ref().filter(|stage| stage.began.elapsed() >= every / 2);
                 let line = line.map(|stage| stage.line(stage.began.elapsed()));
@@ -67,7 +68,7 @@ impl Lines {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<StageProgress>> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stage.lock()
     }
 
     fn begin(&self, name: &str, unit: &'static str, total: Option<u64>) {
@@ -129,14 +130,14 @@ impl Progress for Bars {
     }
 
     fn state(&self, words: &str) {
-        let bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = self.bar.lock();
         if let Some(bar) = bar.as_ref() {
             bar.set_message(words.to_string());
         }
     }
 
     fn advance(&self, rows: u64) {
-        let bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = self.bar.lock();
         if let Some(bar) = bar.as_ref() {
             bar.inc(rows);
         }
@@ -145,7 +146,7 @@ impl Progress for Bars {
 
 impl Bars {
     fn replace(&self, make: impl FnOnce() -> ProgressBar) {
-        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bar = self.bar.lock();
         if let Some(done) = bar.take() {
             done.finish_and_clear();
         }
@@ -188,7 +189,7 @@ fn speed(state: &ProgressState, text: &mut dyn std::fmt::Write) {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bar = self.bar.lock();
         if let Some(bar) = bar.take() {
             bar.finish_and_clear();
         }

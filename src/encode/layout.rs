@@ -1,5 +1,5 @@
 //! Where a feature's numbers stand in an encoded row: standardised numerics first, then the null
-//! indicators of those that carry nulls, then a one-hot block per categorical (with a place of its own
+//! indicators of those that carry nulls, then a one-hot block per categorical (with a slot of its own
 //! for a carried null and for a carried unseen value). Features keep the schema's order in each part.
 
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ impl CategoricalSlots {
     }
 }
 
-/// Hands out places from left to right.
+/// Hands out slots from left to right.
 struct SlotAllocator {
     next: usize,
 }

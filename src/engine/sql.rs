@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, StructArray, UInt32Array};
 use arrow::compute::{concat_batches, take};
@@ -26,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, visit_expressions_mut,
 };
 use futures::{StreamExt, TryStreamExt, future, stream};
+use parking_lot::Mutex;
 use tokio::task::block_in_place;
 
 use super::explain::{enveloped, explaining};
@@ -202,7 +203,7 @@ impl Counterfactual {
     }
 
     fn explain(&self, batch: &RecordBatch) -> Result<ArrayRef> {
-        let idle = self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.workers.lock().pop();
         let worker = match idle {
             Some(worker) => worker,
             None => self.explainer.worker()?,
@@ -227,7 +228,7 @@ impl Counterfactual {
                 found += u32::from(known);
             }
         }
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        self.workers.lock().push(worker);
         let misfit = |error| Error::internal("counterfactual", "columns do not fit").source(error);
         let table = concat_batches(&self.explainer.counterfactuals, &tables).map_err(misfit)?;
         self.assemble(&table, places, details).map_err(misfit)

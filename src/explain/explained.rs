@@ -1,5 +1,7 @@
 //! What was found for requests, in the order of the counterfactual table.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 
 use super::refine::Outcomes;
@@ -21,6 +23,8 @@ pub(super) struct ExplainedRows {
     /// Number within the row.
     pub(super) samples: Vec<i32>,
     pub(super) findings: Vec<Finding>,
+    /// The rules that they follow from, for methods that learn rules.
+    pub(super) rules: Vec<Option<Arc<str>>>,
     pub(super) originals: Rows,
     pub(super) counterfactuals: Rows,
     /// The same in the table's types, before and after.
@@ -86,6 +90,13 @@ impl Explainer {
             None => outcomes.findings[index.of(*request)],
         };
         let findings: Vec<Finding> = retained.iter().map(finding).collect();
+        let rule = |(request, finding): (&u32, &Finding)| match finding.source {
+            _ if requests.settled(*request).is_some() => None,
+            // What another step found follows from no rule.
+            Some(Source::Lore) | None => outcomes.rules[index.of(*request)].clone(),
+            Some(_) => None,
+        };
+        let rules = retained.iter().zip(&findings).map(rule).collect();
         let mut counterfactuals = valid_rows.rows.take(requests.rows());
         let mut scores = self.with_probability_slots(&valid_rows.scores.take(requests.rows()));
         scores.put(&open, &outcomes.scores);
@@ -104,6 +115,7 @@ impl Explainer {
             measures: self.measures(&counterfactuals, &originals, &findings),
             rows,
             findings,
+            rules,
             originals,
             counterfactuals,
             before,

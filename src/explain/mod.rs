@@ -10,6 +10,8 @@ mod changes;
 mod decisions;
 mod explained;
 mod fit;
+mod inspect;
+mod method;
 mod plausible;
 mod refine;
 mod requests;
@@ -17,19 +19,20 @@ mod stats;
 mod table;
 mod valid_rows;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{FieldRef, SchemaRef};
+use parking_lot::Mutex;
 
 use crate::artefact::Description;
 use crate::constrain::{Constraints, Observed};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, Layout};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowConstraint, RowReader, RowValidator, RowWriter};
-use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
+use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Refine, Target};
 use crate::nearest::{Plausibility, Points};
 use crate::nn::Generator;
 use crate::output::{counterfactual_schema, refuse_taken, rejects_schema};
@@ -39,6 +42,8 @@ use crate::target::TargetCodec;
 
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
+pub use inspect::Inspected;
+use method::{CounterfactualMethod, method_of};
 pub use plausible::check_plausibility;
 use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
@@ -52,6 +57,9 @@ const MANY_CLASSES: usize = 16;
 
 /// A block may have so many times as many answers as it could have rows.
 const BLOCKS_OF_REQUESTS: usize = 4;
+
+/// Methods that ask again and again use up what a row's budget allows: so many times what refinement does.
+const QUERIES_OF_METHODS: usize = 16;
 
 /// Where a batch's columns are.
 #[derive(Debug, Clone, Default)]
@@ -106,6 +114,7 @@ pub struct Explainer {
     target_rule: TargetRule,
     samples: usize,
     conditions: FirstConditions,
+    method: Box<dyn CounterfactualMethod>,
     refiner: Refiner,
     /// None without training rows, or with too few.
     plausibility: Option<Plausibility>,
@@ -130,12 +139,7 @@ impl Explainer {
     /// too few training rows to tell whether answers are as plausible as they must be.
     pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
         let Setup { description, schema, table, columns, predictor, .. } = setup;
-        let method = setup.explain.method.with_generator(description.learnt);
-        if !description.learnt && method == ExplainMethod::Generator {
-            let problem = "has learnt nothing: it was made by a run that needed no training";
-            return Err(Error::input("generator", problem)
-                .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
-        }
+        let explain = resolved(setup.explain, description)?;
         let fields = |indexes: &[usize]| -> Vec<FieldRef> {
             indexes.iter().map(|index| Arc::clone(&table.fields()[*index])).collect()
         };
@@ -150,25 +154,10 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len() as u32,
             Task::Regression => 0,
         };
-        let explain = ExplainJob { method, ..setup.explain.clone() };
         let plausibility = plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?;
         let points = setup.neighbours.filter(|_| explain.needs_neighbours());
-        let feature_schema = arrow::datatypes::Schema::new(features);
-        let observed = match setup.explain.coherence {
-            Coherence::Observed => {
-                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
-                description.observed.clone().without_formulas_of(&schema, &bounded)
-            }
-            Coherence::Off => Observed::default(),
-        };
-        // Training rows are given as they are, whatever step most of their values have.
-        let constrained = match method {
-            ExplainMethod::Nearest => Arc::new(schema.without_grids()),
-            _ => Arc::clone(&schema),
-        };
-        let constraints =
-            Constraints::new(constrained, &description.stats, Arc::clone(&layout), &feature_schema)
-                .with_observed(&observed);
+        let constrained = Constrained { description, schema: &schema, columns: &columns, features };
+        let constraints = constrained.constraints(&explain, &layout);
         let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
         let refiner = Refiner::new(RefinerSetup {
             job: &explain,
@@ -186,6 +175,7 @@ impl Explainer {
             reader: RowReader::new(&schema),
             writer: RowWriter::new(&schema),
             target_rule: TargetRule::new(setup.target, predictor.task())?,
+            method: method_of(&explain, &schema, &refiner),
             schema,
             encoder,
             constraints,
@@ -213,7 +203,7 @@ impl Explainer {
     /// # Errors
     /// When the generator cannot be copied.
     pub fn worker(self: &Arc<Self>) -> Result<Worker> {
-        let generator = self.generator.lock().unwrap_or_else(PoisonError::into_inner).replica()?;
+        let generator = self.generator.lock().replica()?;
         Ok(Worker { shared: Arc::clone(self), generator })
     }
 
@@ -224,7 +214,8 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len(),
             Task::Regression => 1,
         };
-        let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets();
+        let often = if self.method.asks_often() { QUERIES_OF_METHODS } else { 1 };
+        let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets() * often;
         let requests = self.samples * self.target_rule.targets_per_row() * wide;
         (BLOCK_ROWS * BLOCKS_OF_REQUESTS / requests).clamp(1, BLOCK_ROWS)
     }
@@ -251,6 +242,48 @@ impl Worker {
         let table = shared.table(&valid_rows, &explained)?;
         stats.clock(Stage::Tabulate, &mut clock);
         Ok(table)
+    }
+}
+
+/// The job's options with the method that `auto` stands for.
+fn resolved(explain: &ExplainJob, description: &Description) -> Result<ExplainJob> {
+    let method = explain.method.with_generator(description.learnt);
+    if !description.learnt && method == ExplainMethod::Generator {
+        let problem = "has learnt nothing: it was made by a run that needed no training";
+        return Err(Error::input("generator", problem)
+            .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
+    }
+    Ok(ExplainJob { method, ..explain.clone() })
+}
+
+/// What constraints follow from.
+struct Constrained<'a> {
+    description: &'a Description,
+    schema: &'a Arc<FeatureSchema>,
+    columns: &'a Columns,
+    features: Vec<FieldRef>,
+}
+
+impl Constrained<'_> {
+    fn constraints(self, explain: &ExplainJob, layout: &Arc<Layout>) -> Constraints {
+        let Constrained { description, schema, columns, features } = self;
+        let observed = match explain.coherence {
+            Coherence::Observed => {
+                let bounded: Vec<usize> = columns.constraints.iter().map(|of| of.feature).collect();
+                description.observed.clone().without_formulas_of(schema, &bounded)
+            }
+            Coherence::Off => Observed::default(),
+        };
+        // Training rows are given as they are, whatever step most of their values have.
+        let schema = match explain.method {
+            ExplainMethod::Nearest if explain.refine.mode == Refine::Off => {
+                Arc::new(schema.without_grids())
+            }
+            _ => Arc::clone(schema),
+        };
+        let fields = arrow::datatypes::Schema::new(features);
+        Constraints::new(schema, &description.stats, Arc::clone(layout), &fields)
+            .with_observed(&observed)
     }
 }
 

@@ -1,5 +1,4 @@
-//! Requests: the target of each row and how many counterfactuals are to be found for it; and what the generator
-//! proposes for them.
+//! Requests: the target of each row and how many counterfactuals are to be found for it.
 
 use std::time::Instant;
 
@@ -13,10 +12,8 @@ use super::valid_rows::ValidRows;
 use super::{ExplainStats, Explainer, Stage, Worker, take};
 use crate::constrain::Conditions;
 use crate::error::{Error, Result};
-use crate::feature::Rows;
 use crate::job::{FirstConditions, Target};
 use crate::metrics::Status;
-use crate::nn::GeneratorInput;
 use crate::predictor::{Outcome, Task};
 use crate::target::{Targets, is_valid};
 
@@ -96,7 +93,7 @@ impl Explainer {
     }
 
     /// One target a row, or one for every other class.
-    fn targets(&self, valid_rows: &ValidRows) -> Result<(Vec<u32>, Targets)> {
+    pub(super) fn targets(&self, valid_rows: &ValidRows) -> Result<(Vec<u32>, Targets)> {
         let all: Vec<u32> = (0..valid_rows.rows.len as u32).collect();
         let decided = match &valid_rows.scores.outcome {
             Outcome::Classes { labels, .. } => &labels[..],
@@ -261,33 +258,12 @@ impl Worker {
         let shared = &self.shared;
         let open = requests.open();
         let batch = shared.batch(&requests, &open, valid_rows)?;
-        let generated = self.generate(&batch, stats)?;
-        let mut outcomes = self.refine(&batch, &generated, stats)?;
+        let mut outcomes = self.explain_batch(&batch, stats)?;
         let mut clock = Instant::now();
         shared.guard(&outcomes.rows, &batch.originals, &batch.bounds)?;
         let retained = requests.retained(&open, &outcomes.distinct(&batch.draws));
         let explained = shared.assemble(valid_rows, &requests, outcomes, &retained)?;
         stats.clock(Stage::Measure, &mut clock);
         Ok(explained)
-    }
-
-    /// The generator's proposals after post-processing; the originals if the generator is not used.
-    fn generate(&self, batch: &RequestBatch, stats: &mut ExplainStats) -> Result<Rows> {
-        let (shared, rows) = (&self.shared, &batch.originals);
-        if rows.len == 0 || !shared.refiner.asks_generator() {
-            return Ok(rows.clone());
-        }
-        let mut clock = Instant::now();
-        let decoded = self.generator.generate_batch(&GeneratorInput {
-            rows: &shared.encoder.encode_rows(rows),
-            decisions: &shared.codec.decisions(&batch.decided)?,
-            targets: &shared.codec.encode_targets(&batch.targets),
-            conditions: &batch.conditions,
-            nudges: None,
-        })?;
-        let found =
-            shared.constraints.post_process(&decoded, rows, &batch.conditions, &batch.bounds);
-        stats.clock(Stage::Generate, &mut clock);
-        Ok(found)
     }
 }

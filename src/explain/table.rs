@@ -34,6 +34,8 @@ impl Explainer {
         columns.push(Arc::new(StringArray::from_iter_values(status)));
         let source = findings.clone().map(|finding| finding.source.map(Source::name));
         columns.push(Arc::new(StringArray::from_iter(source)));
+        columns
+            .push(Arc::new(StringArray::from_iter(explained.rules.iter().map(Option::as_deref))));
         let valid: Vec<bool> = findings.clone().map(|finding| finding.valid).collect();
         columns.push(Arc::new(BooleanArray::from(valid)));
         let queries = findings.clone().map(|finding| finding.queries as i32);

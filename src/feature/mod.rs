@@ -33,10 +33,10 @@ pub use rule::{
     ArithmeticOperator, BrokenPolicy, ComparisonOperator, Derived, NumberExpression, Problem, Rule,
     Truth, sql_name,
 };
-pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
+pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric, ReasonCode};
 pub use spec::{
     Change, DerivedSpec, FeatureSpec, GridPolicy, LimitSpec, LimitUnit, NullPolicy, NumericType,
-    OutsidePolicy, RuleSpec, SchemaSpec, UnseenPolicy,
+    OutsidePolicy, ReasonSpec, RuleSpec, SchemaSpec, UnseenPolicy,
 };
 pub use stats::{
     CategoricalStats, FeatureStats, NumericStats, QUANTILE_SHARES, Stats, StatsAccumulator,

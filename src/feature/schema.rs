@@ -88,8 +88,22 @@ pub struct Feature {
     pub nulls: NullPolicy,
     /// What a change costs beside changes of other features.
     pub cost: f64,
+    /// What it is called among the reasons of a decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonCode>,
     /// Numeric or categorical, with what only that kind has.
     pub kind: FeatureKind,
+}
+
+/// What a feature is called among the reasons of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonCode {
+    /// Its code.
+    pub code: String,
+    /// What is said where a row's value is lower than that of rows that pass.
+    pub low: Option<String>,
+    /// What is said where it is higher.
+    pub high: Option<String>,
 }
 
 /// What kind of values a feature has.

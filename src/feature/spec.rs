@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{BrokenPolicy, Derived, Problem, Rule};
-use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric};
+use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric, ReasonCode};
 use crate::document::{self, Document, Literal, Overrides, Place, did_you_mean};
 use crate::error::{Error, Fault, Kind, MOST_FAULTS, Result};
 
@@ -67,6 +67,8 @@ pub struct FeatureSpec {
     /// What a change costs beside changes of other features: with 2, two other features (or twice as large
     /// a change) are rather changed. By default 1.
     pub cost: Option<f64>,
+    /// What the feature is called among candidate reasons (`audit.reasons`).
+    pub reason: Option<ReasonSpec>,
 
     /// Numeric: the type of counterfactual values. By default the column's own.
     #[serde(rename = "type")]
@@ -199,6 +201,19 @@ pub struct LimitSpec {
     /// `absolute`: in the feature's own units; `share`: as a share of its range.
     #[serde(default)]
     pub unit: LimitUnit,
+}
+
+/// What a feature is called among candidate reasons.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReasonSpec {
+    /// Its code.
+    pub code: String,
+    /// What is said where a row's value is lower than that of rows that pass. Of a category without an order, the
+    /// one of `low` and `high` that is given is said.
+    pub low: Option<String>,
+    /// What is said where it is higher.
+    pub high: Option<String>,
 }
 
 /// The unit of a limit.
@@ -391,7 +406,9 @@ impl FeatureResolver<'_> {
         } else {
             FeatureKind::Numeric(self.numeric(&spec))
         };
-        Feature { name: spec.name, change: spec.change, nulls: spec.nulls, cost, kind }
+        let reason =
+            spec.reason.map(|ReasonSpec { code, low, high }| ReasonCode { code, low, high });
+        Feature { name: spec.name, change: spec.change, nulls: spec.nulls, cost, reason, kind }
     }
 
     /// Keys that belong to the other kind are a misunderstanding worth pointing out.

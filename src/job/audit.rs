@@ -6,9 +6,6 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ReportSpec;
-use super::resolve::JobResolver;
-
 /// Budgets at which curves are told, at most.
 pub const MOST_BUDGETS: usize = 64;
 
@@ -38,6 +35,9 @@ pub struct AuditSpec {
     pub reasons: bool,
     /// Times that the model is asked for the audit, at most.
     pub queries: u64,
+    /// Features that the model should not decide by: `explicit` gives rows their other values. Those of `by` that
+    /// are features if it is not given.
+    pub protected: Option<Vec<String>>,
     /// What is told. All that asks the model nothing if it is not given: `groups`, `curves`, `gaps`,
     /// `changes`, `at_bound`, and `stability` where there is a `previous` run. None for no audit.
     pub sections: Option<Vec<Section>>,
@@ -80,6 +80,8 @@ pub enum Section {
     Robustness,
     /// Whether a protected feature decides by itself. Asks the model.
     Explicit,
+    /// Whether gaps are the model's or the search's: rows of each group searched again. Asks the model.
+    SecondSearch,
     /// What changed since the previous run.
     Stability,
 }
@@ -102,6 +104,7 @@ impl Section {
             Section::Responsiveness => "responsiveness",
             Section::Robustness => "robustness",
             Section::Explicit => "explicit",
+            Section::SecondSearch => "second_search",
             Section::Stability => "stability",
         }
     }
@@ -124,6 +127,7 @@ impl Default for AuditSpec {
             previous: None,
             reasons: false,
             queries: 2_000_000,
+            protected: None,
             sections: None,
             page: AuditPageSpec::default(),
         }
@@ -151,6 +155,8 @@ pub struct AuditJob {
     pub reasons: bool,
     /// Times that the model is asked, at most.
     pub queries: u64,
+    /// Features that the model should not decide by; those of `by` that are features if none are named.
+    pub protected: Option<Vec<String>>,
     /// What is told, in the order of the sections.
     pub sections: Vec<Section>,
     /// Rows on the page.
@@ -171,6 +177,7 @@ impl Default for AuditJob {
             previous: None,
             reasons: spec.reasons,
             queries: spec.queries,
+            protected: None,
             sections: Section::OF_TABLES.to_vec(),
             page_rows: spec.page.rows,
         }
@@ -178,53 +185,13 @@ impl Default for AuditJob {
 }
 
 impl AuditJob {
+    /// Whether anything is told for which the model is asked.
+    pub fn asks(&self) -> bool {
+        self.reasons || self.sections.iter().any(|section| section.asks())
+    }
+
     /// Whether a section is told.
     pub fn has(&self, section: Section) -> bool {
         self.sections.contains(&section)
-    }
-}
-
-impl JobResolver<'_> {
-    /// The section as meant.
-    pub(super) fn audit(&mut self, spec: AuditSpec, report: &ReportSpec) -> AuditJob {
-        let by = spec.by.unwrap_or_else(|| report.by.clone());
-        self.once(&by, "audit.by");
-        for column in spec.reference.keys().filter(|column| !by.contains(column)) {
-            let problem =
-                format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
-            self.require(false, "audit.reference", &problem);
-        }
-        let mut sections = spec.sections.unwrap_or_else(|| {
-            let stability = spec.previous.is_some().then_some(Section::Stability);
-            Section::OF_TABLES.into_iter().chain(stability).collect()
-        });
-        sections.sort_unstable();
-        let unique = sections.windows(2).all(|pair| pair[0] != pair[1]);
-        self.require(unique, "audit.sections", "names a section twice");
-        let compared = !sections.contains(&Section::Stability) || spec.previous.is_some();
-        let problem = "names `stability`, but `audit.previous` names no run to compare with";
-        self.require(compared, "audit.sections", problem);
-        let gap =
-            report.gates.max_gap.is_none() || (sections.contains(&Section::Gaps) && !by.is_empty());
-        let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
-                       leaves out `gaps`";
-        self.require(gap, "report.gates.max_gap", problem);
-        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
-        let mut budgets = spec.budgets;
-        budgets.sort_by(f64::total_cmp);
-        budgets.dedup();
-        AuditJob {
-            by,
-            reference: spec.reference,
-            label: spec.label,
-            tolerance: spec.tolerance,
-            budgets,
-            min_cell: spec.min_cell,
-            previous,
-            reasons: spec.reasons,
-            queries: spec.queries,
-            sections,
-            page_rows: spec.page.rows,
-        }
     }
 }

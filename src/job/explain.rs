@@ -51,6 +51,8 @@ pub struct ExplainSpec {
     pub min_score: f64,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
+    /// How DiCE works, where `method` is one of its two.
+    pub dice: DiceSpec,
 }
 
 impl Default for ExplainSpec {
@@ -71,6 +73,7 @@ impl Default for ExplainSpec {
             coherence: Coherence::Observed,
             min_score: 0.55,
             skip: Vec::new(),
+            dice: DiceSpec::default(),
         }
     }
 }
@@ -88,6 +91,35 @@ pub enum ExplainMethod {
     Search,
     /// The nearest training row of the target that keeps to the constraints, as it is.
     Nearest,
+    /// DiCE, random sampling: random values in one more feature every round.
+    DiceRandom,
+    /// DiCE, genetic: bred from the nearest training rows of the target.
+    DiceGenetic,
+    /// LORE: rules of a decision tree that is learnt around each row. The table's column `rule` has them.
+    Lore,
+}
+
+/// What DiCE does beyond its published defaults.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiceSpec {
+    /// Whether `dice_genetic` looks at the model's labels only, not at its probabilities.
+    pub hard_labels: bool,
+    /// How small changes of numbers are moved back after the fact. By default `linear` for `dice_random` and
+    /// `binary` for `dice_genetic`.
+    pub sparsity: Option<SparsitySearch>,
+}
+
+/// How numbers move back towards the original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SparsitySearch {
+    /// Step by step.
+    Linear,
+    /// By bisection.
+    Binary,
+    /// Not at all.
+    Off,
 }
 
 /// Whether counterfactuals keep to what all training rows keep to.
@@ -102,6 +134,35 @@ pub enum Coherence {
 }
 
 impl ExplainMethod {
+    /// Whether it is one of the methods that the generator is compared with, which are not refined unless asked for.
+    pub fn is_rival(self) -> bool {
+        matches!(
+            self,
+            ExplainMethod::Nearest
+                | ExplainMethod::DiceRandom
+                | ExplainMethod::DiceGenetic
+                | ExplainMethod::Lore
+        )
+    }
+
+    /// Whether it is one of DiCE's.
+    pub fn is_dice(self) -> bool {
+        matches!(self, ExplainMethod::DiceRandom | ExplainMethod::DiceGenetic)
+    }
+
+    /// Its name in a job.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExplainMethod::Auto => "auto",
+            ExplainMethod::Generator => "generator",
+            ExplainMethod::Search => "search",
+            ExplainMethod::Nearest => "nearest",
+            ExplainMethod::DiceRandom => "dice_random",
+            ExplainMethod::DiceGenetic => "dice_genetic",
+            ExplainMethod::Lore => "lore",
+        }
+    }
+
     /// What `auto` means with a generator at hand: one that has learnt nothing is not asked.
     pub fn with_generator(self, learnt: bool) -> ExplainMethod {
         match self {
@@ -172,6 +233,8 @@ pub struct ExplainJob {
     pub split_rows: Option<u64>,
     /// Whether they keep to what training rows keep to.
     pub coherence: Coherence,
+    /// How DiCE works.
+    pub dice: DiceSpec,
     /// What is done about answers.
     pub refine: RefineJob,
 }
@@ -217,6 +280,7 @@ impl ExplainJob {
             conditions: spec.conditions,
             split_rows: spec.split_rows,
             coherence: spec.coherence,
+            dice: spec.dice,
             refine: RefineJob {
                 mode,
                 queries_per_row: spec.queries_per_row,

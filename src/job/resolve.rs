@@ -7,25 +7,26 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob, ExplainMethod,
-    ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec, MOST_CLASSES,
-    MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
-    PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob, ReportJob,
-    ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob,
-    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
-    TrainSpec, method, predictor,
+    AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, DiceSpec, EngineSpec,
+    ExplainJob, ExplainMethod, ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits,
+    LimitsSpec, MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob,
+    OutputSpec, PredictorJob, PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine,
+    RefineJob, ReportJob, ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec,
+    SandboxSpec, ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec,
+    TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
-use crate::document::{Place, odd_kind};
+use crate::document::Place;
 use crate::error::Fault;
+use crate::storage::Stores;
 
 /// Other trainings of a model, at most: all of them are open at once.
 const MOST_RETRAINED: usize = 1_000;
 
 /// Collects faults while it resolves.
 pub(super) struct JobResolver<'a> {
-    place: &'a Place,
+    pub(super) place: &'a Place,
     /// Where relative paths start. Absolute, since a scorer is started in another folder than ours.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     pub(super) faults: Vec<Fault>,
 }
 
@@ -39,7 +40,9 @@ impl<'a> JobResolver<'a> {
     /// The job as meant; `None` only where a fault was noted.
     pub(super) fn job(&mut self, spec: JobSpec) -> Option<Job> {
         let task = spec.predictor.task;
-        let input = self.input(spec.input);
+        let (stores, faults) = spec.storage.resolve(self.place);
+        self.faults.extend(faults);
+        let input = self.input(spec.input, stores.clone());
         let retrained = self.retrained(&spec.report.retrained, &spec.predictor);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
@@ -49,8 +52,10 @@ impl<'a> JobResolver<'a> {
         let explain = self.explain(spec.explain, trains);
         let audit = self.audit(spec.audit, &spec.report);
         let report = self.report(spec.report, retrained);
-        let output = self.output(spec.output);
+        let output = self.output(spec.output, stores);
         let runtime = self.runtime(&spec.runtime);
+        let lineage = self.lineage(spec.lineage);
+        let copies = output.url.iter().map(|url| (output.dir.clone(), url.to_string())).collect();
         Some(Job {
             file: std::path::absolute(self.place.file()).unwrap_or_default(),
             input,
@@ -63,22 +68,29 @@ impl<'a> JobResolver<'a> {
             audit,
             output,
             runtime: runtime?,
+            lineage,
+            copies,
         })
     }
 
-    fn input(&mut self, spec: InputSpec) -> InputJob {
+    fn input(&mut self, spec: InputSpec, stores: Stores) -> InputJob {
         let key = spec.key.into_vec();
         self.require(!key.is_empty(), "input.key", "is empty, expected at least one column");
         self.once(&key, "input.key");
-        let features = self.tables(spec.features.into_vec(), "input.features");
-        let scores = spec.scores.map(|scores| ScoresJob {
-            table: self.tables(scores.table.into_vec(), "input.scores.table"),
-            decision: scores.decision,
-            parity_rows: scores.parity_rows,
-            parity_tolerance: scores.parity_tolerance,
+        let (features, features_at) = self.table(spec.features, "input.features");
+        let scores = spec.scores.map(|scores| {
+            let (table, table_at) = self.table(scores.table, "input.scores.table");
+            ScoresJob {
+                table,
+                table_at,
+                decision: scores.decision,
+                parity_rows: scores.parity_rows,
+                parity_tolerance: scores.parity_tolerance,
+            }
         });
         InputJob {
             features,
+            features_at,
             schema: self.existing_file(&spec.schema, "input.schema"),
             key,
             scores,
@@ -86,12 +98,8 @@ impl<'a> JobResolver<'a> {
             predicate: spec.predicate,
             batch_rows: spec.batch_rows,
             max_reject_share: spec.max_reject_share,
+            stores,
         }
-    }
-
-    fn tables(&mut self, paths: Vec<String>, key: &str) -> Vec<String> {
-        self.require(!paths.is_empty(), key, "is empty, expected at least one path");
-        paths.iter().map(|path| self.path(Path::new(path)).display().to_string()).collect()
     }
 
     pub(super) fn predictor(&mut self, spec: PredictorSpec) -> Option<PredictorJob> {
@@ -335,7 +343,7 @@ impl<'a> JobResolver<'a> {
     }
 
     /// Refuses a column that is named more than once.
-    pub(super) fn once(&mut self, columns: &[String], key: &str) {
+    fn once(&mut self, columns: &[String], key: &str) {
         let mut seen = std::collections::HashSet::new();
         if let Some(twice) = columns.iter().find(|column| !seen.insert(column.as_str())) {
             self.require(false, key, &format!("names the column `{twice}` twice"));
@@ -352,17 +360,27 @@ impl<'a> JobResolver<'a> {
             conditions: spec.conditions,
             split_rows: spec.split_rows,
             coherence: spec.coherence,
+            dice: self.dice(&spec),
             refine: self.refine(spec),
         }
     }
 
-    fn refine(&mut self, spec: ExplainSpec) -> RefineJob {
-        let nearest = spec.method == ExplainMethod::Nearest;
-        let mode = spec.refine.unwrap_or(if nearest { Refine::Off } else { Refine::Full });
-        let alone = !nearest || mode == Refine::Off;
+    fn dice(&mut self, spec: &ExplainSpec) -> DiceSpec {
+        let (given, method) = (spec.dice, spec.method.name());
+        let some = given != DiceSpec::default();
         let problem =
-            "is given, but `explain.method` is `nearest`, which gives training rows as they are";
-        self.require(alone, "explain.refine", problem);
+            format!("is given, but `explain.method` is `{method}`, expected a method of DiCE");
+        self.require(!some || spec.method.is_dice(), "explain.dice", &problem);
+        let problem = format!("is given, but `{method}` looks at labels only");
+        let hard = given.hard_labels && spec.method == ExplainMethod::DiceRandom;
+        self.require(!hard, "explain.dice.hard_labels", &problem);
+        given
+    }
+
+    fn refine(&mut self, spec: ExplainSpec) -> RefineJob {
+        // A rival is shown as it is.
+        let usual = if spec.method.is_rival() { Refine::Off } else { Refine::Full };
+        let mode = spec.refine.unwrap_or(usual);
         let searched = spec.method != ExplainMethod::Search || mode == Refine::Full;
         let problem = "is given, but `explain.method` is `search`, which is `refine = \"full\"`";
         self.require(searched, "explain.refine", problem);
@@ -433,15 +451,66 @@ impl<'a> JobResolver<'a> {
         ReportJob { by: spec.by, mmd: spec.mmd, retrained, gates: spec.gates }
     }
 
-    fn output(&mut self, spec: OutputSpec) -> OutputJob {
+    fn audit(&mut self, spec: AuditSpec, report: &ReportSpec) -> AuditJob {
+        let by = spec.by.unwrap_or_else(|| report.by.clone());
+        self.once(&by, "audit.by");
+        self.once(spec.protected.as_deref().unwrap_or_default(), "audit.protected");
+        for column in spec.reference.keys().filter(|column| !by.contains(column)) {
+            let problem =
+                format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
+            self.require(false, "audit.reference", &problem);
+        }
+        let mut sections = spec.sections.unwrap_or_else(|| {
+            let stability = spec.previous.is_some().then_some(Section::Stability);
+            Section::OF_TABLES.into_iter().chain(stability).collect()
+        });
+        sections.sort_unstable();
+        let unique = sections.windows(2).all(|pair| pair[0] != pair[1]);
+        self.require(unique, "audit.sections", "names a section twice");
+        let compared = !sections.contains(&Section::Stability) || spec.previous.is_some();
+        let problem = "names `stability`, but `audit.previous` names no run to compare with";
+        self.require(compared, "audit.sections", problem);
+        let gap =
+            report.gates.max_gap.is_none() || (sections.contains(&Section::Gaps) && !by.is_empty());
+        let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
+                       leaves out `gaps`";
+        self.require(gap, "report.gates.max_gap", problem);
+        let previous = spec.previous.map(|path| {
+            let path = self.local(&path, "audit.previous");
+            self.existing(&path, "audit.previous")
+        });
+        let mut budgets = spec.budgets;
+        budgets.sort_by(f64::total_cmp);
+        budgets.dedup();
+        AuditJob {
+            by,
+            reference: spec.reference,
+            label: spec.label,
+            tolerance: spec.tolerance,
+            budgets,
+            min_cell: spec.min_cell,
+            previous,
+            reasons: spec.reasons,
+            queries: spec.queries,
+            protected: spec.protected,
+            sections,
+            page_rows: spec.page.rows,
+        }
+    }
+
+    fn output(&mut self, spec: OutputSpec, stores: Stores) -> OutputJob {
         self.once(&spec.partition_by, "output.partition_by");
+        let (dir, url) = self.output_dir(&spec.dir);
         OutputJob {
-            dir: self.path(&spec.dir),
+            dir,
+            url,
+            stores,
             overwrite: spec.overwrite,
             keep: spec.keep,
             row_group_rows: spec.row_group_rows,
             partition_by: spec.partition_by,
-            metrics: spec.metrics.map(|path| self.path(&path)),
+            metrics: spec.metrics.map(|path| self.local(&path, "output.metrics")),
+            table: spec.table.map(|table| self.delta_output(table)),
         }
     }
 
@@ -486,28 +555,6 @@ impl<'a> JobResolver<'a> {
             self.require(duration.is_some(), key, &problem);
         }
         duration
-    }
-
-    fn path(&self, path: &Path) -> PathBuf {
-        self.folder.join(path)
-    }
-
-    pub(super) fn existing(&mut self, path: &Path, key: &str) -> PathBuf {
-        let path = self.path(path);
-        let problem = format!("is `{}`, which does not exist", path.display());
-        self.require(path.exists(), key, &problem);
-        path
-    }
-
-    /// A path that must be a file: a pipe would be waited for without end.
-    fn existing_file(&mut self, path: &Path, key: &str) -> PathBuf {
-        let path = self.existing(path, key);
-        let kind = std::fs::metadata(&path).ok().and_then(|metadata| odd_kind(&metadata));
-        if let Some(kind) = kind {
-            let problem = format!("is `{}`, which is {kind}, expected a file", path.display());
-            self.require(false, key, &problem);
-        }
-        path
     }
 }
 

@@ -21,7 +21,7 @@ pub use status::{Source, Status};
 pub use tally::{
     Changes, Count, FeatureChanges, Group, MOST_SEGMENTS, Outcomes, Segment, Spread, Tally,
 };
-pub use wilson::{Interval, wilson};
+pub use wilson::{Interval, score_interval, wilson};
 
 /// Distances of some rows.
 #[derive(Debug, Clone, PartialEq)]

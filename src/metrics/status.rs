@@ -26,6 +26,12 @@ pub enum Source {
     Candidate,
     /// Values of training rows of the target.
     Neighbour,
+    /// DiCE's random sampling.
+    DiceRandom,
+    /// DiCE's genetic search.
+    DiceGenetic,
+    /// A local rule of LORE.
+    Lore,
 }
 
 impl Status {
@@ -51,7 +57,18 @@ impl Status {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Source; 3] = [Source::Generator, Source::Candidate, Source::Neighbour];
+    pub const ALL: [Source; 6] = [
+        Source::Generator,
+        Source::Candidate,
+        Source::Neighbour,
+        Source::DiceRandom,
+        Source::DiceGenetic,
+        Source::Lore,
+    ];
+
+    /// Those that reports tell of even where they found nothing: what the default methods find.
+    pub const ALWAYS_REPORTED: [Source; 3] =
+        [Source::Generator, Source::Candidate, Source::Neighbour];
 
     /// As written to tables.
     pub fn name(self) -> &'static str {
@@ -59,6 +76,9 @@ impl Source {
             Source::Generator => "generator",
             Source::Candidate => "candidate",
             Source::Neighbour => "neighbour",
+            Source::DiceRandom => "dice_random",
+            Source::DiceGenetic => "dice_genetic",
+            Source::Lore => "lore",
         }
     }
 

@@ -230,6 +230,14 @@ impl Group {
         self.statuses.get(&status).copied().unwrap_or_default()
     }
 
+    /// Sources that reports tell of: those of the default methods, and others that found something.
+    pub fn reported_sources(&self) -> Vec<Source> {
+        let reported = |source: &Source| {
+            Source::ALWAYS_REPORTED.contains(source) || self.of_source(*source).rows > 0
+        };
+        Source::ALL.into_iter().filter(reported).collect()
+    }
+
     /// Solved first answers of a source.
     pub fn of_source(&self, source: Source) -> Count {
         self.sources.get(&source).copied().unwrap_or_default()

@@ -20,17 +20,23 @@ pub fn wilson(successes: u64, trials: u64) -> Interval {
     if trials == 0 {
         return Interval { low: 0.0, high: 1.0 };
     }
-    let count = trials as f64;
-    let share = successes.min(trials) as f64 / count;
-    let square = NORMAL_95 * NORMAL_95;
-    let shrink = 1.0 + square / count;
-    let centre = (share + square / (2.0 * count)) / shrink;
-    let variance = share * (1.0 - share) / count + square / (4.0 * count * count);
-    let half = NORMAL_95 * variance.sqrt() / shrink;
+    let share = successes.min(trials) as f64 / trials as f64;
+    let Interval { low, high } = score_interval(share, trials as f64, NORMAL_95);
     // At the very ends the bound is the share itself, which rounding would miss by a last bit.
-    let low = if successes == 0 { 0.0 } else { centre - half };
-    let high = if successes >= trials { 1.0 } else { centre + half };
-    Interval { low, high }
+    Interval {
+        low: if successes == 0 { 0.0 } else { low },
+        high: if successes >= trials { 1.0 } else { high },
+    }
+}
+
+/// Wilson's interval of a share of so many trials, to so many standard deviations.
+pub fn score_interval(share: f64, trials: f64, deviations: f64) -> Interval {
+    let square = deviations * deviations;
+    let shrink = 1.0 + square / trials;
+    let centre = (share + square / (2.0 * trials)) / shrink;
+    let variance = share * (1.0 - share) / trials + square / (4.0 * trials * trials);
+    let half = deviations * variance.sqrt() / shrink;
+    Interval { low: centre - half, high: centre + half }
 }
 
 #[cfg(test)]
@@ -41,7 +47,7 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_scipy() {
-        // scipy.stats.binomtest(successes, proposals).proportion_ci(0.95, method="wilson")
+        // scipy.stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
         let known = [
             (0, 1, 0.0, 0.793_450_685_622_76),
             (1, 1, 0.206_549_314_377_24, 1.0),

@@ -18,10 +18,10 @@ pub enum Autoencoder {
     Trained {
         /// Encoded row → latent, ending in tanh.
         encoder: Network,
-        /// Latent → standardised numerics and a logit for every place of a block.
+        /// Latent → standardised numerics and a logit for every slot of a block.
         decoder: Network,
     },
-    /// tanh and its inverse, place by place.
+    /// tanh and its inverse, number by number.
     Projection {
         /// Places of an encoded row, and of the latent.
         width: i64,

@@ -17,7 +17,7 @@ use crate::error::Result;
 /// Keeps the inverse of tanh finite where a latent is at its end.
 pub(crate) const NEARLY_ONE: f64 = 1.0 - 1e-4;
 
-/// What a category's own place is ahead of the others in a row left as it is, and so how far moves must go
+/// What the original category's slot is ahead of the others in a row left as it is, and so how far moves must go
 /// to change it. Small enough for the softmax to pass a gradient on.
 pub(super) const SHARPNESS: f64 = 3.0;
 
@@ -41,7 +41,7 @@ pub enum Form {
     Paper,
     /// The actor gives how far the latent moves, the decoder how far features move: an actor that does
     /// nothing leaves every feature exactly as it was, however badly the autoencoder reconstructs. Beside
-    /// the latent the actor moves each numeric by up to a standard deviation, and each category's place,
+    /// the latent the actor moves each numeric by up to a standard deviation, and each category's slot,
     /// since a single small change is hard to hit through the decoder. Numerics that move by less than a tolerance stay.
     /// (Where targets are no labels, categories are the decoder's, and small moves count.) The critic is shown the
     /// post-processed row, which is what the model will see.
@@ -101,7 +101,7 @@ impl ActorShape {
     }
 
     /// The same with the numbers by which the actor moves single features: numerics and, where the critic tells
-    /// outcomes apart, the places of categories, unless they are moved in the latent itself.
+    /// outcomes apart, the slots of categories, unless they are moved in the latent itself.
     #[must_use]
     pub fn moving(self, autoencoder: &Autoencoder, tensor_layout: &TensorLayout) -> ActorShape {
         let direct = match self.form {
@@ -262,7 +262,7 @@ impl Generator {
         Ok(Dense { rows, width, values, layout: Arc::clone(layout) })
     }
 
-    /// The answers to a stretch of a input.
+    /// The counterfactuals of some rows of the input.
     fn generate_some(
         &self,
         input: &GeneratorInput<'_>,

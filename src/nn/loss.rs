@@ -84,7 +84,7 @@ pub fn consistency_loss(latent: &Tensor, encoded_again: &Tensor) -> Tensor {
 }
 
 /// Cross-entropy of a critic that predicts outcomes, against what came of a row or what is wanted of it;
-/// a target has no place for the last outcome, which is no answer at all.
+/// A target has no slot for the last outcome, which is no answer at all.
 pub fn outcome_loss(logits: &Tensor, outcomes: &Tensor) -> Tensor {
     let logarithms = logits.log_softmax(-1, Kind::Float).narrow(1, 0, outcomes.size()[1]);
     -(logarithms * outcomes).sum_dim_intlist(-1, false, Kind::Float).mean(Kind::Float)
@@ -106,7 +106,7 @@ mod tests {
         let logits = logits.set_requires_grad(true);
         let sum = 1f64.exp() + 2f64.exp() + 1.0;
         let cost = |logit: f64| sum.ln() - logit;
-        // A target has no place for the last outcome; a soft outcome has its parts.
+        // A target has no slot for the last outcome; a soft outcome has its parts.
         let target = Tensor::from_slice(&[1f32, 0.0, 0.0, 1.0]).view([2, 2]);
         let found = outcome_loss(&logits, &target).double_value(&[]);
         assert!((found - (cost(1.0) + cost(2.0)) / 2.0).abs() < 1e-6, "{found}");

@@ -99,6 +99,7 @@ pub fn audit_groups_schema() -> SchemaRef {
         count("by_generator", "solved rows whose answer the generator found"),
         count("by_candidate", "those from further proposals or search"),
         count("by_neighbour", "those from training rows"),
+        count("by_other", "those of another method"),
     ]);
     audit_schema(own)
 }

@@ -2,7 +2,15 @@
 //! Spark do, and a null is `__HIVE_DEFAULT_PARTITION__`. For an empty text, for a text that is that very word, and
 //! for names longer than a file system takes there is no name; such values are refused rather than lost.
 
+use percent_encoding::{
+    AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode,
+};
+
 use crate::error::Fault;
+
+/// What is escaped: all but letters, digits and what every file system and engine takes as it is.
+const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'+').remove(b' ');
 
 /// What hive calls a null.
 const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -59,38 +67,12 @@ pub fn folder_values(path: &str) -> Vec<(String, Option<String>)> {
 
 /// A folder's name without escapes.
 fn unescaped(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while index < bytes.len() {
-        let code =
-            text.get(index + 1..index + 3).and_then(|code| u8::from_str_radix(code, 16).ok());
-        match (bytes[index], code) {
-            (b'%', Some(code)) => {
-                decoded.push(code);
-                index += 3;
-            }
-            (byte, _) => {
-                decoded.push(byte);
-                index += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// What a folder name cannot hold, as `%XX`.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~+ ".contains(&byte);
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if plain(byte) {
-            escaped.push(byte as char);
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
+fn escaped(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ESCAPED)
 }
 
 #[cfg(test)]

@@ -9,6 +9,10 @@ use super::audit_tables::{
     audit_at_bound_schema, audit_changes_schema, audit_curves_schema, audit_gaps_schema,
     audit_groups_schema,
 };
+use super::question_tables::{
+    action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
+    reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
+};
 use crate::error::{Error, Result};
 
 /// Written last: its presence says that a folder is a whole run's result.
@@ -174,7 +178,13 @@ pub fn counterfactual_schema(
         "source",
         DataType::Utf8,
         Nulls::Possible,
-        "what found the counterfactual: generator, candidate or neighbour; null if not solved",
+        "what found the counterfactual: generator, candidate, neighbour, or the method's name; null if not solved",
+    ));
+    fields.push(described(
+        "rule",
+        DataType::Utf8,
+        Nulls::Possible,
+        "`lore`: the local rule that the counterfactual follows from; null for other methods",
     ));
     fields.push(described(
         "valid",
@@ -476,7 +486,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 19] = [
+    let tables: [(&str, SchemaRef); 28] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -496,6 +506,15 @@ pub fn describe_tables() -> Value {
         ("reports/audit/gaps", audit_gaps_schema()),
         ("reports/audit/changes", audit_changes_schema()),
         ("reports/audit/at_bound", audit_at_bound_schema()),
+        ("reports/audit/actions", actions_schema()),
+        ("reports/audit/action_sets", action_sets_schema()),
+        ("reports/audit/binding", binding_schema()),
+        ("reports/audit/responsiveness", responsiveness_schema()),
+        ("reports/audit/robustness", robustness_schema()),
+        ("reports/audit/explicit", explicit_schema()),
+        ("reports/audit/second_search", second_search_schema()),
+        ("reports/audit/reason_counts", reason_counts_schema()),
+        ("reports/reasons", reasons_schema(&key)),
     ];
     let column = |field: &FieldRef| {
         let data_type = type_name(field.data_type());

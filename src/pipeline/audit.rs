@@ -36,6 +36,8 @@ pub(super) struct Audited {
     pub(super) tables: Vec<(String, RecordBatch)>,
     /// What `max_gap` is held against.
     pub(super) widest_gap: Option<f64>,
+    /// What was told of fewer rows than it would have been with more questions.
+    pub(super) remarks: Vec<String>,
 }
 
 /// What counts groups while the tables are read back; none if no section asks for it.

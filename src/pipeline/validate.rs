@@ -14,7 +14,7 @@ use super::partitions::{
     check_class_folders, check_groups, check_key_folders, check_label, check_segments,
 };
 use super::places::check_places;
-use super::run::check_output_names;
+use super::run::{check_output_names, check_questions};
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
 use crate::artefact::{Artefact, load, load_neighbours};
 use crate::engine::ScanPlan;
@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::explain::{Decisions, check_fit, check_plausibility};
 use crate::feature::{RowValidator, numbers, type_name};
 use crate::job::{Job, MemoryEstimate, ScoresJob, Target, available_memory};
+use crate::output::Mirror;
 use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
 
@@ -64,6 +65,7 @@ pub struct ParitySummary {
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     check_places(job, &inputs)?;
+    Mirror::probe(&job.output)?;
     // What is found out about the model's files here would stop a run.
     ModelFacts::read(job)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
@@ -72,6 +74,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     check_class_folders(job, predictor.task())?;
     if job.target.is_some() {
         check_output_names(job, &inputs)?;
+        check_questions(job, &inputs.schema)?;
     }
     if let Some(folder) = &job.explain.generator {
         check_generator(folder, job, (&inputs, predictor.task()), runtime)?;

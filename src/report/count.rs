@@ -122,6 +122,14 @@ impl Counter {
         Counter { setup, columns, validator, reader }
     }
 
+    /// The same, reading further columns of the table, where it has them.
+    #[must_use]
+    pub fn reading(mut self, more: &[&str]) -> Counter {
+        let read = self.columns.fields().iter().map(|field| field.name().as_str());
+        self.columns = only(&self.setup.table, read.chain(more.iter().copied()));
+        self
+    }
+
     /// Nothing yet.
     pub fn nothing(&self) -> SplitFigures {
         SplitFigures {

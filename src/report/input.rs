@@ -40,6 +40,11 @@ impl InputRows {
         Ok(InputRows { features, index, segments, comparable })
     }
 
+    /// What divides the rows, as texts.
+    pub fn segments(&self) -> &[ArrayRef] {
+        &self.segments
+    }
+
     fn segment(&self, row: usize) -> Segment {
         let text = |column: &ArrayRef| {
             let texts = column.as_string::<i32>();

@@ -31,7 +31,7 @@ pub use count::{Counter, CounterSetup, Counts, FurtherCounts, SplitFigures};
 pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
 pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
-pub use pieces::SplitReader;
+pub use pieces::{Piece, SplitReader};
 pub use rejects::count_rejects;
 pub use rules::rules;
 pub use sample::{Keep, MmdSample};
@@ -100,8 +100,9 @@ fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
 /// Only if there is a bug.
 pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBatch> {
     let mut columns = Columns::new(names);
+    let sources = tally.total().reported_sources();
     for (level, group) in rows(tally, names) {
-        let mut counts = statuses(&group);
+        let mut counts = statuses(&group, &sources);
         if level.name == "all" {
             counts.push(("rejected", None, Count { rows: rejected, queries: 0 }));
         }
@@ -121,13 +122,13 @@ pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBat
 }
 
 /// Rows by status, and solved ones by source: every row is in one of the counts.
-fn statuses(group: &Group) -> Vec<(&'static str, Option<&'static str>, Count)> {
+fn statuses(group: &Group, sources: &[Source]) -> Vec<(&'static str, Option<&'static str>, Count)> {
     let solved = Status::Solved.name();
     let by_source =
-        Source::ALL.map(|source| (solved, Some(source.name()), group.of_source(source)));
+        sources.iter().map(|source| (solved, Some(source.name()), group.of_source(*source)));
     let others = Status::ALL.into_iter().filter(|status| *status != Status::Solved);
     let others = others.map(|status| (status.name(), None, group.of_status(status)));
-    by_source.into_iter().chain(others).collect()
+    by_source.chain(others).collect()
 }
 
 /// How many counterfactuals reaches the target.

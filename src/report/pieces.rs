@@ -12,7 +12,7 @@ use super::written::{WrittenRows, read};
 use crate::error::{Error, Result};
 
 /// Neighbouring rows of one file that answer rows of one batch of the input.
-pub(super) struct Piece {
+pub struct Piece {
     pub(super) file: Arc<str>,
     /// Index of the first in the file.
     pub(super) first: usize,
@@ -23,6 +23,21 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// The rows.
+    pub fn batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
+    /// Hashes of their keys.
+    pub fn hashes(&self) -> &[u128] {
+        &self.hashes
+    }
+
+    /// The row of the input's batch that each answers.
+    pub fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
     pub(super) fn hashes_of(&self, indexes: &[u32]) -> Vec<u128> {
         indexes.iter().map(|index| self.hashes[*index as usize]).collect()
     }
@@ -67,11 +82,20 @@ impl SplitReader {
         input: &InputRows,
         counts: &mut Counts<'_>,
     ) -> Result<()> {
+        let pieces = self.pieces(counter, input)?;
+        counter.count(input, &pieces, counts)
+    }
+
+    /// The answers about the next rows of the input.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn pieces(&mut self, counter: &Counter, input: &InputRows) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         for cursor in &mut self.cursors {
             cursor.matching(counter, input, &mut pieces)?;
         }
-        counter.count(input, &pieces, counts)
+        Ok(pieces)
     }
 
     /// Whether every answer belonged to a row.

@@ -34,7 +34,7 @@ impl Rewarder {
         }
     }
 
-    /// What the model decided, as numbers for a critic that predicts outcomes: a place for every class
+    /// What the model decided, as numbers for a critic that predicts outcomes: a slot for every class
     /// and one for no answer. Where coming near counts, part of it is the model's own probabilities.
     pub fn outcomes(&self, scores: &Scores, classes: usize) -> Vec<f32> {
         let mut values = vec![0.0; scores.rows * (classes + 1)];

@@ -9,7 +9,7 @@
 //!
 //! Where `preset = "paper"` deviates from the paper:
 //!
-//! 1. Losses are means over features and latent places where the paper writes sums, the categorical
+//! 1. Losses are means over features and latent numbers where the paper writes sums, the categorical
 //!    sparsity is a straight-through estimate, and the actor's step uses the critic of the same step: all
 //!    as in the paper's reference implementation, to which λ = 0.5 refers.
 //! 2. R of a batch arrives while the update of that step runs, so a batch is replayed from the next step

@@ -20,7 +20,7 @@ const STATE_FILE: &str = "checkpoint.json";
 /// What must be the same for a checkpoint to be resumed from, by name: a hash or a value each.
 pub type Fingerprint = BTreeMap<String, String>;
 
-/// The place of a run's checkpoint.
+/// The folder of a run's checkpoint.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     folder: PathBuf,

@@ -14,7 +14,7 @@ use crate::constrain::{Conditions, Constraints};
 use crate::encode::Encoder;
 use crate::error::Result;
 use crate::feature::{Cells, Rows};
-use crate::metrics::distances;
+use crate::metrics::{distances, score_interval};
 use crate::nn::{Generator, to_dense, to_tensor};
 use crate::target::{TargetCodec, TargetSampler, Targets, is_valid};
 
@@ -62,9 +62,7 @@ impl Quality {
     /// What validity is at least, by Wilson's bound of one standard error: of few rows, all valid ones still
     /// tell little about others.
     pub(super) fn assured_validity(&self) -> f64 {
-        let (share, rows) = (self.validity, self.rows.max(1) as f64);
-        let error = (share * (1.0 - share) / rows + 0.25 / (rows * rows)).sqrt();
-        (share + 0.5 / rows - error) / (1.0 + 1.0 / rows)
+        score_interval(self.validity, self.rows.max(1) as f64, 1.0).low
     }
 }
 

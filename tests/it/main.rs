@@ -6,8 +6,10 @@
 #![expect(unreachable_pub, reason = "the harness in `util` is this binary's own")]
 
 mod audit;
+mod audit_questions;
 mod cli;
 mod commit;
+mod delta;
 mod demo;
 mod docs;
 mod early;
@@ -20,7 +22,9 @@ mod jobs;
 mod layers;
 mod learn;
 mod limits;
+mod lineage;
 mod messages;
+mod methods;
 mod models;
 mod numbers;
 mod outputs;
@@ -37,6 +41,7 @@ mod schemas;
 mod scorers;
 mod search;
 mod sql;
+mod stores;
 mod supply;
 mod survival;
 mod tables;

@@ -319,6 +319,8 @@ def measures(run, mask):
     }
     for source in ("generator", "candidate", "neighbour"):
         found[f"by_{source}"] = int((mask & (rows["source"] == source).to_numpy()).sum())
+    usual = sum(found[f"by_{source}"] for source in ("generator", "candidate", "neighbour"))
+    found["by_other"] = int((mask & rows["source"].notna().to_numpy()).sum()) - usual
     if audit["label"]:
         label = rows[f"group_{audit['label']}"]
         target = run.job["target"]
@@ -356,7 +358,7 @@ def check_groups(run, checker, groups, measured):
         small = of["needed"] < run.audit["min_cell"]
         reference = group[1] is not None and run.reference(group[0], group[1], groups) == group[2]
         expected = {name: of[name] for name in ("rows", "needed", "valid", "infeasible", "queries")}
-        expected |= {f"by_{name}": of[f"by_{name}"] for name in ("generator", "candidate", "neighbour")}
+        expected |= {f"by_{name}": of[f"by_{name}"] for name in ("generator", "candidate", "neighbour", "other")}
         expected |= {
             "unsolved": of["needed"] - of["valid"] - of["infeasible"],
             "already_target": of["rows"] - of["needed"],

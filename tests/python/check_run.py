@@ -36,6 +36,8 @@ MEMORY, THREADS = "2GB", 2
 SOLVED = "status = 'solved'"
 STATUSES = ["solved", "unsolved", "already_target", "infeasible"]
 SOURCES = ["generator", "candidate", "neighbour"]
+# Reports have these only where they found something.
+RIVAL_SOURCES = ["dice_random", "dice_genetic", "lore"]
 # What a coverage report has rows for: solved ones by source.
 OUTCOMES = [("solved", source) for source in SOURCES] + [(status, None) for status in STATUSES[1:]]
 # The cost of a changed number beyond its move, of a category, and of one of few categories; the part of an ordered
@@ -646,7 +648,7 @@ def status_rules(run):
         "`already_target` is not the decision": f"({already}) <> {wanted.format('before')}",
         "as wanted already, but changed": f"{already} AND (n_changed > 0 OR l0 > 0 OR l1 > 0)",
         "as wanted already, but decided otherwise": f"{already} AND after IS DISTINCT FROM before",
-        "unknown sources": f"source NOT IN {texts(SOURCES)}",
+        "unknown sources": f"source NOT IN {texts(SOURCES + RIVAL_SOURCES)}",
         "`source` is there or missing against the status": f"({SOLVED}) <> (source IS NOT NULL)",
         "`cost` is there or missing against the status": f"({SOLVED}) <> (cost IS NOT NULL)",
         "solved, but not valid": f"{SOLVED} AND NOT valid",
@@ -820,18 +822,20 @@ def share(part, whole):
 
 
 def check_coverage(run):
+    rivals = run.rows(f"SELECT DISTINCT source FROM pair WHERE first AND source IN {texts(RIVAL_SOURCES)}")
+    known = OUTCOMES + [("solved", source) for source, in rivals]
     outcomes = [f"first AND status = {text(status)}" + (f" AND source = {text(source)}" if source else "")
-                for status, source in OUTCOMES]
+                for status, source in known]
     figures = counts(outcomes)
     of_status = [f"FILTER ({outcome})" for outcome in outcomes]
     sums = [f"coalesce(sum({what}) {some}, 0)" for what in ["queries", "certified::INT"] for some in of_status]
     rejected = run.row("SELECT count(*) FROM reject")[0]
     expected = {}
     for group, found in recount(run, "grouped", f"{figures}, {', '.join(sums)}").items():
-        count = len(OUTCOMES)
-        rows = dict(zip(OUTCOMES, found[:count]))
-        queries = dict(zip(OUTCOMES, found[count : 2 * count]))
-        certified = dict(zip(OUTCOMES, found[2 * count :]))
+        count = len(known)
+        rows = dict(zip(known, found[:count]))
+        queries = dict(zip(known, found[count : 2 * count]))
+        certified = dict(zip(known, found[2 * count :]))
         if group[0] == "all":
             rows["rejected", None] = rejected
         for outcome, count in rows.items():

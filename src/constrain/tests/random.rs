@@ -87,7 +87,8 @@ fn numeric() -> impl Strategy<Value = Drawn> {
             let nulls = if carried { NullPolicy::Carry } else { NullPolicy::Reject };
             let large = large && matches!(data_type, DataType::Float64 | DataType::Int64);
             let offset = if large { 1e6 } else { 0.0 };
-            let feature = Feature { name: String::new(), change, nulls, cost: 1.0, kind };
+            let feature =
+                Feature { name: String::new(), change, nulls, cost: 1.0, reason: None, kind };
             Drawn { feature, data_type, bounded, offset, per_one }
         },
     )
@@ -119,7 +120,7 @@ fn categorical() -> impl Strategy<Value = Drawn> {
         let plain = if never { Change::Never } else { Change::Any };
         let change = if ordered { change } else { plain };
         let nulls = if null { NullPolicy::Carry } else { NullPolicy::Reject };
-        let feature = Feature { name: String::new(), change, nulls, cost: 1.0, kind };
+        let feature = Feature { name: String::new(), change, nulls, cost: 1.0, reason: None, kind };
         Drawn { feature, data_type, bounded, offset: 0.0, per_one: 0.0 }
     })
 }

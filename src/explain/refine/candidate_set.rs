@@ -1,16 +1,16 @@
-//! Answers that were found so far, by request.
+//! Candidates: proposals with their prediction, cost and score, by request.
 
 use super::query_cache::{PredictionIndex, QueryCache};
 use super::{Change, Changes, Proposal};
 use crate::error::Result;
 use crate::metrics::Source;
 
-/// An answer, valid or not.
+/// A proposal that the model has predicted, valid or not.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) changes: Changes,
     pub(super) prediction: PredictionIndex,
-    /// What found it, if it is valid.
+    /// What proposed it.
     pub(super) source: Source,
     /// Whether its numbers were moved back.
     pub(super) shrunk: bool,
@@ -54,7 +54,7 @@ impl Candidate {
     }
 }
 
-/// An answer, and what found it.
+/// A prediction, and what proposed it.
 type Evaluated = (PredictionIndex, Source);
 
 /// Cost and score of a request's changes.
@@ -69,10 +69,10 @@ fn worth(
     (cost, cache.worker.score(cache, request, changes) - cache.margin_value(prediction))
 }
 
-/// Answers by request.
+/// Candidates by request.
 pub(super) struct CandidateSet {
     pub(super) by_request: Vec<Vec<Candidate>>,
-    /// What the generator proposed, whatever became of it.
+    /// What the generator, or another method that asks the model itself, proposed, whatever became of it.
     pub(super) generated: Vec<Option<Candidate>>,
     /// Single changes that were tried.
     pub(super) singles: Vec<Vec<Single>>,
@@ -125,6 +125,25 @@ impl CandidateSet {
                     proposal,
                     (prediction, *source),
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for proposals of a method that asked the model itself: they stay as they are.
+    pub(super) fn evaluate_as_proposed(
+        &mut self,
+        cache: &mut QueryCache<'_>,
+        proposals: Vec<Proposal>,
+        source: Source,
+    ) -> Result<()> {
+        let predictions = cache.predict(&proposals)?;
+        for (proposal, prediction) in proposals.into_iter().zip(predictions) {
+            if let Some(prediction) = prediction {
+                let request = proposal.request as usize;
+                let candidate = Candidate::new(cache, proposal, (prediction, source));
+                self.generated[request] = Some(candidate.clone());
+                self.by_request[request].push(candidate);
             }
         }
         Ok(())

@@ -48,6 +48,7 @@ impl Worker {
             rows,
             scores,
             findings: chosen.iter().map(finding).collect(),
+            rules: Vec::new(),
             fallback: (self.shared.samples > 1).then(|| fallback(cache, candidates)),
         })
     }
@@ -156,6 +157,7 @@ fn fallback(cache: &QueryCache<'_>, candidates: &CandidateSet) -> Fallback {
     let mut scores = cache.worker.shared.with_probability_slots(&cache.batch.decided);
     scores.put(&indexes, &cache.scores(&predictions));
     Fallback {
+        source: cache.worker.shared.method.source(),
         rows: cache.rows(first().map(|one| one.map_or(&none, |one| &one.changes))),
         scores,
         valid: first().map(|one| one.is_some_and(|one| cache.is_inside(one))).collect(),

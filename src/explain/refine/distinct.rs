@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Fallback, Outcomes};
 use crate::feature::{Cells, Rows};
-use crate::metrics::{Source, Status};
+use crate::metrics::Status;
 
 impl Outcomes {
     /// Which requests have an answer that none before them has for the same row and target.
@@ -37,7 +37,7 @@ impl Outcomes {
         let finding = &mut self.findings[request];
         finding.margin = fallback.margins[request];
         (finding.valid, finding.status) = (true, Status::Solved);
-        finding.source = Some(Source::Generator);
+        finding.source = Some(fallback.source);
     }
 }
 

@@ -109,7 +109,7 @@ impl RequiredMargins {
 
 impl QueryCache<'_> {
     /// Whether an answer is valid, however near to the border.
-    pub(super) fn decides(&self, prediction: PredictionIndex) -> bool {
+    pub(in crate::explain) fn decides(&self, prediction: PredictionIndex) -> bool {
         self.required.decided[prediction as usize]
     }
 

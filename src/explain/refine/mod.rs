@@ -18,6 +18,7 @@ mod margin;
 mod neighbours;
 mod pairs;
 mod plateaus;
+mod prepare;
 mod query_cache;
 mod ranks;
 mod reduce;
@@ -28,17 +29,19 @@ mod shrink;
 mod singles;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::explained::Finding;
+use super::method::Proposals;
 use super::{ExplainStats, Stage, Worker};
 use crate::constrain::Constraints;
 use crate::encode::Layout;
 use crate::error::Result;
-use crate::feature::{Cell, Edit as Change, Edits as Changes, FeatureSchema, Rows};
+use crate::feature::{Cell, FeatureSchema, Rows};
+pub(super) use crate::feature::{Edit as Change, Edits as Changes};
 use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Refine, RefineJob, Step};
 use crate::metrics::Source;
 use crate::nearest::Points;
@@ -50,8 +53,7 @@ pub(super) use distinct::hash_of;
 use linear_plausibility::{FeatureScale, LinearPlausibility};
 use neighbours::{NearbyChanges, Neighbours};
 pub(super) use plateaus::Plateaus;
-use query_cache::QueryCache;
-pub(super) use query_cache::RequestBatch;
+pub(super) use query_cache::{PredictionIndex, QueryCache, RequestBatch};
 use shrink::ShrinkLimits;
 
 /// Questions about a row that blocks are made for; with more of them, blocks have fewer rows.
@@ -67,9 +69,9 @@ const SMALL: usize = 2;
 
 /// Changes to ask the model about.
 #[derive(Debug, Clone, PartialEq)]
-struct Proposal {
-    request: u32,
-    changes: Changes,
+pub(super) struct Proposal {
+    pub(super) request: u32,
+    pub(super) changes: Changes,
 }
 
 /// How answers are refined.
@@ -91,12 +93,16 @@ pub(super) struct Outcomes {
     /// What the model says about them.
     pub(super) scores: Scores,
     pub(super) findings: Vec<Finding>,
+    /// The rules that proposals follow from, for methods that learn rules.
+    pub(super) rules: Vec<Option<Arc<str>>>,
     /// The generator's proposals, for rows of which refinement makes two counterfactuals alike.
     fallback: Option<Fallback>,
 }
 
 /// Counterfactuals that replace others.
 struct Fallback {
+    /// What made them.
+    source: Source,
     rows: Rows,
     scores: Scores,
     valid: Vec<bool>,
@@ -138,6 +144,11 @@ impl Refiner {
         }
     }
 
+    /// What the numbers of an encoded row mean.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Whether the generator is asked at all.
     pub(super) fn asks_generator(&self) -> bool {
         self.method == ExplainMethod::Generator
@@ -159,19 +170,31 @@ impl Refiner {
 }
 
 impl Worker {
-    /// The best answers to be had for requests, from the generator's on.
-    pub(super) fn refine(
+    /// The best answers to be had for requests, from what the method proposes on.
+    pub(super) fn explain_batch(
         &self,
         batch: &RequestBatch,
-        generated: &Rows,
         stats: &mut ExplainStats,
     ) -> Result<Outcomes> {
-        let mut clock = Instant::now();
-        let refiner = &self.shared.refiner;
+        let clock = Instant::now();
         let mut cache = QueryCache::new(self, batch)?;
+        cache.refining = self.shared.method.asks_often();
+        let proposals = self.shared.method.propose(&mut cache)?;
+        self.refine(cache, proposals, clock, stats)
+    }
+
+    /// The best answers to be had from proposals, which took since a moment.
+    fn refine(
+        &self,
+        mut cache: QueryCache<'_>,
+        proposals: Proposals,
+        mut clock: Instant,
+        stats: &mut ExplainStats,
+    ) -> Result<Outcomes> {
+        let refiner = &self.shared.refiner;
         let mut candidates = CandidateSet::new(cache.len());
         let full = refiner.job.mode == Refine::Full;
-        self.begin(&mut cache, &mut candidates, generated)?;
+        self.begin(&mut cache, &mut candidates, &proposals.changes)?;
         cache.refining = true;
         cache.record_time(&mut stats.seconds, (Stage::Generate, Stage::Score), &mut clock);
         if refiner.job.mode != Refine::Off {
@@ -193,29 +216,34 @@ impl Worker {
         for (finding, queries) in outcomes.findings.iter_mut().zip(&cache.queries) {
             finding.queries = *queries;
         }
+        outcomes.rules = proposals.rules();
         cache.count_unsolved(&outcomes.findings, &mut stats.unsolved);
         stats.cut_short += cache.cut_short.iter().filter(|cut| **cut).count() as u64;
         cache.record_time(&mut stats.seconds, (Stage::Refine, Stage::Rescore), &mut clock);
         Ok(outcomes)
     }
 
-    /// The first answers: the generator's, small changes put back where the model lets them, or the nearest
-    /// training row.
+    /// The first answers: what the method proposes. Of the generator's, small changes are put back where the model
+    /// lets them.
     fn begin(
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        generated: &Rows,
+        proposed: &[Option<Changes>],
     ) -> Result<()> {
         let refiner = &self.shared.refiner;
         if !refiner.asks_generator() {
-            let nearest = |request: u32| {
-                refiner.nearest(cache, request).map(|changes| Proposal { request, changes })
+            let proposal = |(request, changes): (u32, &Option<Changes>)| {
+                changes.clone().map(|changes| Proposal { request, changes })
             };
-            let proposals = (0..cache.len() as u32).filter_map(nearest).collect();
-            return candidates.evaluate(cache, proposals, Source::Neighbour);
+            let proposals = (0u32..).zip(proposed).filter_map(proposal).collect();
+            return match self.shared.method.source() {
+                Source::Neighbour => candidates.evaluate(cache, proposals, Source::Neighbour),
+                source => candidates.evaluate_as_proposed(cache, proposals, source),
+            };
         }
-        let whole = difference(&self.shared.constraints, generated, &cache.batch.originals);
+        let whole: Vec<Changes> =
+            proposed.iter().map(|changes| changes.clone().unwrap_or_default()).collect();
         // With a single question there is none left for the answer as it was.
         let asks_twice = refiner.job.mode != Refine::Off && refiner.job.queries_per_row > 1;
         let snaps = asks_twice && refiner.does(Step::Snap);
@@ -363,7 +391,7 @@ impl Worker {
 }
 
 /// What differs between rows and originals, row by row, but for what follows from other features.
-fn difference(constraints: &Constraints, rows: &Rows, originals: &Rows) -> Vec<Changes> {
+pub(super) fn difference(constraints: &Constraints, rows: &Rows, originals: &Rows) -> Vec<Changes> {
     let mut lists: Vec<Changes> = vec![Changes::new(); rows.len];
     for (feature, (new, original)) in rows.cells.iter().zip(&originals.cells).enumerate() {
         if constraints.is_derived(feature) {

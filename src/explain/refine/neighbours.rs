@@ -97,10 +97,31 @@ impl Refiner {
     }
 
     /// What would make a request's row like the nearest one that it may become.
-    pub(super) fn nearest(&self, cache: &QueryCache<'_>, request: u32) -> Option<Changes> {
+    pub(in crate::explain) fn nearest(
+        &self,
+        cache: &QueryCache<'_>,
+        request: u32,
+    ) -> Option<Changes> {
         let index = &self.neighbours.as_ref()?.all;
         let found = index.search(&self.query(cache, request, Fit::Whole), 1);
         found.first().map(|found| self.changes_toward(index, cache, request, found.row))
+    }
+
+    /// What would make a request's row like the nearest ones of its target, as far as it may.
+    pub(in crate::explain) fn toward_nearest(
+        &self,
+        cache: &QueryCache<'_>,
+        request: u32,
+        rows: usize,
+    ) -> Vec<Changes> {
+        let Some(index) = self.training_rows() else { return Vec::new() };
+        let found = index.search(&self.query(cache, request, Fit::Any), rows);
+        found.iter().map(|found| self.changes_toward(index, cache, request, found.row)).collect()
+    }
+
+    /// The training rows that are kept.
+    pub(in crate::explain) fn training_rows(&self) -> Option<&Index> {
+        self.neighbours.as_ref().map(|neighbours| &neighbours.all)
     }
 
     /// Looks at a request's neighbours; of the first few all changes are given. Rows whose values are

@@ -1,6 +1,5 @@
-//! Where proposals are predicted: the requests that are being refined, what the model said of every proposal so far,
-//! and how often it may still be asked. Whoever proposes proposals need not remember them: what was asked
-//! before is not asked again.
+//! The requests that are being refined, the model's prediction for every proposal so far, and how many queries are left
+//! for each request. A proposal that was predicted before costs no query, so that no step needs to remember its own.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::explain::explained::Finding;
 use crate::explain::{Stage, StageSeconds, Worker, take};
 use crate::feature::{Cell, Rows};
-use crate::metrics::{Source, Status};
+use crate::metrics::Status;
 use crate::predictor::{
     Ended, Goal, Outcome, Reach, Region, Responses, Scores, Search, Variant, Variants, Verdict,
 };
@@ -28,9 +27,9 @@ use crate::target::{Targets, is_valid, margins};
 /// Proposals that the model is asked about at once: more would not be faster, only larger.
 const MOST_AT_ONCE: usize = 16_384;
 
-/// What is to be refined, a request for each counterfactual that is asked for.
+/// Requests for one counterfactual each, as the refiner needs them.
 pub(in crate::explain) struct RequestBatch {
-    /// The rows as they are.
+    /// The rows as they were read.
     pub(in crate::explain) originals: Rows,
     /// The same in the table's types.
     pub(in crate::explain) before: RecordBatch,
@@ -48,13 +47,13 @@ pub(in crate::explain) struct RequestBatch {
     pub(in crate::explain) draws: Vec<u32>,
 }
 
-/// Place of an answer among all answers of an cache.
-pub(super) type PredictionIndex = u32;
+/// Index of a prediction among all of a cache.
+pub(in crate::explain) type PredictionIndex = u32;
 
-/// Requests, proposals and answers.
-pub(super) struct QueryCache<'a> {
-    pub(super) worker: &'a Worker,
-    pub(super) batch: &'a RequestBatch,
+/// Requests, and predictions for their proposals.
+pub(in crate::explain) struct QueryCache<'a> {
+    pub(in crate::explain) worker: &'a Worker,
+    pub(in crate::explain) batch: &'a RequestBatch,
     /// Times that the model was asked, by request.
     pub(super) queries: Vec<u32>,
     /// Requests whose refinement was cut short by the clock.
@@ -82,7 +81,10 @@ pub(super) struct QueryCache<'a> {
 }
 
 impl<'a> QueryCache<'a> {
-    pub(super) fn new(worker: &'a Worker, batch: &'a RequestBatch) -> Result<QueryCache<'a>> {
+    pub(in crate::explain) fn new(
+        worker: &'a Worker,
+        batch: &'a RequestBatch,
+    ) -> Result<QueryCache<'a>> {
         let requests = batch.originals.len;
         let refiner = &worker.shared.refiner;
         Ok(QueryCache {
@@ -137,28 +139,28 @@ impl<'a> QueryCache<'a> {
     }
 
     /// Requests.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::explain) fn len(&self) -> usize {
         self.batch.originals.len
     }
 
     /// What a request's row may become.
-    pub(super) fn feasible(&self, request: u32) -> FeasibleSet<'a> {
+    pub(in crate::explain) fn feasible(&self, request: u32) -> FeasibleSet<'a> {
         let RequestBatch { conditions, bounds, .. } = self.batch;
         self.worker.shared.constraints.feasible(conditions, bounds, request as usize)
     }
 
     /// A value of a request's row as it is.
-    pub(super) fn original(&self, request: u32, feature: usize) -> Cell {
+    pub(in crate::explain) fn original(&self, request: u32, feature: usize) -> Cell {
         self.batch.originals.cell(feature, request as usize)
     }
 
     /// Times that the model may still be asked about a request.
-    pub(super) fn left(&self, request: u32) -> u32 {
+    pub(in crate::explain) fn left(&self, request: u32) -> u32 {
         self.budget - self.queries[request as usize]
     }
 
     /// Whether nothing more can be asked about a request: for want of questions, or of time.
-    pub(super) fn is_spent(&self, request: u32) -> bool {
+    pub(in crate::explain) fn is_spent(&self, request: u32) -> bool {
         self.left(request) == 0 || self.cut_short[request as usize]
     }
 
@@ -183,13 +185,17 @@ impl<'a> QueryCache<'a> {
         Some(self.shares[prediction as usize]).filter(|share| !share.is_nan())
     }
 
-    /// The answers at these places.
-    pub(super) fn scores(&self, predictions: &[PredictionIndex]) -> Scores {
+    /// The predictions with these indexes.
+    pub(in crate::explain) fn scores(&self, predictions: &[PredictionIndex]) -> Scores {
         self.scores.take(predictions)
     }
 
     /// The answer to a proposal that was predicted before.
-    pub(super) fn cached(&self, request: u32, changes: &[Change]) -> Option<PredictionIndex> {
+    pub(in crate::explain) fn cached(
+        &self,
+        request: u32,
+        changes: &[Change],
+    ) -> Option<PredictionIndex> {
         self.cached.get(&(request, hash(changes))).copied()
     }
 
@@ -207,7 +213,7 @@ impl<'a> QueryCache<'a> {
     }
 
     /// The same, without a look at what is near to them.
-    pub(super) fn predict_unprobed(
+    pub(in crate::explain) fn predict_unprobed(
         &mut self,
         proposals: &[Proposal],
     ) -> Result<Vec<Option<PredictionIndex>>> {
@@ -401,69 +407,6 @@ impl<'a> QueryCache<'a> {
             self.worker.shared.constraints.apply(&mut rows, row, changes, original);
         }
         rows
-    }
-
-    /// Proposals that change no more than the model notices, and keep to the rules between features: those that do not
-    /// are repaired. What cannot be is left as it is, and will not be asked about.
-    pub(super) fn prepared(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: &[Source],
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let (proposals, sources) = self.tightened(proposals, sources);
-        self.repaired(proposals, sources)
-    }
-
-    /// Proposals without what the model does not notice: numbers as near to the originals as it says the same.
-    fn tightened(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: &[Source],
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let shared = &self.worker.shared;
-        if !shared.refiner.plateaus.are_known() {
-            return (proposals, sources.to_vec());
-        }
-        let tightened = |(Proposal { request, changes }, source): (Proposal, &Source)| {
-            let (feasible, original) =
-                (self.feasible(request), |feature: usize| self.original(request, feature));
-            let ease = |change: &Change| {
-                shared.refiner.tightened(feasible, *change, original(change.feature))
-            };
-            let tightened: Changes = changes.iter().filter_map(ease).collect();
-            let better = shared.constraints.is_coherent(&tightened, original);
-            // Nothing is asked about the row as it is, unless that was the question.
-            let pointless = better && tightened.is_empty() && !changes.is_empty();
-            let changes = if better { tightened } else { changes };
-            (!pointless).then_some((Proposal { request, changes }, *source))
-        };
-        proposals.into_iter().zip(sources).filter_map(tightened).unzip()
-    }
-
-    fn repaired(
-        &self,
-        proposals: Vec<Proposal>,
-        sources: Vec<Source>,
-    ) -> (Vec<Proposal>, Vec<Source>) {
-        let constraints = &self.worker.shared.constraints;
-        if !constraints.couples_features() {
-            return (proposals, sources);
-        }
-        let mut kept = Vec::with_capacity(proposals.len());
-        for (proposal, source) in proposals.into_iter().zip(sources) {
-            let Proposal { request, changes } = &proposal;
-            let original = |feature: usize| self.original(*request, feature);
-            let repairs = constraints.repairs(self.feasible(*request), changes, original);
-            if repairs.is_empty() {
-                kept.push((proposal, source));
-            } else {
-                let request = *request;
-                kept.extend(
-                    repairs.into_iter().map(|changes| (Proposal { request, changes }, source)),
-                );
-            }
-        }
-        kept.into_iter().unzip()
     }
 }
 

@@ -2,18 +2,20 @@
 //! where the space is small.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Change, Changes, Costs, Outcomes, RequestBatch, difference};
+use super::{Change, Changes, Costs, Outcomes, QueryCache, RequestBatch, difference};
 use crate::artefact::{Description, ModelForm, Origin};
 use crate::constrain::Observed;
 use crate::constrain::tests::Case;
 use crate::constrain::tests::random::{Dice, case, coupled_table, table};
 use crate::error::Result;
+use crate::explain::method::Proposals;
 use crate::explain::{Columns, ExplainStats, Explainer, Setup, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
@@ -173,15 +175,19 @@ impl Copies<'_> {
 }
 
 /// A table, a model and an explainer for them.
-struct Ground {
-    case: Case,
+pub(in crate::explain) struct Ground {
+    pub(in crate::explain) case: Case,
     model: Arc<Weighing>,
-    batch: RequestBatch,
-    generated: Rows,
+    pub(in crate::explain) batch: RequestBatch,
+    pub(in crate::explain) generated: Rows,
 }
 
 impl Ground {
-    fn new(columns: &[crate::constrain::tests::random::Drawn], rows: usize, seed: u64) -> Ground {
+    pub(in crate::explain) fn new(
+        columns: &[crate::constrain::tests::random::Drawn],
+        rows: usize,
+        seed: u64,
+    ) -> Ground {
         let mut dice = Dice::new(seed);
         let case = match seed % 5 {
             0 | 1 => table(columns, rows, &mut dice),
@@ -226,7 +232,7 @@ impl Ground {
         Ground { case, model: Arc::new(model), batch, generated }
     }
 
-    fn worker(&self, job: &ExplainJob) -> Worker {
+    pub(in crate::explain) fn worker(&self, job: &ExplainJob) -> Worker {
         let explainer = Explainer::new(
             Generator::untrained(self.shape(), &self.case.constraints),
             Setup {
@@ -322,10 +328,23 @@ impl Ground {
         }
     }
 
-    fn refine(&self, job: &ExplainJob) -> Outcomes {
+    pub(in crate::explain) fn refine(&self, job: &ExplainJob) -> Outcomes {
         let worker = self.worker(job);
-        let mut stats = ExplainStats::default();
-        worker.refine(&self.batch, &self.generated, &mut stats).expect("refined")
+        explained(&worker, &self.batch, &self.generated)
+    }
+
+    /// Some of the requests.
+    pub(in crate::explain) fn some(&self, some: &[u32]) -> RequestBatch {
+        RequestBatch {
+            originals: self.batch.originals.take(some),
+            before: crate::explain::take(&self.batch.before, some).expect("taken"),
+            targets: self.batch.targets.take(some),
+            decided: self.batch.decided.take(some),
+            conditions: self.batch.conditions.take(some),
+            bounds: self.batch.bounds.take(some),
+            seeds: some.iter().map(|row| self.batch.seeds[*row as usize]).collect(),
+            draws: vec![0; some.len()],
+        }
     }
 
     fn costs(&self, rows: &Rows) -> Vec<f64> {
@@ -336,7 +355,7 @@ impl Ground {
     }
 
     /// What the model says of rows now.
-    fn predict(&self, rows: &Rows) -> Vec<bool> {
+    pub(in crate::explain) fn predict(&self, rows: &Rows) -> Vec<bool> {
         let writer = crate::feature::RowWriter::new(&self.case.schema);
         let batch = writer.write(rows, &self.case.rows, &self.case.batch).expect("written");
         is_valid(&self.model.predict(&batch).expect("answers"), &self.batch.targets)
@@ -383,6 +402,22 @@ impl Ground {
         space.retain(|changes| self.case.constraints.is_coherent(changes, original));
         Some(space)
     }
+}
+
+/// What is made of a generator's proposals; or of what another method proposes.
+pub(in crate::explain) fn explained(
+    worker: &Worker,
+    batch: &RequestBatch,
+    generated: &Rows,
+) -> Outcomes {
+    let mut stats = ExplainStats::default();
+    if !worker.shared.refiner.asks_generator() {
+        return worker.explain_batch(batch, &mut stats).expect("explained");
+    }
+    let cache = QueryCache::new(worker, batch).expect("a cache");
+    let changes = difference(&worker.shared.constraints, generated, &batch.originals);
+    let proposals = Proposals::plain(changes.into_iter().map(Some).collect());
+    worker.refine(cache, proposals, Instant::now(), &mut stats).expect("refined")
 }
 
 fn codec() -> TargetCodec {
@@ -511,21 +546,11 @@ proptest! {
         // Networks may round otherwise in a block of another size.
         job.refine.skip = vec![Step::Candidates];
         let worker = ground.worker(&job);
-        let mut stats = ExplainStats::default();
-        let whole = worker.refine(&ground.batch, &ground.generated, &mut stats).expect("refined");
+        let whole = explained(&worker, &ground.batch, &ground.generated);
         let some: Vec<u32> = (0..rows as u32).step_by(2).collect();
-        let batch = RequestBatch {
-            originals: ground.batch.originals.take(&some),
-            before: crate::explain::take(&ground.batch.before, &some).expect("taken"),
-            targets: ground.batch.targets.take(&some),
-            decided: ground.batch.decided.take(&some),
-            conditions: ground.batch.conditions.take(&some),
-            bounds: ground.batch.bounds.take(&some),
-            seeds: some.iter().map(|row| ground.batch.seeds[*row as usize]).collect(),
-            draws: vec![0; some.len()],
-        };
+        let batch = ground.some(&some);
         let generated = ground.generated.take(&some);
-        let part = worker.refine(&batch, &generated, &mut stats).expect("refined");
+        let part = explained(&worker, &batch, &generated);
         let constraints = &ground.case.constraints;
         let lists = difference(constraints, &whole.rows, &ground.case.rows);
         for (index, changes) in difference(constraints, &part.rows, &batch.originals).iter().enumerate() {
@@ -538,7 +563,7 @@ proptest! {
 }
 
 /// Two numbers of which the first is never greater, and a model that wants the first to be more than it is.
-fn part_and_whole((part, whole): (f64, f64), needed: f64) -> Ground {
+pub(in crate::explain) fn part_and_whole((part, whole): (f64, f64), needed: f64) -> Ground {
     let text = "[[feature]]\nname = \"part\"\nkind = \"numeric\"\nrange = [0, 60]\n\
                 [[feature]]\nname = \"whole\"\nkind = \"numeric\"\nrange = [0, 60]\n\
                 [[rule]]\ncheck = \"part <= whole\"\n";

@@ -6,6 +6,7 @@ use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::super::Inputs;
+use super::questions::check_questions;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::Columns;
 use crate::feature::{missing_column, type_name};
@@ -26,6 +27,7 @@ pub(super) struct ScanColumns {
 impl ScanColumns {
     pub(super) fn new(job: &Job, inputs: &Inputs) -> Result<ScanColumns> {
         check_segment_columns(job, inputs)?;
+        check_questions(job, &inputs.schema)?;
         let (mut names, mut reported) = (inputs.columns.clone(), inputs.columns.clone());
         for constraint in &inputs.constraints {
             index_of(&mut names, &constraint.column);
@@ -67,7 +69,7 @@ fn audited(job: &Job, inputs: &Inputs) -> Vec<String> {
 }
 
 /// Where a name stands among others; added if it is new.
-fn index_of(names: &mut Vec<String>, name: &str) -> usize {
+pub(super) fn index_of(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
         names.push(name.to_string());
         names.len() - 1

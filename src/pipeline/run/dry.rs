@@ -65,7 +65,7 @@ pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) ->
         plan: plan.lines(),
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
         explaining_seconds,
-        output: job.output.dir.display().to_string(),
+        output: job.output.shown(),
     })
 }
 
@@ -75,14 +75,15 @@ impl Stages<'_> {
         let mut stages = Vec::new();
         stages.push(match &job.explain.generator {
             Some(folder) => format!("take the generator from {}", folder.display()),
-            None if method != ExplainMethod::Generator => {
-                "search among training rows, without a generator".to_string()
-            }
-            None => format!(
+            None if method == ExplainMethod::Generator => format!(
                 "train a generator: at most {} steps, {:.0} s",
                 job.train.limits.max_steps,
                 job.train.limits.max_time.as_secs_f64()
             ),
+            None if matches!(method, ExplainMethod::Search | ExplainMethod::Nearest) => {
+                "search among training rows, without a generator".to_string()
+            }
+            None => format!("read training rows for `{}`, without a generator", method.name()),
         });
         stages.push(match &job.input.scores {
             Some(scores) => format!("take decisions from {}", scores.table.join(", ")),
@@ -97,7 +98,7 @@ impl Stages<'_> {
                 "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
             );
         }
-        stages.push(format!("publish {}", job.output.dir.display()));
+        stages.push(format!("publish {}", job.output.shown()));
         stages
     }
 

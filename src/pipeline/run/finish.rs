@@ -17,7 +17,7 @@ use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{StageSeconds, target_names};
 use crate::job::Coherence;
-use crate::metrics::{Group, Source, Status, Tally, wilson};
+use crate::metrics::{Group, Status, Tally, wilson};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
@@ -60,6 +60,7 @@ impl Stages<'_> {
                 tables.push(("survival".to_string(), survival(&retrained)?));
             }
             audited = self.audit(&mut figures, &names)?;
+            self.ask_model((staging.folder(), &done), &artefact, &mut audited)?;
             tables.append(&mut audited.tables);
             files.extend(self.write_reports(&staging, &tables)?);
         }
@@ -71,6 +72,7 @@ impl Stages<'_> {
         summary.method = self.job.explain.method.with_generator(artefact.description.learnt);
         summary.survival = Survival::of(&retrained, None);
         summary.widest_gap = audited.widest_gap;
+        summary.remarks.append(&mut audited.remarks);
         summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
@@ -229,7 +231,8 @@ impl Stages<'_> {
             training,
             gates: Vec::new(),
             examples,
-            output: self.job.output.dir.display().to_string(),
+            output: self.job.output.shown(),
+            table: None,
             remarks: done.remarks.clone(),
         };
         summary.remarks.extend(without_score(done));
@@ -270,15 +273,18 @@ impl Stages<'_> {
         let mut facts = self.facts.clone();
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
+        self.runtime.check_signals()?;
+        facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
+        ModelFacts::of(&self.facts).refuse_changed(self.job)?;
+        if passes {
+            summary.table = self.commit_table(staging.folder(), &files)?.or(summary.table);
+        }
         let written = (files, staging.folder());
         let mut manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
         if self.part != Part::Explain && !self.job.audit.sections.is_empty() {
             write_page(&staging, &mut manifest)?;
         }
         staging.write(MANIFEST_FILE, &manifest.text()?)?;
-        self.runtime.check_signals()?;
-        facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
-        ModelFacts::of(&self.facts).refuse_changed(self.job)?;
         let place = if passes { staging.publish()? } else { staging.set_aside()? };
         summary.output = place.display().to_string();
         self.write_metrics(&mut summary);
@@ -373,7 +379,8 @@ fn statuses(group: &Group) -> BTreeMap<String, u64> {
 }
 
 fn sources(group: &Group) -> BTreeMap<String, u64> {
-    Source::ALL.map(|source| (source.name().to_string(), group.of_source(source).rows)).into()
+    let sources = group.reported_sources().into_iter();
+    sources.map(|source| (source.name().to_string(), group.of_source(source).rows)).collect()
 }
 
 fn targets(tally: &Tally, names: &Names, found: &[MmdRow]) -> Vec<TargetSummary> {

@@ -3,9 +3,9 @@
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
 
 use ort::session::Session;
+use parking_lot::{Condvar, Mutex};
 
 use super::runtime;
 use super::spread::TextTensors;
@@ -70,11 +70,8 @@ impl SessionPool {
 
     /// Between one and `most` idle sessions; waits for the first.
     pub(super) fn lease(&self, most: usize) -> Vec<Lease<'_>> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut idle = self
-            .returned
-            .wait_while(idle, |idle| idle.is_empty())
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
+        self.returned.wait_while(&mut idle, |idle| idle.is_empty());
         let left = idle.len().saturating_sub(most.max(1));
         let taken = idle.split_off(left);
         taken.into_iter().map(|scorer| Lease { pool: self, scorer: Some(scorer) }).collect()
@@ -102,7 +99,7 @@ impl DerefMut for Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.pool.idle.lock();
         idle.extend(self.scorer.take());
         drop(idle);
         self.pool.returned.notify_one();

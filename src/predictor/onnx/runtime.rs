@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ort::environment::Environment;
 use ort::logging::{LogLevel, LoggerFunction};
 use ort::session::Session;
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
@@ -48,7 +49,7 @@ static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
 /// The environment, which loads the library when first asked for.
 pub(super) fn environment() -> Result<Environment> {
-    let mut loaded = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = ENVIRONMENT.lock();
     if let Some(environment) = &*loaded {
         return Ok(environment.clone());
     }
@@ -122,7 +123,7 @@ struct Repeats(Mutex<BTreeMap<String, (u64, String)>>);
 impl Repeats {
     /// Counts a message; gives what to add to it, or nothing if it is not to be shown.
     fn note(&self, place: &str, message: &str) -> Option<String> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         let (count, _) =
             counts.entry(place.to_string()).or_insert_with(|| (0, message.trim().to_string()));
         *count += 1;
@@ -135,7 +136,7 @@ impl Repeats {
 
     /// A line for each message whose last count was not shown.
     fn totals(&self) -> Vec<String> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         let counts = std::mem::take(&mut *counts);
         let unsaid = counts.into_values().filter(|(count, _)| !is_shown(*count));
         unsaid

@@ -1,13 +1,14 @@
 //! What is said once for each process, however often a model is opened.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Whether a text has not been said before.
 pub(super) fn first_time(text: &str) -> bool {
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_string())
+    SAID.lock().insert(text.to_string())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! ONNX Runtime as the engine of a model: batches through one of its sessions, under watch.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use parking_lot::Mutex;
 
 use super::graph::Graph;
 use super::inputs::Inputs;
@@ -78,12 +79,12 @@ impl Sessions {
 
     /// The sessions, if there are any.
     pub(super) fn pool(&self) -> Option<Arc<SessionPool>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.pool.lock().clone()
     }
 
     /// Other sessions instead, or none any more.
     pub(super) fn replace(&self, pool: Option<SessionPool>) {
-        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = pool.map(Arc::new);
+        *self.pool.lock() = pool.map(Arc::new);
     }
 
     /// Scores a batch in a session.

@@ -2,10 +2,10 @@
 //! the first real ones. The first difference is said, and the model is ONNX Runtime's from then on.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use parking_lot::Mutex;
 
 use super::native::{Native, Trials, Wildness, difference};
 use super::sessions::{File, Model, Sessions};
@@ -79,7 +79,7 @@ impl Trusted {
     }
 
     fn confirm(&self, (model, sessions): (&Model, &Sessions), batch: &RecordBatch) -> Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         let left = self.left.load(Ordering::Acquire);
         let rows = left.min(batch.num_rows());
         if rows == 0 {

@@ -2,11 +2,12 @@
 //! request between two operators, loops included; one operator is never cut short.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ort::session::RunOptions;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::stop;
@@ -39,7 +40,7 @@ struct Runs {
 
 impl WatchState {
     fn lock(&self) -> MutexGuard<'_, Runs> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock()
     }
 }
 
@@ -125,11 +126,10 @@ fn watch(shared: &WatchState, limit: Duration) {
                 let _ = options.terminate();
             }
         }
-        runs = if runs.running.is_empty() {
-            shared.begun.wait(runs).unwrap_or_else(PoisonError::into_inner)
+        if runs.running.is_empty() {
+            shared.begun.wait(&mut runs);
         } else {
-            let waited = shared.begun.wait_timeout(runs, GLANCE);
-            waited.unwrap_or_else(PoisonError::into_inner).0
-        };
+            shared.begun.wait_for(&mut runs, GLANCE);
+        }
     }
 }

@@ -6,9 +6,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use crate::predictor::guard;
 
@@ -37,7 +39,7 @@ type Launch = (Command, Sender<io::Result<Child>>);
 /// Starts a process from the thread that outlives all others.
 pub(super) fn launch(command: Command) -> io::Result<Child> {
     static LAUNCHER: Mutex<Option<Sender<Launch>>> = Mutex::new(None);
-    let mut launcher = LAUNCHER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut launcher = LAUNCHER.lock();
     let orders = match &*launcher {
         Some(orders) => orders.clone(),
         None => {

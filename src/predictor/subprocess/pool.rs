@@ -1,12 +1,13 @@
 //! The copies of the program: who may use which, and a fresh one where one has failed.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::answer::Contract;
 use super::failure::{Cause, Failure, Occasion};
@@ -164,18 +165,18 @@ impl WorkerPool {
             if let Some(slot) = free.pop() {
                 return Lent { pool: self, slot: Some(slot) };
             }
-            free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+            self.returned.wait(&mut free);
         }
     }
 
     /// Waits until so many slots have come back, but not for ever.
     pub(super) fn await_all(&self, slots: usize, patience: Duration) {
         let out = |free: &mut Vec<WorkerSlot>| free.len() < slots;
-        let _ = self.returned.wait_timeout_while(self.lock(), patience, out);
+        self.returned.wait_while_for(&mut self.lock(), out, patience);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<WorkerSlot>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 }
 

@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::process::ChildStderr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Lines kept for an error message: a traceback's end fits.
 const LINES_KEPT: usize = 12;
@@ -48,16 +50,15 @@ impl Stderr {
 
     /// The last lines, once the pipe is closed or `patience` has run out.
     pub(super) fn last_lines(&self, patience: Duration) -> Vec<String> {
-        let heard = self.shared.lock();
-        let waiting = self.shared.closed.wait_timeout_while(heard, patience, |heard| !heard.closed);
-        let (heard, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.shared.lock();
+        self.shared.closed.wait_while_for(&mut heard, |heard| !heard.closed, patience);
         heard.last_lines.iter().cloned().collect()
     }
 }
 
 impl StderrState {
     fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock()
     }
 
     fn keep(&self, line: &str) {

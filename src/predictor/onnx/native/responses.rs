@@ -2,7 +2,8 @@
 //! other values.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::super::inputs::Inputs;
 use super::breakpoints::{Below, Way};
@@ -82,7 +83,7 @@ impl Whole {
 
     /// A need in the terms of the nodes.
     pub(super) fn demand(&self, Need { up, down, plus }: Need) -> Demand {
-        let mut known = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.tops.lock();
         let tops = known.entry((up, down)).or_insert_with(|| self.sweeper.tops(up, down));
         Demand { up, down, plus, tops: Tops::clone(tops) }
     }

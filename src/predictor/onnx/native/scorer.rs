@@ -1,9 +1,10 @@
 //! A recognised model between record batches and answers.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
+use parking_lot::Mutex;
 
 use super::super::graph::Graph;
 use super::super::inputs::Inputs;
@@ -87,7 +88,7 @@ impl Native {
         encoded: &Encoded,
         questions: impl Iterator<Item = Question<'q>> + Clone,
     ) -> Answered<'_> {
-        let kept = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || self.scratch.lock();
         let mut scratch = kept().pop().unwrap_or_default();
         let answers = self.engine.answer(encoded, questions, &mut scratch);
         kept().push(scratch);

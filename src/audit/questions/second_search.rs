@@ -1,0 +1,216 @@
+//! Whether a gap between groups is the search's: some rows of every group are searched again with four times the
+//! questions. A gap that moves by more than its tolerance proves nothing about the model.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::Float64Type;
+use hashbrown::HashMap;
+
+use super::budget::Allotment;
+use super::groups::mean;
+use super::reservoir::Ticket;
+use super::sample::{Chosen, Group};
+use super::search::{CHUNK_ROWS, Found};
+use super::{Asker, Table};
+use crate::error::{Error, Result};
+use crate::output::second_search_schema;
+use crate::report::{Columns, column};
+
+/// The verdict about what the search may have made.
+const INCONCLUSIVE: &str = "inconclusive";
+/// Times the questions of the run.
+const TIMES: u32 = 4;
+
+/// Questions about a row, at most.
+pub(super) fn per_row(asker: &Asker<'_>) -> u64 {
+    u64::from(queries(asker)) + 1
+}
+
+fn queries(asker: &Asker<'_>) -> u32 {
+    asker.setup.explain.refine.queries_per_row.saturating_mul(TIMES)
+}
+
+/// A figure of a group by the run and by the second search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pair {
+    first: f64,
+    second: f64,
+}
+
+/// The table of the section.
+///
+/// # Errors
+/// When the model as a whole fails.
+pub(super) fn second_search(
+    asker: &Asker<'_>,
+    grouped: &Chosen,
+    allotted: &Allotment,
+) -> Result<Vec<Table>> {
+    let mut variation = asker.setup.unchanged();
+    variation.explain.refine.queries_per_row = queries(asker);
+    let explainer = asker.explainer_of(&variation)?;
+    let mut second: Vec<Found> = Vec::new();
+    for rows in asker.chunks(grouped, (allotted, CHUNK_ROWS)) {
+        let rows = rows?;
+        let found = asker.setup.search(&explainer, &rows, &asker.names.targets)?;
+        let none = Found { valid: false, cost: f64::NAN };
+        let of_row = |ticket: &Ticket| found.get(&(ticket.hash, ticket.target)).copied();
+        second.extend(rows.tickets.iter().map(|ticket| of_row(ticket).unwrap_or(none)));
+    }
+    let rows = grouped.slice(0, second.len());
+    let first = rows.written()?;
+    let groups: Vec<Group> =
+        rows.groups()?.into_iter().filter(|group| group.attribute.is_some()).collect();
+    let mut columns = Columns::default();
+    for group in &groups {
+        let reference = asker.reference(group, &groups);
+        for metric in ["recourse_rate", "cost_mean"] {
+            let of = |group: &Group| figure(metric, &group.rows, (&first, &second));
+            tell(asker, (metric, group, of(group)), reference.map(of), &mut columns);
+        }
+    }
+    Ok(vec![("second_search", columns.finish(second_search_schema())?)])
+}
+
+/// A figure of some rows; none where there is nothing to tell it by.
+fn figure(metric: &str, rows: &[u32], (first, second): (&[Found], &[Found])) -> Option<Pair> {
+    let of = |found: &[Found]| match metric {
+        "recourse_rate" => {
+            mean(rows.iter().map(|row| f64::from(u8::from(found[*row as usize].valid))))
+        }
+        _ => mean(
+            rows.iter().map(|row| found[*row as usize]).filter(|one| one.valid).map(|one| one.cost),
+        ),
+    };
+    Some(Pair { first: of(first)?, second: of(second)? })
+}
+
+/// How far a gap moves, and how far it may: of shares the tolerance, of costs that share of the reference's.
+fn moved(metric: &str, (own, reference): (Pair, Pair), tolerance: f64) -> (f64, f64) {
+    let moved = ((own.second - reference.second) - (own.first - reference.first)).abs();
+    let scale = if metric == "cost_mean" { reference.first.abs() } else { 1.0 };
+    (moved, tolerance * scale)
+}
+
+fn tell(
+    asker: &Asker<'_>,
+    (metric, group, own): (&str, &Group, Option<Pair>),
+    reference: Option<Option<Pair>>,
+    columns: &mut Columns,
+) {
+    let rows = group.rows.len() as u64;
+    let own = own.filter(|_| asker.names.tells(rows));
+    let reference = reference.flatten();
+    let both = own.zip(reference);
+    let moved = both.map(|pair| moved(metric, pair, asker.tolerance));
+    asker.names.begin(columns, group);
+    columns.text(Some(metric));
+    columns.count(rows);
+    columns.number(own.map(|own| own.first));
+    columns.number(own.map(|own| own.second));
+    columns.number(both.map(|(own, reference)| own.first - reference.first));
+    columns.number(both.map(|(own, reference)| own.second - reference.second));
+    columns.number(moved.map(|(moved, _)| moved));
+    columns.number(moved.map(|(_, tolerance)| tolerance));
+    let verdict = moved.map(|(moved, most)| if moved > most { INCONCLUSIVE } else { "holds" });
+    columns.text(verdict);
+}
+
+/// Metrics of gaps that a figure of the second search stands for.
+const OF_RECOURSE: [&str; 4] = ["recourse_rate", "preclusion_least", "effectiveness", "curve"];
+const OF_COST: [&str; 7] = [
+    "cost_mean",
+    "n_changed_mean",
+    "effort_mean",
+    "cost_p50",
+    "cost_p90",
+    "social_burden",
+    "single_change_share",
+];
+
+/// The table of gaps, where verdicts about what the second search moves are `inconclusive`: against the reference if the
+/// gap moves by more than it may, against the rest if the group's own figure does.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn doubted(gaps: &RecordBatch, second: &RecordBatch) -> Result<RecordBatch> {
+    let moved = moved_groups(second)?;
+    let (group, against) = (group_keys(gaps)?, texts(gaps, "against")?);
+    let (metrics, verdicts) = (texts(gaps, "metric")?, texts(gaps, "verdict")?);
+    let doubted = (0..gaps.num_rows()).map(|row| {
+        let stands = match metrics[row].as_deref() {
+            Some(metric) if OF_RECOURSE.contains(&metric) => "recourse_rate",
+            Some(metric) if OF_COST.contains(&metric) => "cost_mean",
+            _ => return verdicts[row].clone(),
+        };
+        let reference = against[row].as_deref() == Some("reference");
+        let moves = moved.get(&(group[row].clone(), stands.to_string()));
+        let moves = moves.is_some_and(|(gap, own)| if reference { *gap } else { *own });
+        if moves {
+            verdicts[row].as_ref().map(|_| INCONCLUSIVE.to_string())
+        } else {
+            verdicts[row].clone()
+        }
+    });
+    let verdicts: ArrayRef = Arc::new(StringArray::from_iter(doubted));
+    let lost = |error| Error::internal("gaps", "have no verdicts").source(error);
+    let index = gaps.schema().index_of("verdict").map_err(lost)?;
+    let mut columns = gaps.columns().to_vec();
+    columns[index] = verdicts;
+    RecordBatch::try_new(gaps.schema(), columns).map_err(lost)
+}
+
+type GroupTexts = [Option<String>; 3];
+
+/// By group and metric: whether the gap moved by more than it may, and whether the group's own figure did.
+fn moved_groups(second: &RecordBatch) -> Result<HashMap<(GroupTexts, String), (bool, bool)>> {
+    let (groups, metrics) = (group_keys(second)?, texts(second, "metric")?);
+    let verdicts = texts(second, "verdict")?;
+    let number = |name: &str| -> Result<Vec<f64>> {
+        let column = column(second, name)?.as_primitive::<Float64Type>();
+        Ok(column.iter().map(|number| number.unwrap_or(f64::NAN)).collect())
+    };
+    let (first, again, most) = (number("figure")?, number("figure_again")?, number("tolerance")?);
+    let of_row = |row: usize| {
+        let gap = verdicts[row].as_deref() == Some(INCONCLUSIVE);
+        let own = (again[row] - first[row]).abs() > most[row];
+        ((groups[row].clone(), metrics[row].clone().unwrap_or_default()), (gap, own))
+    };
+    Ok((0..second.num_rows()).map(of_row).collect())
+}
+
+fn group_keys(table: &RecordBatch) -> Result<Vec<GroupTexts>> {
+    let [target, attribute, value] =
+        ["target", "attribute", "value"].map(|name| texts(table, name));
+    let (target, attribute, value) = (target?, attribute?, value?);
+    let of_row = |row: usize| [target[row].clone(), attribute[row].clone(), value[row].clone()];
+    Ok((0..table.num_rows()).map(of_row).collect())
+}
+
+fn texts(table: &RecordBatch, name: &str) -> Result<Vec<Option<String>>> {
+    let texts = column(table, name)?.as_string::<i32>();
+    Ok(texts.iter().map(|text| text.map(String::from)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_moves_by_what_the_two_searches_differ_in() {
+        let found = |valid: bool, cost: f64| Found { valid, cost };
+        let first = [found(true, 2.0), found(false, f64::NAN), found(true, 1.0), found(true, 1.0)];
+        let second = [found(true, 2.0), found(true, 4.0), found(true, 1.0), found(true, 0.5)];
+        let of = |metric, rows: &[u32]| figure(metric, rows, (&first, &second)).expect("rows");
+        let (own, reference) = (of("recourse_rate", &[0, 1]), of("recourse_rate", &[2, 3]));
+        assert_eq!(own, Pair { first: 0.5, second: 1.0 });
+        // The gap was -0.5 and is 0.
+        assert_eq!(moved("recourse_rate", (own, reference), 0.05), (0.5, 0.05));
+        let (own, reference) = (of("cost_mean", &[0, 1]), of("cost_mean", &[2, 3]));
+        assert_eq!((own.second, reference.second), (3.0, 0.75));
+        // From 1 to 2.25; a twentieth of the reference's mean cost, 1, may be.
+        assert_eq!(moved("cost_mean", (own, reference), 0.05), (1.25, 0.05));
+        assert_eq!(figure("cost_mean", &[], (&first, &second)), None);
+    }
+}
