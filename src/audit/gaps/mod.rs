@@ -92,11 +92,8 @@ fn with_rest<'a>(
     counts: &'a GroupCounts,
     level: Level<'a>,
 ) -> Option<Comparison<'a>> {
-    let others = counts.cells[&level.target][level.attribute].iter().enumerate();
-    let others = others.filter(|(value, cell)| *value != level.value && cell.sums.rows > 0);
-    let others: Vec<&Cell> = others.map(|(_, cell)| cell).collect();
-    // Two groups are each other's rest: what differs from the reference differs from it.
-    if others.is_empty() {
+    let mut others = counts.cells[&level.target][level.attribute].iter().enumerate();
+    if !others.any(|(value, cell)| value != level.value && cell.sums.rows > 0) {
         return None;
     }
     let everybody = &counts.cells[&level.target][0][0];
