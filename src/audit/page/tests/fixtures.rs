@@ -322,6 +322,7 @@ pub(super) fn facts() -> PageFacts {
         modified: 1,
         rows: 50_000,
         sha256: hash("b"),
+        etag: None,
     };
     let run = RunFacts {
         run_id: "3f2a9c4be1d07755".to_string(),
