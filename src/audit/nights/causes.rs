@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     fn facts(model: &str) -> RunFacts {
-            versions: Vec::new(),
         RunFacts {
+            versions: Vec::new(),
             run_id: "a".to_string(),
             fingerprint: "a".to_string(),
             inputs: Vec::new(),

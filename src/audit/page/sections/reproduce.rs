@@ -55,9 +55,13 @@ fn identity(source: &Source<'_>) -> Vec<(String, String)> {
 }
 
 fn input(file: &InputFile) -> (String, String) {
-    let InputFile { path, bytes, rows, sha256, .. } = file;
+    let InputFile { path, bytes, rows, sha256, etag, .. } = file;
     let size = format!("{}, {} bytes", counted(*rows, "row"), count(*bytes));
-    let hash = if sha256.is_empty() { "no hash was kept" } else { sha256.as_str() };
+    let hash = match etag {
+        Some(etag) => format!("ETag {}", clipped(etag, 200)),
+        None if sha256.is_empty() => "no hash was kept".to_string(),
+        None => sha256.clone(),
+    };
     (clipped(path, 200), format!("{size}, {hash}"))
 }
 
