@@ -181,7 +181,7 @@ fn delta_file(folder: &str, file: &LogicalFileView, partitions: &[FieldRef]) -> 
 
 async fn snapshot(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Result<EagerSnapshot> {
     let store = log_store(folder, stores, Kind::Input)?;
-    let version = match (&wanted.timestamp, wanted.pinned.or(wanted.version)) {
+    let version = match (&wanted.timestamp, wanted.version.or(wanted.pinned)) {
         (_, Some(version)) => Some(version),
         (Some(moment), None) => Some(version_at(folder, &store, moment).await?),
         (None, None) => None,

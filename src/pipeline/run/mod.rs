@@ -162,7 +162,8 @@ fn explain_all(
     lineage: &Lineage,
 ) -> Result<RunSummary> {
     let began = Instant::now();
-    let earlier = if resume { earlier(&job.output.dir) } else { None };
+    // What is published is whole: only a run that was stopped is gone on with.
+    let earlier = if resume { unfinished(&job.output.dir) } else { None };
     let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
     let mut stages = Stages::new(job, part, runtime, observer)?;
     stages.tell(lineage);
@@ -522,11 +523,6 @@ fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<P
 fn unfinished(folder: &Path) -> Option<RunFacts> {
     let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
     Some(header.facts)
-}
-
-/// What the run has read that is resumed: it was stopped before it could publish, or just after.
-fn earlier(folder: &Path) -> Option<RunFacts> {
-    unfinished(folder).or_else(|| Manifest::read(folder).ok()?.run)
 }
 
 /// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
