@@ -197,6 +197,11 @@ impl Sampler {
         &self.group_sizes
     }
 
+    /// Rows of a group that are kept, at most.
+    pub(super) fn group_limit(&self) -> usize {
+        self.group_limit
+    }
+
     fn count_groups(&mut self, offered: &Offered, attributes: &[ArrayRef]) {
         if self.setup.sizes.group == 0 {
             return;
