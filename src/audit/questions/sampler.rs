@@ -180,7 +180,7 @@ impl Sampler {
     fn ranks(&self, batch: &RecordBatch) -> Result<Vec<u64>> {
         let scores = column(batch, "original_score")?.as_primitive::<Float64Type>();
         let values = batch.column_by_name("original_value");
-        let values = values.map(|values| values.as_primitive::<Float64Type>());
+        let values = values.map(AsArray::as_primitive::<Float64Type>);
         let inside = |row: usize| match (values, self.setup.range) {
             (Some(values), Some((low, high))) => {
                 (values.value(row) - low).min(high - values.value(row)).max(0.0)
