@@ -87,12 +87,11 @@ fn of_feature(unchanged: &Variation, index: usize, stats: &FeatureStats) -> Vec<
     found
 }
 
+/// Takes a lift: what is lifted, what it says, and what changes of the schema.
+type AddLift<'a> = dyn FnMut(&'static str, String, &dyn Fn(&mut FeatureSchema)) + 'a;
+
 /// What the schema says of a number.
-fn of_numeric(
-    (numeric, seen): (&Numeric, &NumericStats),
-    index: usize,
-    add: &mut dyn FnMut(&'static str, String, &dyn Fn(&mut FeatureSchema)),
-) {
+fn of_numeric((numeric, seen): (&Numeric, &NumericStats), index: usize, add: &mut AddLift<'_>) {
     let change = |schema: &mut FeatureSchema, change: &dyn Fn(&mut Numeric)| {
         if let FeatureKind::Numeric(numeric) = &mut schema.features[index].kind {
             change(numeric);

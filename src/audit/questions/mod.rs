@@ -101,6 +101,8 @@ struct Rows {
     stuck: Chosen,
     any: Chosen,
     grouped: Chosen,
+    /// Rows of a group among them, at most.
+    group_limit: usize,
     passing: BTreeMap<u32, Chosen>,
 }
 
@@ -250,7 +252,10 @@ impl Questions<'_> {
                 let protected = protected(self.job, &self.setup.schema);
                 explicit::explicit(asker, (&rows.any, &protected), allotted)?
             }
-            "second_search" => second_search::second_search(asker, &rows.grouped, allotted)?,
+            "second_search" => {
+                let grouped = (&rows.grouped, rows.group_limit);
+                second_search::second_search(asker, grouped, allotted)?
+            }
             _ => {
                 let some = rows.refused.slice(0, allotted.rows() as usize);
                 let Reasons { reasons, counts } = reasons::reasons(asker, (&some, &rows.passing))?;
@@ -265,6 +270,7 @@ impl Questions<'_> {
 
 impl Rows {
     fn new(mut sampler: Sampler) -> Result<Rows> {
+        let group_limit = sampler.group_limit();
         let grouped = Chosen::new(sampler.grouped()?);
         let Sampler { refused, stuck, any, passing, .. } = sampler;
         let refused = Chosen::new(refused.finish()?);
@@ -277,6 +283,7 @@ impl Rows {
             passing: passing.collect::<Result<_>>()?,
             refused,
             grouped,
+            group_limit,
         })
     }
 }

@@ -180,7 +180,7 @@ impl Sampler {
     fn ranks(&self, batch: &RecordBatch) -> Result<Vec<u64>> {
         let scores = column(batch, "original_score")?.as_primitive::<Float64Type>();
         let values = batch.column_by_name("original_value");
-        let values = values.map(|values| values.as_primitive::<Float64Type>());
+        let values = values.map(AsArray::as_primitive::<Float64Type>);
         let inside = |row: usize| match (values, self.setup.range) {
             (Some(values), Some((low, high))) => {
                 (values.value(row) - low).min(high - values.value(row)).max(0.0)
@@ -195,6 +195,11 @@ impl Sampler {
     /// Rows and targets of every group, refused or not.
     pub(super) fn group_sizes(&self) -> &BTreeMap<GroupKey, u64> {
         &self.group_sizes
+    }
+
+    /// Rows of a group that are kept, at most.
+    pub(super) fn group_limit(&self) -> usize {
+        self.group_limit
     }
 
     fn count_groups(&mut self, offered: &Offered, attributes: &[ArrayRef]) {

@@ -44,7 +44,7 @@ struct Pair {
 /// When the model as a whole fails.
 pub(super) fn second_search(
     asker: &Asker<'_>,
-    grouped: &Chosen,
+    (grouped, limit): (&Chosen, usize),
     allotted: &Allotment,
 ) -> Result<Vec<Table>> {
     let mut variation = asker.setup.unchanged();
@@ -60,8 +60,11 @@ pub(super) fn second_search(
     }
     let rows = grouped.slice(0, second.len());
     let first = rows.written()?;
-    let groups: Vec<Group> =
-        rows.groups()?.into_iter().filter(|group| group.attribute.is_some()).collect();
+    // Rounds that are over, if there were too few questions for all: every group has had as many rows.
+    let rounds = rows.tickets.last().map_or(0, |ticket| ticket.rank as usize);
+    let most = if rows.len() == grouped.len() { limit } else { rounds };
+    let groups = rows.groups()?.into_iter().filter(|group| group.attribute.is_some());
+    let groups: Vec<Group> = groups.map(|group| first_rows(group, (&rows, most))).collect();
     let mut columns = Columns::default();
     for group in &groups {
         let reference = asker.reference(group, &groups);
@@ -71,6 +74,14 @@ pub(super) fn second_search(
         }
     }
     Ok(vec![("second_search", columns.finish(second_search_schema())?)])
+}
+
+/// The first rows of a group by their hashes: its own. Further ones were chosen for groups of other attributes, and are
+/// like those rather than like the group.
+fn first_rows(mut group: Group, (rows, most): (&Chosen, usize)) -> Group {
+    group.rows.sort_by_key(|row| rows.tickets[*row as usize].hash);
+    group.rows.truncate(most);
+    group
 }
 
 /// A figure of some rows; none where there is nothing to tell it by.
@@ -196,6 +207,14 @@ fn texts(table: &RecordBatch, name: &str) -> Result<Vec<Option<String>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_has_its_own_rows_only() {
+        let ticket = |hash: u128| Ticket { rank: 0, hash, target: 0 };
+        let rows = Chosen { tickets: [7, 3, 9, 1].map(ticket).to_vec(), batch: None };
+        let group = Group { target: 0, attribute: Some(0), value: None, rows: vec![0, 1, 2, 3] };
+        assert_eq!(first_rows(group, (&rows, 2)).rows, [3, 1], "the least hashes");
+    }
 
     #[test]
     fn a_gap_moves_by_what_the_two_searches_differ_in() {
