@@ -71,12 +71,15 @@
 //! | 7 | [`explain`] | what would have to change in each row of a batch? (engine-free) |
 //! | 7 | [`report`] | which figures are shown, and which must be reached? |
 //! | 6 | [`artefact`] | what is a fitted generator on disk? |
+//! | 5 | [`commit`] | how do results reach a Delta table, exactly once? |
 //! | 5 | [`nn`] | what is made of tensors: networks, losses, replay buffer? (no column names, no job) |
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
 //! | 4 | [`target`] | what did the model decide, what should it decide, and what is a prediction worth? |
+//! | 4 | [`lineage`] | who is told of a run, and what? |
 //! | 4 | [`metrics`] | how good are counterfactuals: distances, counts that merge, MMD? |
 //! | 4 | [`nearest`] | which training rows are nearest to a row, of those that it may become, and how plausible is it beside them? |
 //! | 4 | [`score`] | what becomes of a batch? (engine-free) |
+//! | 4 | [`table`] | which files and values belong to a version of a Delta table? |
 //! | 3 | [`encode`] | how does a row become numbers? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
 //! | 3 | [`output`] | what is written, and when does it become visible? |
@@ -86,6 +89,7 @@
 //! | 2 | [`feature`] | what do columns mean, what was seen in them, which rows can be used? |
 //! | 1 | [`document`] | what does a TOML file say, and what is wrong with it? |
 //! | 1 | [`stop`] | was the program asked to stop? |
+//! | 1 | [`storage`] | which bytes does a URL stand for? (beside [`engine`], the only module that knows object stores) |
 //! | 0 | [`error`] | who must act? |
 //!
 //! # What always holds
@@ -105,6 +109,7 @@
 pub mod artefact;
 pub mod audit;
 pub mod cli;
+pub mod commit;
 pub mod constrain;
 pub mod document;
 pub mod encode;
@@ -113,6 +118,7 @@ pub mod error;
 pub mod explain;
 pub mod feature;
 pub mod job;
+pub mod lineage;
 pub mod metrics;
 pub mod nearest;
 pub mod nn;
@@ -123,6 +129,8 @@ pub mod report;
 pub mod runtime;
 pub mod score;
 pub mod stop;
+pub mod storage;
 pub mod synth;
+pub mod table;
 pub mod target;
 pub mod train;

@@ -6,6 +6,9 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Global, LogFormat};
 
+/// Libraries that say what we say ourselves, as errors, or as news of what was asked of them.
+const QUIET: &str = "ort=error,delta_kernel=off,delta_kernel_default_engine=off,deltalake_core=off";
+
 /// Starts logging; `RUST_LOG` has the last word on what is shown.
 pub(super) fn start(global: &Global) {
     let level = match (global.quiet, global.verbose) {
@@ -16,7 +19,7 @@ pub(super) fn start(global: &Global) {
     };
     // ONNX Runtime's own informational lines are about its inner life.
     let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new(format!("{level},ort=error")));
+        .unwrap_or_else(|_| EnvFilter::new(format!("{level},{QUIET}")));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -155,7 +155,7 @@ impl JobArguments {
             }
             job.runtime.threads = threads;
         }
-        Ok(job)
+        pipeline::fetch(job)
     }
 }
 

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::print::{Printer, grouped, lines};
 use super::{Global, JobArguments, observer};
+use crate::commit::TableCommit;
 use crate::error::Result;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
@@ -143,6 +144,7 @@ fn text(summary: &RunSummary) -> String {
         (false, false) => "set aside",
     };
     rows.push((place.to_string(), summary.output.clone()));
+    rows.extend(summary.table.as_ref().map(|of| ("committed".to_string(), committed(of))));
     let mut text = lines(&rows);
     if !summary.targets.is_empty() {
         text.push('\n');
@@ -154,6 +156,13 @@ fn text(summary: &RunSummary) -> String {
         text.push_str(&examples.join("\n"));
     }
     text
+}
+
+/// What a Delta table has of the run.
+fn committed(table: &TableCommit) -> String {
+    let version = table.version.map_or(String::new(), |version| format!(" as version {version}"));
+    let earlier = if table.repeated { ", by an earlier attempt" } else { "" };
+    format!("{} rows to {}{version}{earlier}", grouped(table.rows), table.url)
 }
 
 fn counts(summary: &RunSummary) -> Vec<(String, String)> {

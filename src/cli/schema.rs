@@ -12,7 +12,7 @@ use crate::engine::{Engine, EngineOptions, InferOptions, infer, observed_rules};
 use crate::error::{Error, Result};
 use crate::feature::SchemaSpec;
 use crate::job::{Bytes, Device, JobSpec, RuntimeJob};
-use crate::output::describe_tables;
+use crate::output::{describe_sources, describe_tables};
 use crate::runtime::Runtime;
 
 /// Work with schemas: infer one from a table, or print those that editors use.
@@ -67,6 +67,8 @@ enum FileKind {
     Feature,
     /// All tables that are written, with their columns.
     Tables,
+    /// The same as sources of dbt, in YAML.
+    Sources,
 }
 
 impl Schema {
@@ -133,9 +135,13 @@ impl Infer {
 
 impl Show {
     fn run(&self, printer: &Printer) -> Result<()> {
+        if let FileKind::Sources = self.file {
+            printer.data(describe_sources().trim_end());
+            return Ok(());
+        }
         let schema = schema_of(self.file);
         let text = match (self.markdown, self.file) {
-            (true, FileKind::Tables) => column_reference(&schema),
+            (true, FileKind::Tables | FileKind::Sources) => column_reference(&schema),
             (true, FileKind::Job | FileKind::Feature) => reference(&schema),
             (false, _) => serde_json::to_string_pretty(&schema)
                 .map_err(|error| Error::internal("schema", "has no JSON").source(error))?,
@@ -149,6 +155,6 @@ fn schema_of(file: FileKind) -> Value {
     match file {
         FileKind::Job => json_schema::<JobSpec>(),
         FileKind::Feature => json_schema::<SchemaSpec>(),
-        FileKind::Tables => describe_tables(),
+        FileKind::Tables | FileKind::Sources => describe_tables(),
     }
 }

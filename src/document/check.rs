@@ -36,7 +36,7 @@ impl<'a> Checker<'a> {
         if !self.accepts(value, schema) {
             return self.wrong(value, schema, path);
         }
-        match (value, self.structure(schema)) {
+        match (value, self.structure(value, schema)) {
             (Value::Object(map), Some(schema)) => self.table(map, schema, path),
             (Value::Array(values), Some(schema)) => self.list(values, schema, path),
             (Value::Number(number), _) => self.range(number, schema, path),
@@ -77,15 +77,17 @@ impl<'a> Checker<'a> {
         listed.chain(constants).chain(schema.get("const")).filter_map(Value::as_str).collect()
     }
 
-    fn structure(&self, schema: &'a Value) -> Option<&'a Value> {
+    /// What a list or section consists of: of several forms, the one that the value has.
+    fn structure(&self, value: &Value, schema: &'a Value) -> Option<&'a Value> {
         let nested = |schema: &&Value| {
             ["properties", "additionalProperties", "items"]
                 .iter()
                 .any(|key| schema.get(key).is_some())
         };
-        Some(schema)
-            .filter(nested)
-            .or_else(|| branches(schema).map(|branch| self.resolve(branch)).find(nested))
+        Some(schema).filter(nested).or_else(|| {
+            let mut forms = branches(schema).map(|branch| self.resolve(branch));
+            forms.find(|form| nested(form) && self.accepts(value, form))
+        })
     }
 
     fn table(&mut self, map: &Map<String, Value>, schema: &'a Value, path: &str) {

@@ -1,4 +1,4 @@
-//! Which files a table is made of: a path, folder, glob or hive-partitioned folder, expanded, with every
+//! Which files a table is made of: a path, URL, folder, glob or hive-partitioned folder, expanded, with every
 //! footer read. A file that is missing or broken is found here, before anything long starts.
 
 use std::collections::{HashMap, HashSet};
@@ -10,13 +10,20 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use rayon::prelude::*;
 
+use super::object_files::{self, TableStore};
 use crate::document::odd_kind;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::type_name;
 use crate::output::folder_values;
+use crate::storage::{Listed, Stores, is_url};
+use crate::table::{DeltaFile, DeltaTable};
 
 /// File name endings taken for Parquet inside a folder.
-const ENDINGS: [&str; 3] = ["parquet", "parq", "pq"];
+pub(super) const ENDINGS: [&str; 3] = ["parquet", "parq", "pq"];
+
+/// What a folder of files is expected to have.
+pub(super) const FOLDER_HINT: &str =
+    "files must end in .parquet; names that start with `_` or `.` are skipped";
 
 /// Broken files listed in one error.
 const FAULTS_SHOWN: usize = 10;
@@ -30,16 +37,20 @@ pub struct SourceFiles {
     pub file_schema: SchemaRef,
     /// Columns taken from hive-style folder names.
     pub partition_fields: Vec<Arc<Field>>,
+    /// Where they are read; none for files of this machine.
+    pub(super) store: Option<TableStore>,
 }
 
 /// One Parquet file.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
-    /// Absolute path.
+    /// Absolute path, or URL.
     pub path: PathBuf,
     /// Size.
     pub bytes: u64,
-    /// Nanoseconds of its modification time since 1970; 0 where that is not known.
+    /// What a store changes with the content; none for files of this machine.
+    pub etag: Option<String>,
+    /// Nanoseconds of its modification time since 1970; 0 where that is not known, or an ETag is.
     pub modified: u64,
     /// Rows, by its footer.
     pub rows: u64,
@@ -66,15 +77,14 @@ impl SourceFiles {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// Finds the files behind paths and globs and reads their footers.
-    pub fn find(paths: &[String]) -> Result<SourceFiles> {
-        let mut found = Vec::new();
-        for path in paths {
-            found.extend(expand(path)?);
-        }
-        found.sort_by(|left, right| left.path.cmp(&right.path));
-        found.dedup_by(|left, right| left.path == right.path);
-        let read: Vec<Result<SourceFile, Fault>> = found.par_iter().map(read_footer).collect();
+    /// Finds the files behind paths, URLs and globs and reads their footers.
+    pub fn find(paths: &[String], stores: &Stores) -> Result<SourceFiles> {
+        let (read, store) = if paths.iter().any(|path| is_url(path)) {
+            let (read, store) = object_files::find(paths, stores)?;
+            (read, Some(store))
+        } else {
+            (read_footers(paths)?, None)
+        };
         let (files, mut faults): (Vec<_>, Vec<_>) = read.into_iter().partition(Result::is_ok);
         faults.truncate(FAULTS_SHOWN);
         Error::from_faults(Kind::Input, faults.into_iter().filter_map(Result::err).collect())?;
@@ -82,7 +92,83 @@ impl SourceFiles {
         let file_schema = merge_schemas(&files)?;
         warn_of_gaps(&files, &file_schema);
         let partition_fields = partition_fields(&files, &file_schema)?;
-        Ok(SourceFiles { files: with_values(files), file_schema, partition_fields })
+        Ok(SourceFiles { files: with_values(files), file_schema, partition_fields, store })
+    }
+}
+
+/// The files behind paths and globs of this machine, with their footers.
+fn read_footers(paths: &[String]) -> Result<Vec<Result<SourceFile, Fault>>> {
+    let mut found = Vec::new();
+    for path in paths {
+        found.extend(expand(path)?);
+    }
+    found.sort_by(|left, right| left.path.cmp(&right.path));
+    found.dedup_by(|left, right| left.path == right.path);
+    Ok(found.par_iter().map(read_footer).collect())
+}
+
+impl SourceFile {
+    /// An object of a table, by its URL: row groups, and values of its folders.
+    pub(super) fn of_object(
+        object: &Listed,
+        shown: String,
+        (row_groups, partition): (Vec<RowGroup>, Vec<(String, Option<String>)>),
+        schema: &SchemaRef,
+    ) -> SourceFile {
+        SourceFile {
+            path: PathBuf::from(shown),
+            bytes: object.bytes,
+            etag: object.etag.clone(),
+            // Where nothing else tells contents apart.
+            modified: if object.etag.is_some() { 0 } else { object.modified.unsigned_abs() },
+            rows: row_groups.iter().map(|group| group.rows).sum(),
+            row_groups,
+            partition_values: Vec::new(),
+            schema: Arc::clone(schema),
+            partition,
+        }
+    }
+}
+
+impl SourceFiles {
+    /// The files of a version of a Delta table that are read, with the table's own types.
+    ///
+    /// # Errors
+    /// When a file is missing or broken.
+    pub fn of_delta(table: &DeltaTable, kept: &[bool], stores: &Stores) -> Result<SourceFiles> {
+        table.check_files(kept)?;
+        let kept: Vec<&DeltaFile> =
+            table.files.iter().zip(kept).filter(|(_, kept)| **kept).map(|(file, _)| file).collect();
+        let (read, store) = if is_url(&table.shown) && !kept.is_empty() {
+            let urls = kept.iter().map(|file| file.path.display().to_string());
+            let (read, store) = object_files::find(&urls.collect::<Vec<_>>(), stores)?;
+            (read, Some(store))
+        } else {
+            let found = kept.par_iter().map(|file| {
+                let (path, root) = (file.path.clone(), file.path.clone());
+                read_footer(&Found { path, root })
+            });
+            (found.collect(), None)
+        };
+        let (files, mut faults): (Vec<_>, Vec<_>) = read.into_iter().partition(Result::is_ok);
+        faults.truncate(FAULTS_SHOWN);
+        Error::from_faults(Kind::Input, faults.into_iter().filter_map(Result::err).collect())?;
+        let logged: HashMap<&Path, &DeltaFile> =
+            kept.iter().map(|file| (file.path.as_path(), *file)).collect();
+        let with_log = |file: SourceFile| {
+            let Some(of_log) = logged.get(file.path.as_path()) else {
+                let shown = file.path.display().to_string();
+                return Err(Error::internal("tables", format!("`{shown}` has another name")));
+            };
+            Ok(SourceFile { partition_values: of_log.values.clone(), ..file })
+        };
+        let files = files.into_iter().flatten().map(with_log).collect::<Result<Vec<_>>>()?;
+        Ok(SourceFiles {
+            files,
+            file_schema: Arc::new(Schema::new(table.fields.clone())),
+            partition_fields: table.partitions.clone(),
+            store,
+        })
     }
 }
 
@@ -108,10 +194,10 @@ fn expand(text: &str) -> Result<Vec<Found>> {
     };
     if found.is_empty() {
         let files = std::fs::read_dir(path).into_iter().flatten().flatten().map(|file| file.path());
-        let hint = files.filter(|file| text_format(file).is_some()).min().map_or(
-            "files must end in .parquet; names that start with `_` or `.` are skipped".to_string(),
-            |file| conversion(&file),
-        );
+        let hint = files
+            .filter(|file| text_format(file).is_some())
+            .min()
+            .map_or(FOLDER_HINT.to_string(), |file| conversion(&file));
         return Err(Error::input(text, "holds no Parquet file").hint(hint));
     }
     found.into_iter().map(absolute).collect()
@@ -216,6 +302,7 @@ fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
     let row_groups: Vec<RowGroup> = footer.metadata().row_groups().iter().map(row_group).collect();
     Ok(SourceFile {
         bytes,
+        etag: None,
         modified: modified.unwrap_or(0),
         rows: row_groups.iter().map(|group| group.rows).sum(),
         row_groups,
@@ -243,7 +330,7 @@ fn conversion(path: &Path) -> String {
 }
 
 /// A name that two columns have: which of them is meant, nobody can say.
-fn repeated_column(schema: &Schema) -> Option<&str> {
+pub(super) fn repeated_column(schema: &Schema) -> Option<&str> {
     let mut seen = HashSet::with_capacity(schema.fields().len());
     schema.fields().iter().map(|field| field.name().as_str()).find(|name| !seen.insert(*name))
 }
@@ -253,7 +340,7 @@ pub fn since_1970(time: std::time::SystemTime) -> Option<u64> {
     Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos() as u64)
 }
 
-fn row_group(group: &parquet::file::metadata::RowGroupMetaData) -> RowGroup {
+pub(super) fn row_group(group: &parquet::file::metadata::RowGroupMetaData) -> RowGroup {
     let start = group
         .columns()
         .iter()
@@ -360,6 +447,7 @@ pub(super) fn test_file(groups: &[u64]) -> SourceFile {
     SourceFile {
         path: PathBuf::new(),
         bytes: 0,
+        etag: None,
         modified: 0,
         rows: groups.iter().sum(),
         row_groups: groups.iter().map(|rows| RowGroup { rows: *rows, start: 0 }).collect(),
@@ -389,10 +477,11 @@ mod tests {
 
     #[test]
     fn a_missing_path_is_named() {
-        let error = SourceFiles::find(&["/nowhere/t.parquet".into()]).expect_err("missing");
+        let find = |path: &str| SourceFiles::find(&[path.to_string()], &Stores::default());
+        let error = find("/nowhere/t.parquet").expect_err("missing");
         assert!(error.to_string().contains("/nowhere/t.parquet: does not exist"), "{error}");
         assert!(error.to_string().contains("in a job file"), "{error}");
-        let error = SourceFiles::find(&["nowhere.parquet".into()]).expect_err("missing");
+        let error = find("nowhere.parquet").expect_err("missing");
         assert!(error.to_string().contains("start from the current folder"), "{error}");
     }
 

@@ -22,7 +22,8 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use super::expression::{abridged, check_growth, check_text, with_room};
 use super::session::Engine;
 use super::table::Table;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
+use crate::storage::{is_url, refused as refused_by_store};
 
 /// Name under which the stored decision travels.
 const DECISION: &str = "__decision";
@@ -256,7 +257,7 @@ pub(super) fn filtered(frame: DataFrame, key: &str, predicate: &str) -> Result<D
 }
 
 /// A predicate that the engine refuses.
-fn refused(key: &str, predicate: &str, message: &dyn std::fmt::Display) -> Error {
+pub(super) fn refused(key: &str, predicate: &str, message: &dyn std::fmt::Display) -> Error {
     let (predicate, message) = (abridged(predicate), abridged(&message.to_string()));
     Error::spec(
         key,
@@ -308,6 +309,11 @@ pub(super) fn planning(error: DataFusionError) -> Error {
 /// file it was at; `shown` is as near as the caller knows.
 pub(super) fn reading(shown: &str, error: DataFusionError) -> Error {
     let message = error.strip_backtrace();
+    let of_store =
+        if is_url(shown) { refused_by_store(Kind::Input, shown, &message) } else { None };
+    if let Some(error) = of_store {
+        return error;
+    }
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => Error::resources("query engine", message)
             .hint("raise `runtime.memory`, or lower `runtime.threads`"),

@@ -12,6 +12,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::files::SourceFiles;
 use super::table::{ParquetTable, Table};
 use crate::error::{Error, Result};
+use crate::job::DeltaVersion;
+use crate::storage::Stores;
+use crate::table::DeltaTable;
 
 /// What the engine may use.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +35,7 @@ fn refused_name(name: &str, error: DataFusionError) -> Error {
 pub struct Engine {
     pub(super) context: SessionContext,
     pub(super) options: EngineOptions,
+    stores: Stores,
 }
 
 impl Engine {
@@ -52,17 +56,46 @@ impl Engine {
             .build_arc()
             .map_err(|error| Error::resources("query engine", "cannot be started").source(error))?;
         let context = SessionContext::new_with_config_rt(config, runtime);
-        Ok(Engine { context, options })
+        Ok(Engine { context, options, stores: Stores::default() })
     }
 
-    /// Opens the table behind paths and globs under a name that predicates can use.
+    /// The same, with the stores of a job rather than those that the environment knows.
+    #[must_use]
+    pub fn with_stores(self, stores: Stores) -> Engine {
+        Engine { stores, ..self }
+    }
+
+    /// Opens the table behind paths, URLs and globs under a name that predicates can use.
     ///
     /// # Errors
     /// When a file is missing, broken or unlike the others.
     pub fn open(&self, name: &str, paths: &[String]) -> Result<Table> {
-        let files = SourceFiles::find(paths)?;
+        let files = SourceFiles::find(paths, &self.stores)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
         let described = table.describe(name, paths);
+        self.register(name, table)?;
+        Ok(described)
+    }
+
+    /// Opens a version of a Delta table under a name that predicates can use, without the files in which no row
+    /// satisfies any of the predicates; all files where there is none.
+    ///
+    /// # Errors
+    /// When the table cannot be read, or a file is missing or broken.
+    pub fn open_delta(
+        &self,
+        name: &str,
+        (folder, version): (&str, &DeltaVersion),
+        predicates: &[&str],
+    ) -> Result<Table> {
+        let delta = DeltaTable::open(folder, version, &self.stores)?;
+        let kept = self.files_in_scope(&delta, predicates);
+        let read = kept.iter().filter(|kept| **kept).count();
+        tracing::info!(version = delta.version, files = delta.files.len(), read, "opened {folder}");
+        let files = SourceFiles::of_delta(&delta, &kept, &self.stores)?;
+        let table = Arc::new(ParquetTable::new(files, self.options.partitions));
+        let described =
+            Table { version: Some(delta.version), ..table.describe(name, &[folder.to_string()]) };
         self.register(name, table)?;
         Ok(described)
     }
@@ -87,6 +120,9 @@ impl Engine {
     }
 
     fn register(&self, name: &str, table: Arc<ParquetTable>) -> Result<()> {
+        if let Some(store) = &table.files.store {
+            self.context.register_object_store(store.name.as_ref(), Arc::clone(&store.store) as _);
+        }
         // As it is written: names are case-sensitive everywhere.
         let named = self.context.register_table(TableReference::bare(name), table);
         named.map(|_| ()).map_err(|error| refused_name(name, error))

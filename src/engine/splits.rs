@@ -29,7 +29,7 @@ pub struct Split {
 /// A run of rows of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRange {
-    /// Absolute path.
+    /// Absolute path, or URL.
     pub file: String,
     /// Size of the file.
     pub bytes: u64,

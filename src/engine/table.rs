@@ -11,7 +11,9 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
+use datafusion::datasource::physical_plan::parquet::{
+    CachedParquetFileReaderFactory, ParquetRowSelection,
+};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
@@ -24,6 +26,10 @@ use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
 use super::files::{SourceFile, SourceFiles};
 use super::splits::{FileRange, Split};
+use crate::storage::ObjectUrl;
+
+/// Bytes at the end of an object that are read first: most footers fit.
+const FOOTER_BYTES: usize = 64 << 10;
 
 /// What is known of a table before it is read.
 #[derive(Debug, Clone)]
@@ -40,6 +46,8 @@ pub struct Table {
     pub files: usize,
     /// Bytes on disk.
     pub bytes: u64,
+    /// The version, of a Delta table.
+    pub version: Option<u64>,
     pub(super) source: Arc<ParquetTable>,
 }
 
@@ -86,6 +94,7 @@ impl ParquetTable {
             rows: self.files.rows(),
             files: self.files.files.len(),
             bytes: self.files.files.iter().map(|file| file.bytes).sum(),
+            version: None,
             source: Arc::clone(self),
         }
     }
@@ -157,15 +166,28 @@ fn located(
     path: &Path,
     (mut file, folders): (PartitionedFile, &[Option<String>]),
 ) -> PartitionedFile {
-    if let Ok(path) = ObjectPath::from_absolute_path(path) {
-        file.object_meta.location = path;
+    let text = path.to_string_lossy();
+    let location = match ObjectUrl::parse(&text) {
+        Ok(url) => ObjectPath::parse(url.key()),
+        Err(_) => ObjectPath::from_absolute_path(path),
+    };
+    if let Ok(location) = location {
+        file.object_meta.location = location;
     }
     let fields = schema.table_partition_cols().iter().zip(folders);
-    let values = fields.map(|(field, value)| match field.data_type() {
-        DataType::Int64 => ScalarValue::Int64(value.as_ref().and_then(|value| value.parse().ok())),
-        _ => ScalarValue::Utf8(value.clone()),
-    });
+    let values = fields.map(|(field, value)| partition_value(value.as_deref(), field.data_type()));
     file.with_partition_values(values.collect())
+}
+
+/// The value of a partition, which is one of its column's type: that was checked when the table was opened.
+pub(super) fn partition_value(value: Option<&str>, data_type: &DataType) -> ScalarValue {
+    let value = match (value, data_type) {
+        (None, DataType::Int64) => Ok(ScalarValue::Int64(None)),
+        (None, other) => ScalarValue::try_from(other),
+        (Some(text), DataType::Int64) => Ok(ScalarValue::Int64(text.parse().ok())),
+        (Some(text), other) => ScalarValue::try_from_string(text.to_string(), other),
+    };
+    value.unwrap_or(ScalarValue::Null)
 }
 
 #[async_trait]
@@ -186,8 +208,20 @@ impl TableProvider for ParquetTable {
         limit: Option<usize>,
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let options = state.default_table_options().parquet;
-        let source = ParquetSource::new(self.schema.clone()).with_table_parquet_options(options);
-        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+        let mut source =
+            ParquetSource::new(self.schema.clone()).with_table_parquet_options(options);
+        let mut store = ObjectStoreUrl::local_filesystem();
+        if let Some(table) = &self.files.store {
+            store = table.name.clone();
+            // A footer is asked for once rather than for every split.
+            let footers = Arc::clone(&table.footers);
+            let reader =
+                CachedParquetFileReaderFactory::new(Arc::clone(&table.store) as _, footers);
+            source = source
+                .with_parquet_file_reader_factory(Arc::new(reader))
+                .with_metadata_size_hint(FOOTER_BYTES);
+        }
+        let scan = FileScanConfigBuilder::new(store, Arc::new(source))
             .with_file_groups(self.groups())
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::storage::Stores;
+
 /// Tables in: features, optionally the model's stored scores, and what the columns mean.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::input)]
 pub struct InputSpec {
-    /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them.
-    pub features: OneOrMany,
-    /// The feature schema (TOML), see `schemas/feature.schema.json`.
+    /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them; paths or URLs of
+    /// one bucket (`s3://`, `gs://`, `az://`). Or a Delta table, `{ url = "…", format = "delta" }`.
+    pub features: TableSpec,
+    /// The feature schema (TOML), see `schemas/feature.schema.json`. A path or a URL.
     pub schema: PathBuf,
     /// The column or columns that identify a row.
     pub key: OneOrMany,
@@ -59,13 +62,48 @@ impl OneOrMany {
     }
 }
 
+/// A table: paths of Parquet files, or a Delta table.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum TableSpec {
+    /// A file, folder or glob.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+    /// A table with a log of its versions.
+    Delta(DeltaSpec),
+}
+
+/// A Delta table, at one of its versions.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = super::limits::delta)]
+pub struct DeltaSpec {
+    /// The folder that holds `_delta_log`.
+    pub url: String,
+    /// How the table keeps its versions.
+    pub format: TableFormat,
+    /// The version that is read. By default the latest when the run begins; a resumed run reads the same.
+    pub version: Option<u64>,
+    /// The latest version of this moment, such as `2026-11-19T02:00:00Z`, instead of `version`.
+    pub timestamp: Option<String>,
+}
+
+/// How a table keeps its versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TableFormat {
+    /// Delta Lake.
+    Delta,
+}
+
 /// The model's stored decisions, as `overturn score` writes them.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::scores)]
 pub struct ScoresSpec {
-    /// Parquet file, folder, glob or hive-partitioned folder.
-    pub table: OneOrMany,
+    /// Parquet file, folder, glob or hive-partitioned folder; paths or URLs of one bucket. Or a Delta table.
+    pub table: TableSpec,
     /// The column with the decision: the class, or the value of a regression.
     #[serde(default = "decision")]
     pub decision: String,
@@ -92,8 +130,11 @@ fn parity_tolerance() -> f64 {
 /// Tables in, paths resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct InputJob {
-    /// Files, folders and globs of the feature table.
+    /// Files, folders and globs of the feature table, or the folder of a Delta table.
     pub features: Vec<String>,
+    /// Which version of a Delta table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features_at: Option<DeltaVersion>,
     /// The feature schema file.
     pub schema: PathBuf,
     /// Key columns.
@@ -108,17 +149,35 @@ pub struct InputJob {
     pub batch_rows: usize,
     /// Share of rows that may be rejected.
     pub max_reject_share: f64,
+    /// Where URLs are opened. No part of what the job says.
+    #[serde(skip)]
+    pub stores: Stores,
 }
 
 /// Stored decisions, paths resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ScoresJob {
-    /// Files, folders and globs.
+    /// Files, folders and globs, or the folder of a Delta table.
     pub table: Vec<String>,
+    /// Which version of a Delta table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_at: Option<DeltaVersion>,
     /// Decision column.
     pub decision: String,
     /// Rows scored again.
     pub parity_rows: usize,
     /// Share that may disagree.
     pub parity_tolerance: f64,
+}
+
+/// Which version of a Delta table is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct DeltaVersion {
+    /// That number.
+    pub version: Option<u64>,
+    /// The latest of that moment.
+    pub timestamp: Option<String>,
+    /// The version that a run has read which is now resumed. No part of what the job says.
+    #[serde(skip)]
+    pub pinned: Option<u64>,
 }

@@ -38,6 +38,7 @@ pub const LIMITS: &[NumberLimit] = &[
     limit("input.max_reject_share", 0.0, 1.0, SHARE),
     limit("input.scores.parity_rows", 0.0, BILLION, COUNTED),
     limit("input.scores.parity_tolerance", 0.0, 1.0, SHARE),
+    limit("input.features.version", 0.0, i64::MAX as f64, "Delta counts versions so far"),
     limit("predictor.workers", 0.0, MOST_THREADS as f64, "no machine has more cores"),
     above("predictor.start_seconds", 0.0, YEAR, TIME),
     above("predictor.batch_seconds", 0.0, YEAR, TIME),
@@ -121,6 +122,7 @@ macro_rules! sections {
 sections!(
     input = "input",
     scores = "input.scores",
+    delta = "input.features",
     predictor = "predictor",
     limits = "predictor.limits",
     standardise = "predictor.standardise",

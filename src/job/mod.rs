@@ -5,14 +5,18 @@ mod audit;
 mod explain;
 mod input;
 mod limits;
+mod lineage;
 mod memory;
 mod method;
 mod output;
+mod paths;
 mod placeholders;
 mod predictor;
 mod report;
 mod resolve;
 mod runtime;
+mod storage;
+mod tables;
 mod target;
 mod train;
 
@@ -29,10 +33,14 @@ pub use explain::{
     Coherence, DiceSpec, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine,
     RefineJob, SparsitySearch, Step,
 };
-pub use input::{InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec};
+pub use input::{
+    DeltaSpec, DeltaVersion, InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec, TableFormat,
+    TableSpec,
+};
 pub use limits::{FARTHEST, LIMITS};
+pub use lineage::{LineageJob, LineageSpec};
 pub use memory::{MemoryEstimate, Sizes, available_memory};
-pub use output::{OutputJob, OutputSpec};
+pub use output::{CommitMode, DeltaOutputJob, DeltaOutputSpec, OutputJob, OutputSpec, SchemaMode};
 pub use placeholders::Placeholders;
 pub use predictor::{
     EngineSpec, InputsSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob,
@@ -43,6 +51,7 @@ pub use report::{
     GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec, RetrainedSpec,
 };
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};
+pub use storage::StorageSpec;
 pub use target::{Target, TargetSpec};
 pub use train::{
     AutoencoderJob, AutoencoderKind, AutoencoderSpec, Balance, Method, Preset, RewardKind,
@@ -82,6 +91,12 @@ pub struct JobSpec {
     /// What the machine may give. Does not change results.
     #[serde(default)]
     pub runtime: RuntimeSpec,
+    /// Who is told of runs. Does not change results.
+    #[serde(default)]
+    pub lineage: LineageSpec,
+    /// Options of object stores, by bucket.
+    #[serde(default)]
+    pub storage: StorageSpec,
 }
 
 /// A job, complete and valid.
@@ -111,6 +126,12 @@ pub struct Job {
     pub output: OutputJob,
     /// Threads, memory, device, seed.
     pub runtime: RuntimeJob,
+    /// Who is told of runs.
+    #[serde(skip)]
+    pub lineage: LineageJob,
+    /// Files of this machine that stand for URLs of the job: where they are, and the URL. No part of what it says.
+    #[serde(skip)]
+    pub copies: Vec<(PathBuf, String)>,
 }
 
 impl PredictorJob {
@@ -130,6 +151,13 @@ impl PredictorJob {
 }
 
 impl Job {
+    /// The job as it was meant, with URLs rather than the places of their copies: the same on every machine.
+    pub fn as_json(&self) -> serde_json::Value {
+        let mut json = serde_json::to_value(self).unwrap_or_default();
+        paths::name_urls(&mut json, &self.copies);
+        json
+    }
+
     /// Reads and resolves a job file, some of whose keys have other values in this run.
     ///
     /// # Errors

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::TableFormat;
+use crate::storage::{ObjectUrl, Stores};
+
 /// Where the results go.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::output)]
 pub struct OutputSpec {
-    /// The folder that appears, whole, when the job is done.
+    /// The folder that appears, whole, when the job is done: a path, or a URL (`s3://`, `gs://`, `az://`), where
+    /// `_SUCCESS` says that it is whole.
     pub dir: PathBuf,
     /// Replace what an earlier run published there. By default it is left alone and the job refused.
     #[serde(default)]
@@ -27,6 +31,49 @@ pub struct OutputSpec {
     pub partition_by: Vec<String>,
     /// A file for Prometheus's textfile collector, replaced after every run.
     pub metrics: Option<PathBuf>,
+    /// A Delta table to which `run` and `explain` commit the counterfactual table as well.
+    pub table: Option<DeltaOutputSpec>,
+}
+
+/// A Delta table that takes the counterfactuals of runs.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeltaOutputSpec {
+    /// The table's folder; made, with the table, where it does not exist.
+    pub url: String,
+    /// How the table keeps its versions.
+    pub format: TableFormat,
+    /// What becomes of the rows that are there.
+    pub mode: CommitMode,
+    /// For `replace_where`: SQL predicate over the partition columns, whose files are replaced.
+    #[serde(rename = "where")]
+    pub predicate: Option<String>,
+    /// Whether the table may get columns that it does not have.
+    #[serde(default)]
+    pub schema: SchemaMode,
+}
+
+/// What becomes of the rows that a table holds when a run commits to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CommitMode {
+    /// They stay.
+    Append,
+    /// The run's take their place.
+    Overwrite,
+    /// The run's take the place of those in the partitions of `where`.
+    ReplaceWhere,
+}
+
+/// Whether the columns of a table may change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SchemaMode {
+    /// The run has the table's columns, no more and no fewer.
+    #[default]
+    Strict,
+    /// Columns that the table lacks are added; those that the run lacks are null in its rows.
+    Merge,
 }
 
 fn keep() -> usize {
@@ -40,8 +87,14 @@ fn row_group_rows() -> usize {
 /// Where the results go, path resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct OutputJob {
-    /// The folder.
+    /// The folder. For a URL a folder of this machine, where results are put together.
     pub dir: PathBuf,
+    /// The URL, where results are to appear in a store. Serialised as `dir`, see [`super::Job::as_json`].
+    #[serde(skip)]
+    pub url: Option<ObjectUrl>,
+    /// Where it is opened.
+    #[serde(skip)]
+    pub stores: Stores,
     /// Whether an earlier run's results are replaced.
     pub overwrite: bool,
     /// Replaced runs that stay.
@@ -52,4 +105,28 @@ pub struct OutputJob {
     pub partition_by: Vec<String>,
     /// The file for Prometheus.
     pub metrics: Option<PathBuf>,
+    /// The Delta table that takes the counterfactuals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<DeltaOutputJob>,
+}
+
+/// A Delta table that takes the counterfactuals of runs, path resolved.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct DeltaOutputJob {
+    /// The table's folder.
+    pub url: String,
+    /// What becomes of the rows that are there.
+    pub mode: CommitMode,
+    /// Which partitions are replaced.
+    pub predicate: Option<String>,
+    /// Whether columns may be added.
+    pub schema: SchemaMode,
+}
+
+impl OutputJob {
+    /// The place of the results, as the job names it.
+    pub fn shown(&self) -> String {
+        let dir = || self.dir.display().to_string();
+        self.url.as_ref().map_or_else(dir, ToString::to_string)
+    }
 }

@@ -15,17 +15,18 @@ use super::{
     SandboxSpec, ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec,
     TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
-use crate::document::{Place, odd_kind};
+use crate::document::Place;
 use crate::error::Fault;
+use crate::storage::Stores;
 
 /// Other trainings of a model, at most: all of them are open at once.
 const MOST_RETRAINED: usize = 1_000;
 
 /// Collects faults while it resolves.
 pub(super) struct JobResolver<'a> {
-    place: &'a Place,
+    pub(super) place: &'a Place,
     /// Where relative paths start. Absolute, since a scorer is started in another folder than ours.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     pub(super) faults: Vec<Fault>,
 }
 
@@ -39,7 +40,9 @@ impl<'a> JobResolver<'a> {
     /// The job as meant; `None` only where a fault was noted.
     pub(super) fn job(&mut self, spec: JobSpec) -> Option<Job> {
         let task = spec.predictor.task;
-        let input = self.input(spec.input);
+        let (stores, faults) = spec.storage.resolve(self.place);
+        self.faults.extend(faults);
+        let input = self.input(spec.input, stores.clone());
         let retrained = self.retrained(&spec.report.retrained, &spec.predictor);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
@@ -49,8 +52,10 @@ impl<'a> JobResolver<'a> {
         let explain = self.explain(spec.explain, trains);
         let audit = self.audit(spec.audit, &spec.report);
         let report = self.report(spec.report, retrained);
-        let output = self.output(spec.output);
+        let output = self.output(spec.output, stores);
         let runtime = self.runtime(&spec.runtime);
+        let lineage = self.lineage(spec.lineage);
+        let copies = output.url.iter().map(|url| (output.dir.clone(), url.to_string())).collect();
         Some(Job {
             file: std::path::absolute(self.place.file()).unwrap_or_default(),
             input,
@@ -63,22 +68,29 @@ impl<'a> JobResolver<'a> {
             audit,
             output,
             runtime: runtime?,
+            lineage,
+            copies,
         })
     }
 
-    fn input(&mut self, spec: InputSpec) -> InputJob {
+    fn input(&mut self, spec: InputSpec, stores: Stores) -> InputJob {
         let key = spec.key.into_vec();
         self.require(!key.is_empty(), "input.key", "is empty, expected at least one column");
         self.once(&key, "input.key");
-        let features = self.tables(spec.features.into_vec(), "input.features");
-        let scores = spec.scores.map(|scores| ScoresJob {
-            table: self.tables(scores.table.into_vec(), "input.scores.table"),
-            decision: scores.decision,
-            parity_rows: scores.parity_rows,
-            parity_tolerance: scores.parity_tolerance,
+        let (features, features_at) = self.table(spec.features, "input.features");
+        let scores = spec.scores.map(|scores| {
+            let (table, table_at) = self.table(scores.table, "input.scores.table");
+            ScoresJob {
+                table,
+                table_at,
+                decision: scores.decision,
+                parity_rows: scores.parity_rows,
+                parity_tolerance: scores.parity_tolerance,
+            }
         });
         InputJob {
             features,
+            features_at,
             schema: self.existing_file(&spec.schema, "input.schema"),
             key,
             scores,
@@ -86,12 +98,8 @@ impl<'a> JobResolver<'a> {
             predicate: spec.predicate,
             batch_rows: spec.batch_rows,
             max_reject_share: spec.max_reject_share,
+            stores,
         }
-    }
-
-    fn tables(&mut self, paths: Vec<String>, key: &str) -> Vec<String> {
-        self.require(!paths.is_empty(), key, "is empty, expected at least one path");
-        paths.iter().map(|path| self.path(Path::new(path)).display().to_string()).collect()
     }
 
     pub(super) fn predictor(&mut self, spec: PredictorSpec) -> Option<PredictorJob> {
@@ -467,7 +475,10 @@ impl<'a> JobResolver<'a> {
         let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
                        leaves out `gaps`";
         self.require(gap, "report.gates.max_gap", problem);
-        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
+        let previous = spec.previous.map(|path| {
+            let path = self.local(&path, "audit.previous");
+            self.existing(&path, "audit.previous")
+        });
         let mut budgets = spec.budgets;
         budgets.sort_by(f64::total_cmp);
         budgets.dedup();
@@ -487,15 +498,19 @@ impl<'a> JobResolver<'a> {
         }
     }
 
-    fn output(&mut self, spec: OutputSpec) -> OutputJob {
+    fn output(&mut self, spec: OutputSpec, stores: Stores) -> OutputJob {
         self.once(&spec.partition_by, "output.partition_by");
+        let (dir, url) = self.output_dir(&spec.dir);
         OutputJob {
-            dir: self.path(&spec.dir),
+            dir,
+            url,
+            stores,
             overwrite: spec.overwrite,
             keep: spec.keep,
             row_group_rows: spec.row_group_rows,
             partition_by: spec.partition_by,
-            metrics: spec.metrics.map(|path| self.path(&path)),
+            metrics: spec.metrics.map(|path| self.local(&path, "output.metrics")),
+            table: spec.table.map(|table| self.delta_output(table)),
         }
     }
 
@@ -525,7 +540,7 @@ impl<'a> JobResolver<'a> {
         device
     }
 
-    fn require(&mut self, condition: bool, key: &str, problem: &str) {
+    pub(super) fn require(&mut self, condition: bool, key: &str, problem: &str) {
         if !condition {
             self.faults.push(self.place.fault(key, problem));
         }
@@ -540,28 +555,6 @@ impl<'a> JobResolver<'a> {
             self.require(duration.is_some(), key, &problem);
         }
         duration
-    }
-
-    fn path(&self, path: &Path) -> PathBuf {
-        self.folder.join(path)
-    }
-
-    fn existing(&mut self, path: &Path, key: &str) -> PathBuf {
-        let path = self.path(path);
-        let problem = format!("is `{}`, which does not exist", path.display());
-        self.require(path.exists(), key, &problem);
-        path
-    }
-
-    /// A path that must be a file: a pipe would be waited for without end.
-    fn existing_file(&mut self, path: &Path, key: &str) -> PathBuf {
-        let path = self.existing(path, key);
-        let kind = std::fs::metadata(&path).ok().and_then(|metadata| odd_kind(&metadata));
-        if let Some(kind) = kind {
-            let problem = format!("is `{}`, which is {kind}, expected a file", path.display());
-            self.require(false, key, &problem);
-        }
-        path
     }
 }
 

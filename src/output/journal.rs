@@ -5,12 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::fcntl::OFlag;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::mirror::Mirror;
 use super::writer::cannot_write;
 use crate::document::{open_unlinked, read_unlinked};
 use crate::error::{Error, Result};
@@ -25,6 +27,8 @@ const MOST_HEADER_BYTES: u64 = 256 << 20;
 pub struct Journal {
     path: PathBuf,
     file: File,
+    /// Where it is kept as well.
+    mirror: Option<Arc<Mirror>>,
 }
 
 /// A journal as it was found.
@@ -43,12 +47,16 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn create<H: Serialize>(path: &Path, header: &H) -> Result<Journal> {
+    pub fn create<H: Serialize>(
+        path: &Path,
+        header: &H,
+        mirror: Option<Arc<Mirror>>,
+    ) -> Result<Journal> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).custom_flags(OFlag::O_NOFOLLOW.bits());
         let file = options.open(path).map_err(|error| cannot_write(path, error))?;
-        let mut journal = Journal { path: path.to_path_buf(), file };
-        journal.append(header)?;
+        let mut journal = Journal { path: path.to_path_buf(), file, mirror };
+        journal.append(header, &[])?;
         Ok(journal)
     }
 
@@ -83,16 +91,26 @@ impl Journal {
         let file = options.append(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path);
         let file = file.and_then(|file| file.set_len(whole as u64).map(|()| file));
         let file = file.map_err(|error| cannot_write(path, error))?;
-        Ok(Some(Found { header, entries, journal: Journal { path: path.to_path_buf(), file } }))
+        let journal = Journal { path: path.to_path_buf(), file, mirror: None };
+        Ok(Some(Found { header, entries, journal }))
     }
 
-    /// Adds a line and waits until it is on the disk.
+    /// The same journal, kept in a store as well from now on.
+    #[must_use]
+    pub fn mirrored(self, mirror: Option<Arc<Mirror>>) -> Journal {
+        Journal { mirror, ..self }
+    }
+
+    /// Adds a line and waits until it is on the disk; before that in the store, where these files are already.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn append<E: Serialize>(&mut self, entry: &E) -> Result<()> {
+    pub fn append<E: Serialize>(&mut self, entry: &E, files: &[String]) -> Result<()> {
         let broken = |error| Error::internal("journal", "has no JSON").source(error);
         let mut line = serde_json::to_vec(entry).map_err(broken)?;
+        if let Some(mirror) = &self.mirror {
+            mirror.append(&line, files)?;
+        }
         line.push(b'\n');
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         written.map_err(|error| cannot_write(&self.path, error))
@@ -143,12 +161,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
         assert!(found(&path).is_none());
-        let mut journal = Journal::create(&path, &"run".to_string()).expect("created");
-        journal.append(&1).expect("written");
+        let mut journal = Journal::create(&path, &"run".to_string(), None).expect("created");
+        journal.append(&1, &[]).expect("written");
         drop(journal);
         let mut again = found(&path).expect("there");
         assert_eq!((again.header.as_str(), &again.entries[..]), ("run", &[1][..]));
-        again.journal.append(&2).expect("written");
+        again.journal.append(&2, &[]).expect("written");
         assert_eq!(found(&path).expect("there").entries, [1, 2]);
     }
 
@@ -156,9 +174,9 @@ mod tests {
     fn a_journal_cut_anywhere_gives_the_whole_lines_before() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
-        let mut journal = Journal::create(&path, &"run".to_string()).expect("created");
+        let mut journal = Journal::create(&path, &"run".to_string(), None).expect("created");
         for entry in 10..13 {
-            journal.append(&entry).expect("written");
+            journal.append(&entry, &[]).expect("written");
         }
         let content = fs::read(&path).expect("readable");
         for length in 0..=content.len() {
@@ -168,7 +186,7 @@ mod tests {
                 None => assert_eq!(whole, 0),
                 Some(mut again) => {
                     assert_eq!(again.entries.len(), whole - 1);
-                    again.journal.append(&99).expect("written");
+                    again.journal.append(&99, &[]).expect("written");
                     assert_eq!(found(&path).expect("there").entries.last(), Some(&99));
                 }
             }

@@ -59,6 +59,9 @@ pub struct RunFacts {
     pub fingerprint: String,
     /// Files of the feature table and the score table.
     pub inputs: Vec<InputFile>,
+    /// Versions of those that are Delta tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<TableVersion>,
     /// SHA-256 of the model's file, or of the command that runs it.
     pub model: String,
     /// SHA-256 of the feature schema.
@@ -71,10 +74,21 @@ pub struct RunFacts {
     pub device: String,
 }
 
+/// The version of a Delta table that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableVersion {
+    /// `features` or `scores`.
+    pub name: String,
+    /// Where the table is.
+    pub table: String,
+    /// Its version.
+    pub version: u64,
+}
+
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
-    /// Absolute path.
+    /// Absolute path, or URL.
     pub path: String,
     /// Size.
     pub bytes: u64,
@@ -82,9 +96,12 @@ pub struct InputFile {
     pub modified: u64,
     /// Rows, by its footer.
     pub rows: u64,
-    /// SHA-256 of the content; empty in manifests of version 0.1.0.
+    /// SHA-256 of the content; empty in manifests of version 0.1.0, and for objects of a store.
     #[serde(default)]
     pub sha256: String,
+    /// What a store changes with the content; none for files of a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
 }
 
 /// One file of a table.

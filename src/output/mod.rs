@@ -1,17 +1,20 @@
 //! Tables out: staged under a name that readers skip, synced, then published by one rename. A reader
-//! sees the whole result or none of it.
+//! sees the whole result or none of it. In a store, which knows no rename, `_SUCCESS` says that it is whole.
 
 mod audit_tables;
+mod commit;
 mod folders;
 mod fresh;
 mod journal;
 mod leftover;
 mod lock;
 mod manifest;
+mod mirror;
 mod parts;
 mod place;
 mod previous;
 mod question_tables;
+mod sources;
 mod staging;
 mod tables;
 mod verify;
@@ -26,14 +29,16 @@ pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
 pub use journal::{Found, Journal, JournalContents, parse_journal};
 pub use manifest::{
-    FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, list,
+    FileEntry, Found as FoundFile, InputFile, Manifest, RunFacts, TableEntry, TableVersion, list,
 };
+pub use mirror::{Mirror, Opened};
 pub use parts::{PartWriter, TableFiles};
 pub use place::{is_inside, resolved};
 pub use question_tables::{
     action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
 };
+pub use sources::describe_sources;
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,

@@ -3,16 +3,19 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::fcntl::{RenameFlags, renameat2};
 
 use super::leftover::{Leftover, STAGING, beside, is_there, refuse_foreign, remove};
 use super::lock::{LOCK, Lock};
 use super::manifest::Manifest;
+use super::mirror::Mirror;
 use super::place::{is_real_folder, resolved};
-use super::tables::SUCCESS_FILE;
+use super::tables::{JOURNAL_FILE, SUCCESS_FILE};
 use super::writer::cannot_write;
 use crate::error::{Error, Result};
+use crate::storage::ObjectUrl;
 
 /// What stands beside a published folder, under its hidden name and these.
 const JOURNAL: &str = "journal";
@@ -39,6 +42,8 @@ pub struct Staging {
     published: bool,
     kept: bool,
     lock: Lock,
+    /// The store where results are to appear instead, if they are.
+    mirror: Option<Arc<Mirror>>,
 }
 
 impl Staging {
@@ -48,7 +53,8 @@ impl Staging {
     /// When the place cannot be written, holds results that may not be replaced, or is claimed by
     /// another run.
     pub fn begin(target: &Path, replace: Replace) -> Result<Staging> {
-        Staging::open(target, replace, Leftovers::Cleared)
+        let shown = target.display().to_string();
+        Staging::open(target, replace, Leftovers::Cleared, &shown)
     }
 
     /// The same, but keeps what an earlier run left in the folder, to be gone on with.
@@ -56,21 +62,56 @@ impl Staging {
     /// # Errors
     /// As for [`Staging::begin`].
     pub fn resume(target: &Path, replace: Replace) -> Result<Staging> {
-        Staging::open(target, replace, Leftovers::Kept)
+        let shown = target.display().to_string();
+        Staging::open(target, replace, Leftovers::Kept, &shown)
     }
 
-    fn open(asked: &Path, replace: Replace, leftovers: Leftovers) -> Result<Staging> {
-        let shown = asked.display().to_string();
+    /// The same for results that are to appear in a store: `scratch` is where they are put together. What is resumed
+    /// is brought from there.
+    ///
+    /// # Errors
+    /// As for [`Staging::begin`], and when the store cannot be read.
+    pub fn for_store(scratch: &Path, mirror: Arc<Mirror>, resume: bool) -> Result<Staging> {
+        let (replace, shown) = (Replace { allowed: false, keep: 0 }, mirror.url().to_string());
+        let leftovers = if resume { Leftovers::Kept } else { Leftovers::Cleared };
+        let mut staging = Staging::open(scratch, replace, leftovers, &shown)?;
+        if resume {
+            staging.keep();
+            staging.restore(&mirror)?;
+        }
+        staging.mirror = Some(mirror);
+        Ok(staging)
+    }
+
+    /// The journal as it is in the store, with the files that it names: what is on this machine may be older, or
+    /// of another run.
+    fn restore(&self, mirror: &Arc<Mirror>) -> Result<()> {
+        let lines = mirror.restore(&self.folder)?;
+        if lines.is_empty() {
+            return remove(&self.journal(), Leftover::Journal);
+        }
+        let path = self.journal().join(JOURNAL_FILE);
+        let made = fs::create_dir_all(self.journal());
+        made.map_err(|error| cannot_write(&path, error))?;
+        write_synced(&path, format!("{}\n", lines.join("\n")).as_bytes())
+    }
+
+    /// The store where results are to appear, if they are.
+    pub fn mirror(&self) -> Option<Arc<Mirror>> {
+        self.mirror.clone()
+    }
+
+    fn open(asked: &Path, replace: Replace, leftovers: Leftovers, shown: &str) -> Result<Staging> {
         let target = target_of(asked)?;
         check_output(asked, replace.allowed)?;
         let cannot = |what: &str, error: io::Error| {
-            Error::output(&shown, format!("{what} cannot be created: {error}")).hint(
+            Error::output(shown, format!("{what} cannot be created: {error}")).hint(
                 "check the folder's permissions and the free space, or choose another `output.dir`",
             )
         };
         let parent = target.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent).map_err(|error| cannot("its folder", error))?;
-        let mut lock = Lock::claim(&target, &shown)?;
+        let mut lock = Lock::claim(&target, shown)?;
         let folder = beside(&target, STAGING);
         lock.finish_replacement(&target, replace.keep);
         for (what, kind) in BESIDE {
@@ -84,7 +125,7 @@ impl Staging {
         let kept = folder.exists();
         fs::create_dir_all(&folder).map_err(|error| cannot("a staging folder", error))?;
         let asked = asked.to_path_buf();
-        Ok(Staging { asked, target, folder, replace, published: false, kept, lock })
+        Ok(Staging { asked, target, folder, replace, published: false, kept, lock, mirror: None })
     }
 
     /// From now on the folder stays when the run fails, so that another can go on from there.
@@ -160,6 +201,12 @@ impl Staging {
 
     /// Marks the folder complete and moves it into place, in one step that readers cannot see half of.
     pub fn publish(mut self) -> Result<PathBuf> {
+        if let Some(mirror) = self.mirror.take() {
+            // What is finished stays until it is published.
+            self.kept = true;
+            mirror.publish(&self.folder)?;
+            return Ok(self.done(mirror.url()));
+        }
         self.write(SUCCESS_FILE, "")?;
         sync_folders(&self.folder).map_err(|error| {
             Error::output(self.folder.display().to_string(), "cannot be synced").source(error)
@@ -185,6 +232,11 @@ impl Staging {
     /// Moves the folder to a name that readers skip, in the place of what stood there: a run that is
     /// complete, but may not be published.
     pub fn set_aside(mut self) -> Result<PathBuf> {
+        if let Some(mirror) = self.mirror.take() {
+            self.kept = true;
+            let place = mirror.set_aside(&self.folder)?;
+            return Ok(self.done(&place));
+        }
         let name = self.target.file_name().unwrap_or_default().to_string_lossy();
         let place = self.target.with_file_name(format!("_{name}.failed"));
         // What is finished stays, for a second attempt once the place is free.
@@ -206,6 +258,16 @@ impl Staging {
         self.published = true;
         self.clear_beside();
         Ok(place)
+    }
+
+    /// The run is in the store: what is on this machine is of no more use.
+    fn done(&mut self, place: &ObjectUrl) -> PathBuf {
+        self.published = true;
+        if let Err(error) = remove(&self.folder, Leftover::Run) {
+            tracing::warn!("{error}");
+        }
+        self.clear_beside();
+        PathBuf::from(place.to_string())
     }
 
     /// A link on the way to the folder may lead elsewhere by now, where nothing was claimed or checked.

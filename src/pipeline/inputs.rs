@@ -17,7 +17,7 @@ use crate::feature::{
     Bound, FeatureSchema, FeatureStats, Findings, RowConstraint, Stats, check_columns,
     missing_column, row_constraints, stray_constraints,
 };
-use crate::job::{InputJob, RuntimeJob};
+use crate::job::{InputJob, RuntimeJob, ScoresJob};
 use crate::predictor::Columns;
 
 /// Columns of which numbers far from all others are looked up.
@@ -94,8 +94,12 @@ impl Inputs {
             partitions: threads,
             batch_rows: job.batch_rows,
             memory_bytes: runtime.memory.0,
-        })?;
-        let features = engine.open("features", &job.features)?;
+        })?
+        .with_stores(job.stores.clone());
+        let features = match &job.features_at {
+            Some(at) => engine.open_delta("features", (&job.features[0], at), &read_by(job))?,
+            None => engine.open("features", &job.features)?,
+        };
         tracing::info!(
             rows = features.rows,
             files = features.files,
@@ -104,6 +108,9 @@ impl Inputs {
             features.shown
         );
         let scores = match &job.scores {
+            Some(ScoresJob { table, table_at: Some(at), .. }) => {
+                Some(engine.open_delta("scores", (&table[0], at), &[])?)
+            }
             Some(scores) => Some(engine.open("scores", &scores.table)?),
             None => None,
         };
@@ -318,6 +325,14 @@ impl Inputs {
             remarks: strays.into_iter().chain(findings.remarks.iter().map(text)).collect(),
             stats,
         }
+    }
+}
+
+/// The predicates of all that is read of the feature table; none where all of it is.
+fn read_by(job: &InputJob) -> Vec<&str> {
+    match (&job.predicate, &job.train_predicate) {
+        (Some(explained), Some(trained)) => vec![explained, trained],
+        _ => Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod audit;
 mod context;
+mod fetch;
 mod init;
 mod inputs;
 mod memory;
@@ -26,12 +27,14 @@ use crate::engine::datafusion_version;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::output::{
-    FileEntry, FoundFile, GENERATOR, Manifest, Replace, RunFacts, StagedFile, list, sha256_of,
+    FileEntry, FoundFile, GENERATOR, Manifest, Mirror, Opened, Replace, RunFacts, StagedFile,
+    Staging, list, sha256_of,
 };
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
 
 use context::RunContext;
+pub use fetch::fetch;
 pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};
@@ -96,7 +99,7 @@ fn manifest(
         command: command.to_string(),
         versions: versions()?,
         run: Some(run),
-        job: serde_json::to_value(job).map_err(broken)?,
+        job: job.as_json(),
         summary: serde_json::to_value(summary).map_err(broken)?,
         tables: files.into_iter().map(Into::into).collect(),
         generator: generator_files(folder)?,
@@ -125,6 +128,18 @@ fn generator_files(folder: &Path) -> Result<Vec<FileEntry>> {
 /// How a job's earlier results may be replaced.
 fn replace(job: &Job) -> Replace {
     Replace { allowed: job.output.overwrite, keep: job.output.keep }
+}
+
+/// Where results of a command that does not resume are put together.
+fn staging(job: &Job, run: &RunFacts) -> Result<Staging> {
+    match Mirror::open(&job.output, run, false)? {
+        None => Staging::begin(&job.output.dir, replace(job)),
+        Some(Opened::Ready(mirror)) => Staging::for_store(&job.output.dir, mirror, false),
+        Some(Opened::Published(_)) => {
+            Err(Error::output(job.output.shown(), "already holds the results of this very run")
+                .hint("choose another `output.dir`, or set `overwrite = true` in [output]"))
+        }
+    }
 }
 
 /// Seconds since a moment.

@@ -10,6 +10,7 @@ use crate::error::{Error, Fault, Kind, Result};
 use crate::job::{Job, PredictorKind};
 use crate::output::{check_foreign, resolved};
 use crate::predictor::model_files;
+use crate::storage::{ObjectUrl, is_url};
 
 /// Something that the job reads.
 struct Source {
@@ -42,8 +43,53 @@ pub(super) fn check_places(job: &Job, inputs: &Inputs) -> Result<()> {
     if let Some(path) = &job.output.metrics {
         faults.extend(metrics_fault(path, &output, &sources)?);
     }
+    faults.extend(job.output.url.iter().flat_map(|output| store_faults(job, output)));
+    faults.extend(table_fault(job, &output, &sources)?);
     Error::from_faults(Kind::Spec, faults)?;
     check_foreign(&job.output.dir).map(|_| ())
+}
+
+/// The same for results in a store: tables, models and artefacts lie apart from them.
+fn store_faults(job: &Job, output: &ObjectUrl) -> Vec<Fault> {
+    let copies = job.copies.iter().filter(|(_, url)| *url != output.to_string());
+    let copies = copies.map(|(_, url)| ("a file that the job reads", url));
+    let read = tables(job).chain(copies);
+    let overlap = |(key, text): (&'static str, &String)| {
+        let fixed = text.split(['*', '?', '[']).next().unwrap_or_default();
+        // Of a glob the folder counts before the first part that is a pattern.
+        let fixed = if fixed == text { fixed } else { fixed.rsplit_once('/')?.0 };
+        let source = ObjectUrl::parse(fixed).ok()?;
+        let overlaps = source.is_below(output) || output.is_below(&source);
+        let problem = format!("is `{output}`, which holds, or lies in, `{text}` ({key})");
+        let fault = || Fault::new("output.dir", problem).hint("choose another `output.dir`");
+        overlaps.then(fault)
+    };
+    read.filter_map(overlap).collect()
+}
+
+/// A table that takes results lies apart from their folder, and from all that is read: to read and write one table
+/// would explain explanations.
+fn table_fault(job: &Job, output: &Path, sources: &[Source]) -> Result<Option<Fault>> {
+    const KEY: &str = "output.table.url";
+    let Some(table) = &job.output.table else { return Ok(None) };
+    if let Ok(url) = ObjectUrl::parse(&table.url) {
+        let read = tables(job).filter_map(|(key, text)| Some((key, ObjectUrl::parse(text).ok()?)));
+        let written = job.output.url.iter().map(|dir| ("output.dir", dir.clone()));
+        let mut others = read.chain(written);
+        let other = others.find(|(_, other)| other.is_below(&url) || url.is_below(other));
+        return Ok(other.map(|(key, other)| {
+            let problem = format!("is `{url}`, which holds, or lies in, `{other}` ({key})");
+            Fault::new(KEY, problem).hint(format!("choose another `{KEY}`"))
+        }));
+    }
+    let path = place(Path::new(&table.url))?;
+    let dir = Source { key: "output.dir", path: output.to_path_buf(), folder: true };
+    let fault = sources.iter().chain([&dir]).find_map(|source| overlap(&path, source));
+    Ok(fault.map(|fault| Fault {
+        subject: KEY.to_string(),
+        hint: Some(format!("choose another `{KEY}`")),
+        ..fault
+    }))
 }
 
 fn place(path: &Path) -> Result<PathBuf> {
@@ -64,6 +110,7 @@ fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<Source>> {
     ];
     for (key, table) in opened {
         let files = table.into_iter().flat_map(Table::source_files);
+        let files = files.filter(|file| !is_url(&file.path.to_string_lossy()));
         found.extend(files.map(|file| (key, file.path.clone())));
     }
     found.push(("input.schema", job.input.schema.clone()));
@@ -93,7 +140,7 @@ fn tables(job: &Job) -> impl Iterator<Item = (&'static str, &String)> {
 }
 
 fn globs(job: &Job) -> impl Iterator<Item = (&'static str, &String)> {
-    tables(job).filter(|(_, table)| !Path::new(table).exists())
+    tables(job).filter(|(_, table)| !is_url(table) && !Path::new(table).exists())
 }
 
 fn overlap(output: &Path, source: &Source) -> Option<Fault> {

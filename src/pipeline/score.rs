@@ -13,8 +13,8 @@ use tokio::task::{JoinSet, block_in_place};
 use super::places::check_places;
 use super::run::{gather_facts, refuse_changed};
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, manifest, replace,
-    seconds_since, versions,
+    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, manifest, seconds_since,
+    staging, versions,
 };
 use crate::engine::BatchStream;
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreS
     check_places(job, &inputs)?;
     let (facts, stamps) = gather_facts(job, "score", &inputs, runtime)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
-    let staging = Staging::begin(&job.output.dir, replace(job))?;
+    let staging = staging(job, &facts)?;
     let stages = Stages { job, inputs: &inputs, staging: &staging, observer };
     let result = runtime.block_on(stages.run(Arc::clone(&predictor)));
     match result {
@@ -132,7 +132,7 @@ impl Stages<'_> {
         summary.remarks.extend(remarks);
         summary.score_seconds = seconds_since(began);
         summary.rows_per_second = summary.rows_scored as f64 / summary.score_seconds.max(1e-9);
-        summary.output = self.job.output.dir.display().to_string();
+        summary.output = self.job.output.shown();
         Ok((tally.files, summary))
     }
 

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::explain::{Decisions, check_fit, check_plausibility};
 use crate::feature::{RowValidator, numbers, type_name};
 use crate::job::{Job, MemoryEstimate, ScoresJob, Target, available_memory};
+use crate::output::Mirror;
 use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
 
@@ -64,6 +65,7 @@ pub struct ParitySummary {
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     check_places(job, &inputs)?;
+    Mirror::probe(&job.output)?;
     // What is found out about the model's files here would stop a run.
     ModelFacts::read(job)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;

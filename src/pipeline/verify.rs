@@ -24,6 +24,7 @@ use crate::output::{
     TableEntry, folder_values, list, sha256_read,
 };
 use crate::runtime::Runtime;
+use crate::storage::{ObjectUrl, Stores, wait};
 
 /// The column that numbers the counterfactuals of a row.
 const SAMPLE: &str = "sample";
@@ -249,6 +250,9 @@ impl Check<'_> {
 
     fn input(&self, file: &InputFile) -> Result<Option<Difference>> {
         let problem = |text: String| Ok(Some(Difference::new(&file.path, text)));
+        if let Some(etag) = &file.etag {
+            return Ok(object_difference(file, etag)?.map(|text| Difference::new(&file.path, text)));
+        }
         if file.sha256.is_empty() {
             return problem("has no SHA-256 in the manifest, of version 0.1.0".to_string());
         }
@@ -267,6 +271,26 @@ impl Check<'_> {
             Ok(_) => Ok(None),
         }
     }
+}
+
+/// What is other about an object than when the run read it. Its store is opened as the environment says.
+fn object_difference(file: &InputFile, etag: &str) -> Result<Option<String>> {
+    let url = match ObjectUrl::parse(&file.path) {
+        Ok(url) => url,
+        Err(problem) => return Ok(Some(format!("is a URL {problem}"))),
+    };
+    let store = Stores::default().open(&url, Kind::Input)?;
+    let found = wait(async move { store.find(url.key()).await })?;
+    Ok(match found {
+        None => Some("is missing".to_string()),
+        Some(found) if found.bytes != file.bytes => {
+            Some(format!("has {} bytes, expected {}", found.bytes, file.bytes))
+        }
+        Some(found) if found.etag.as_deref() != Some(etag) => {
+            Some("has another content than the run read".to_string())
+        }
+        Some(_) => None,
+    })
 }
 
 /// Rows of a table's file, and those with `sample` 0 where it is one of counterfactuals.

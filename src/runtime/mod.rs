@@ -7,7 +7,7 @@ mod device;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::RwLock;
+use std::sync::{OnceLock, RwLock};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -30,6 +30,9 @@ const SIGNAL_PATIENCE: Duration = Duration::from_millis(1400);
 
 /// Threads beside those of the engine and of the loops: signals, training, its model, scorers' pipes.
 const FURTHER_THREADS: usize = 6;
+
+/// Threads that read and write logs of tables.
+const LOG_THREADS: usize = 2;
 
 /// How long blocking work may take to notice that the program is ending.
 const SHUTDOWN: Duration = Duration::from_millis(200);
@@ -117,6 +120,47 @@ impl Runtime {
     pub fn streams(&self) -> Streams {
         Streams { seed: self.seed }
     }
+}
+
+/// Runs a future that reads or writes a table's log to its end, or to a signal, on threads of its own: where tables
+/// are opened, a job's [`Runtime`] is not always at hand.
+///
+/// # Errors
+/// The future's own, or [`Error::interrupted`].
+pub fn block_on_log<T: Send>(future: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    let tokio = log_threads()?;
+    let heard = async {
+        tokio::select! {
+            biased;
+            signal = stop::wait() => Err(Error::interrupted(signal)),
+            result = future => result,
+        }
+    };
+    // A thread that drives another runtime may not wait for this one.
+    let waited = thread::scope(|scope| scope.spawn(|| tokio.block_on(heard)).join());
+    waited.unwrap_or_else(|_| Err(Error::internal("a table's log", "its reader panicked")))
+}
+
+/// Runs a future that talks to a server to its end, for so long at most, also after a signal.
+pub fn block_on_wire<T: Send>(
+    future: impl Future<Output = T> + Send,
+    patience: Duration,
+) -> Option<T> {
+    let tokio = log_threads().ok()?;
+    let limited = async { tokio::time::timeout(patience, future).await.ok() };
+    thread::scope(|scope| scope.spawn(|| tokio.block_on(limited)).join()).ok().flatten()
+}
+
+/// Threads for what waits for others more than it works.
+fn log_threads() -> Result<&'static tokio::runtime::Runtime> {
+    static LOGS: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    if let Some(tokio) = LOGS.get() {
+        return Ok(tokio);
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let built = builder.worker_threads(LOG_THREADS).thread_name("overturn-log").enable_all();
+    let built = built.build().map_err(no_threads)?;
+    Ok(LOGS.get_or_init(|| built))
 }
 
 /// A task on the engine's threads; dropped, it is stopped where it next waits.

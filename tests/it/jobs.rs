@@ -16,7 +16,7 @@ fn shipped_jobs_can_be_read() {
     bench.write("model.onnx", "");
     for file in files {
         let text = fs::read_to_string(&file).expect("readable");
-        let set: Vec<String> = ["cell", "data", "out", "python"]
+        let set: Vec<String> = ["cell", "data", "lake", "night", "out", "python"]
             .iter()
             .filter(|name| text.contains(&format!("${{{name}}}")))
             .map(|name| match *name {

@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::util::{files_below, project};
 
 /// Rank of every module of the crate; `lib.rs` shows the same table.
-const RANKS: [(&str, u32); 24] = [
+const RANKS: [(&str, u32); 28] = [
     ("error", 0),
     ("document", 1),
     ("stop", 1),
+    ("storage", 1),
     ("feature", 2),
     ("job", 2),
     ("encode", 3),
@@ -18,10 +19,13 @@ const RANKS: [(&str, u32); 24] = [
     ("runtime", 3),
     ("synth", 3),
     ("constrain", 4),
+    ("lineage", 4),
     ("metrics", 4),
     ("nearest", 4),
     ("score", 4),
+    ("table", 4),
     ("target", 4),
+    ("commit", 5),
     ("nn", 5),
     ("artefact", 6),
     ("explain", 7),
@@ -34,8 +38,10 @@ const RANKS: [(&str, u32); 24] = [
 ];
 
 /// Library → the modules that may name it.
-const ROOMS: [(&str, &[&str]); 5] = [
+const ROOMS: [(&str, &[&str]); 7] = [
     ("datafusion", &["engine"]),
+    ("deltalake_core", &["commit", "table"]),
+    ("object_store", &["engine", "storage", "table"]),
     ("ort", &["predictor"]),
     ("tch", &["artefact", "runtime", "nn", "train"]),
     ("clap", &["cli"]),

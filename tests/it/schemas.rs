@@ -8,9 +8,12 @@ use crate::util::{files_below, overturn, project};
 
 #[test]
 fn json_schemas_are_those_of_the_types() {
-    for (kind, name) in
-        [("job", "job.schema.json"), ("feature", "feature.schema.json"), ("tables", "tables.json")]
-    {
+    for (kind, name) in [
+        ("job", "job.schema.json"),
+        ("feature", "feature.schema.json"),
+        ("tables", "tables.json"),
+        ("sources", "warehouse/sources.yml"),
+    ] {
         let file = project().join("schemas").join(name);
         let found = fs::read_to_string(&file).unwrap_or_default();
         let expected = overturn(&["schema", "show", kind]).ok().stdout;

@@ -91,6 +91,6 @@ fn lead(data: &Data, facts: &PageFacts) -> String {
     format!(
         "{} were put to the model.{asked} For those it refuses, this page says who could have had another decision, by \
          which change and at what cost, who is shut out, and how far groups differ.",
-        counted(facts.accounts.read, "row")
+        counted(facts.accounts.explained(), "row")
     )
 }

@@ -40,12 +40,18 @@ pub(super) struct Published {
 /// When there is no such run, or its tables no longer go with the job's; the run stays as it is then.
 pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
     let began = Instant::now();
+    if let Some(url) = &job.output.url {
+        let problem = "is in a store, where reports are not made anew";
+        return Err(Error::output(url.to_string(), problem)
+            .hint("copy the results to this machine, and give `output.dir` that path"));
+    }
     let published = Published::read(&job.output.dir)?;
     if let Some(other) = unfinished(&job.output.dir) {
         let problem = format!("has an unfinished run {} beside it", other.run_id);
         return Err(Error::output(job.output.dir.display().to_string(), problem)
             .hint("finish it with `overturn run JOB --resume`, or start it over, first"));
     }
+    let job = &facts::pinned(job, &published.facts);
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
     stages.part = Part::Report;
@@ -105,6 +111,8 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
         job.audit.by = by.to_vec();
     }
     job.output.dir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    // A copy of results in a store is a folder of this machine.
+    job.output.url = None;
     job.output.overwrite = true;
     Ok(job)
 }

@@ -65,7 +65,7 @@ pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) ->
         plan: plan.lines(),
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
         explaining_seconds,
-        output: job.output.dir.display().to_string(),
+        output: job.output.shown(),
     })
 }
 
@@ -98,7 +98,7 @@ impl Stages<'_> {
                 "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
             );
         }
-        stages.push(format!("publish {}", job.output.dir.display()));
+        stages.push(format!("publish {}", job.output.shown()));
         stages
     }
 

@@ -1,7 +1,7 @@
 //! The run's plan carried out: records of splits are journalled as they come, and accounted for.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,8 +14,11 @@ use crate::error::{Error, Result};
 use crate::explain::Explainer;
 use crate::job::InputJob;
 use crate::output::{
-    COUNTERFACTUALS, Journal, REJECTS, StagedFile, Staging, TableFiles, is_inside,
+    COUNTERFACTUALS, Journal, Mirror, REJECTS, StagedFile, Staging, TableFiles, is_inside,
 };
+
+/// Splits on their way to a store at the same time.
+const UPLOADS: usize = 4;
 
 /// Explained splits.
 #[derive(Default)]
@@ -97,7 +100,10 @@ impl Stages<'_> {
         let began = Instant::now();
         let mut accounts = Accounts::new(progressed, &self.job.input, rows_in_scope);
         let before = accounts.rows();
-        let mut records = plan.records(self.runtime.threads);
+        // Splits go to the store of the results, if there is one, while others are explained.
+        let store = (staging.mirror(), staging.folder().to_path_buf());
+        let records = plan.records(self.runtime.threads).map(|record| uploaded(record, &store));
+        let mut records = std::pin::pin!(records.buffer_unordered(UPLOADS));
         while let Some(record) = records.next().await {
             accounts.take(record?)?;
         }
@@ -117,6 +123,19 @@ impl Stages<'_> {
         staging.sweep(&|name| !table(name) || files.contains(name))?;
         Ok(done)
     }
+}
+
+/// A split, once its files are in the store of the results, if there is one.
+async fn uploaded(
+    record: Result<SplitRecord>,
+    (mirror, folder): &(Option<Arc<Mirror>>, PathBuf),
+) -> Result<SplitRecord> {
+    let record = record?;
+    if let Some(mirror) = mirror {
+        let file = |file: &StagedFile| (file.name.clone(), file.bytes, file.sha256.clone());
+        mirror.upload(folder, record.files.iter().map(file).collect()).await?;
+    }
+    Ok(record)
 }
 
 /// The journal, and what it says of every split.
@@ -144,8 +163,9 @@ impl<'a> Accounts<'a> {
             return Ok(());
         }
         self.refuse_rejects(&record)?;
+        let names: Vec<String> = record.files.iter().map(|file| file.name.clone()).collect();
         let entry = Entry::Split(Box::new(record));
-        self.journal.append(&entry)?;
+        self.journal.append(&entry, &names)?;
         if let Entry::Split(record) = entry {
             self.records.insert(record.split, *record);
         }

@@ -14,15 +14,16 @@ use crate::artefact::WEIGHTS_FILE;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{InputFile, RunFacts, hex, sha256_of, sha256_while};
+use crate::output::{InputFile, RunFacts, TableVersion, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;
+use crate::storage::is_url;
 
 /// Digits of a run's name.
 const ID_DIGITS: usize = 16;
 
 /// A file as it was when its content was hashed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::pipeline) struct Stamp {
     bytes: u64,
     modified: u64,
@@ -67,13 +68,14 @@ pub(in crate::pipeline) fn gather(
         run_id: String::new(),
         fingerprint: String::new(),
         inputs: files,
+        versions: versions_of(inputs),
         model,
         schema,
         generator,
         seed: runtime.streams().seed(),
         device: runtime.device_name(),
     };
-    let as_json = serde_json::to_value(job).unwrap_or_default();
+    let as_json = job.as_json();
     let retrained = job.report.retrained.iter().map(predictor::fingerprint);
     let retrained: Vec<String> = retrained.collect::<Result<_>>()?;
     let settings = json!({ "part": command, "job": settings(as_json), "facts": &facts,
@@ -81,6 +83,34 @@ pub(in crate::pipeline) fn gather(
     facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
     facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
     Ok((facts, stamps))
+}
+
+/// The versions of the Delta tables among the inputs.
+fn versions_of(inputs: &Inputs) -> Vec<TableVersion> {
+    let tables = [Some(&inputs.features), inputs.scores.as_ref()];
+    let version = |table: &Table| {
+        let (name, shown) = (table.name.clone(), table.shown.clone());
+        Some(TableVersion { name, table: shown, version: table.version? })
+    };
+    tables.into_iter().flatten().filter_map(version).collect()
+}
+
+/// The job that reads the versions which an earlier run has read, whatever was committed since.
+pub(super) fn pinned(job: &Job, read: &RunFacts) -> Job {
+    let version = |name: &str, table: Option<&String>| {
+        let same = |found: &&TableVersion| found.name == name && Some(&found.table) == table;
+        read.versions.iter().find(same).map(|found| found.version)
+    };
+    let mut job = job.clone();
+    if let Some(at) = &mut job.input.features_at {
+        at.pinned = version("features", job.input.features.first());
+    }
+    if let Some(scores) = &mut job.input.scores
+        && let Some(at) = &mut scores.table_at
+    {
+        at.pinned = version("scores", scores.table.first());
+    }
+    job
 }
 
 /// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.
@@ -118,6 +148,15 @@ fn input_files(inputs: &Inputs, runtime: &Runtime) -> Result<(Vec<InputFile>, Ve
 
 fn input_file(file: &SourceFile, runtime: &Runtime) -> Result<(InputFile, Stamp)> {
     let shown = file.path.display().to_string();
+    if is_url(&shown) {
+        // An ETag tells whether the content is the same, and is asked for with everything that is read.
+        let SourceFile { bytes, modified, rows, etag, .. } = file.clone();
+        let sha256 = String::new();
+        return Ok((
+            InputFile { path: shown, bytes, modified, rows, sha256, etag },
+            Stamp::default(),
+        ));
+    }
     let stamp = Stamp::of(&file.path);
     let (bytes, sha256) = sha256_while(&file.path, &|| runtime.check_signals())?
         .map_err(|error| Error::input(&shown, format!("cannot be read: {error}")))?;
@@ -126,7 +165,7 @@ fn input_file(file: &SourceFile, runtime: &Runtime) -> Result<(InputFile, Stamp)
     let stamp = stamp.filter(same).filter(|_| bytes == file.bytes);
     let stamp = stamp.ok_or_else(|| changed(&shown))?;
     let (modified, rows) = (file.modified, file.rows);
-    Ok((InputFile { path: shown, bytes, modified, rows, sha256 }, stamp))
+    Ok((InputFile { path: shown, bytes, modified, rows, sha256, etag: None }, stamp))
 }
 
 fn changed(shown: &str) -> Error {
@@ -137,7 +176,9 @@ fn changed(shown: &str) -> Error {
 /// Refuses tables that were rewritten while they were read. Where only a file's metadata was touched, or the times
 /// were set back, the content is hashed again.
 pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp]) -> Result<()> {
-    files.par_iter().zip(stamps).try_for_each(|(file, stamp)| {
+    // Objects of a store were read only as they were found.
+    let files = files.par_iter().zip(stamps).filter(|(file, _)| !is_url(&file.path));
+    files.into_par_iter().try_for_each(|(file, stamp)| {
         let path = Path::new(&file.path);
         let now = Stamp::of(path).ok_or_else(|| changed(&file.path))?;
         if now == *stamp {
@@ -152,7 +193,7 @@ pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp])
 /// In what two runs differ, in words.
 pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
     [
-        ("tables", old.inputs != new.inputs),
+        ("tables", old.inputs != new.inputs || old.versions != new.versions),
         ("model", old.model != new.model),
         ("feature schema", old.schema != new.schema),
         ("generator", old.generator != new.generator),

@@ -231,7 +231,8 @@ impl Stages<'_> {
             training,
             gates: Vec::new(),
             examples,
-            output: self.job.output.dir.display().to_string(),
+            output: self.job.output.shown(),
+            table: None,
             remarks: done.remarks.clone(),
         };
         summary.remarks.extend(without_score(done));
@@ -272,15 +273,18 @@ impl Stages<'_> {
         let mut facts = self.facts.clone();
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
+        self.runtime.check_signals()?;
+        facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
+        ModelFacts::of(&self.facts).refuse_changed(self.job)?;
+        if passes {
+            summary.table = self.commit_table(staging.folder(), &files)?.or(summary.table);
+        }
         let written = (files, staging.folder());
         let mut manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
         if self.part != Part::Explain && !self.job.audit.sections.is_empty() {
             write_page(&staging, &mut manifest)?;
         }
         staging.write(MANIFEST_FILE, &manifest.text()?)?;
-        self.runtime.check_signals()?;
-        facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
-        ModelFacts::of(&self.facts).refuse_changed(self.job)?;
         let place = if passes { staging.publish()? } else { staging.set_aside()? };
         summary.output = place.display().to_string();
         self.write_metrics(&mut summary);

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::super::train::{Checkpoint, fit_generator, save_generator};
-use super::super::{RunContext, TrainSummary};
+use super::super::{RunContext, TrainSummary, generator_files};
 use super::{Entry, Progressed, Stages, refuse_changed};
 use crate::artefact::{
     Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load,
@@ -13,6 +13,7 @@ use crate::artefact::{
 use crate::document::{inside, read_regular};
 use crate::error::{Error, Result};
 use crate::output::{GENERATOR, StagedFile, Staging, is_inside, write_synced};
+use crate::storage::wait;
 
 /// A finished generator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -55,10 +56,24 @@ impl Stages<'_> {
                 None => self.train(staging, training)?,
             };
             staging.keep();
-            progressed.journal.append(&Entry::Generator(Box::new(record.clone())))?;
+            let names = self.upload_generator(staging, &record)?;
+            progressed.journal.append(&Entry::Generator(Box::new(record.clone())), &names)?;
             progressed.generator = Some(record);
         }
         load(&staging.folder().join(GENERATOR), self.runtime.device)
+    }
+
+    /// Puts the generator into the store of the results, if they go to one, and gives the names of its files.
+    fn upload_generator(&self, staging: &Staging, record: &GeneratorRecord) -> Result<Vec<String>> {
+        let Some(mirror) = staging.mirror() else { return Ok(Vec::new()) };
+        let table = |file: &StagedFile| (file.name.clone(), file.bytes, file.sha256.clone());
+        let mut files: Vec<(String, u64, String)> = record.files.iter().map(table).collect();
+        let generator = generator_files(staging.folder())?.into_iter();
+        files.extend(generator.map(|file| (file.path, file.bytes, file.sha256)));
+        let names = files.iter().map(|(name, _, _)| name.clone()).collect();
+        let folder = staging.folder().to_path_buf();
+        wait(async move { mirror.upload(&folder, files).await })?;
+        Ok(names)
     }
 
     /// A generator for this many rows, trained if that is worth it.

@@ -10,11 +10,13 @@ mod facts;
 mod figures;
 mod finish;
 mod generator;
+mod lineage;
 mod prometheus;
 mod questions;
 mod spot;
 mod summary;
 mod survival;
+mod table;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -37,10 +39,11 @@ use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{Explainer, Setup, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
+use crate::lineage::Lineage;
 use crate::output::{
-    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, REJECTS, RunFacts,
-    SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of, parse_journal,
-    refuse_folders, refuse_taken, rejects_schema, tidy,
+    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, REJECTS,
+    RunFacts, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of,
+    parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
 
@@ -117,6 +120,8 @@ struct Stages<'a> {
     stamps: Vec<Stamp>,
     runtime: &'a Runtime,
     observer: &'a Observer,
+    /// The store of the results, if they go to one.
+    mirror: Option<Arc<Mirror>>,
 }
 
 /// What was finished before, and the journal to go on with.
@@ -143,14 +148,29 @@ pub fn run(
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<RunSummary> {
+    lineage::told(job, part, |lineage| {
+        explain_all(job, (part, resume), (runtime, observer), lineage)
+    })
+}
+
+fn explain_all(
+    job: &Job,
+    (part, resume): (Part, bool),
+    (runtime, observer): (&Runtime, &Observer),
+    lineage: &Lineage,
+) -> Result<RunSummary> {
     let began = Instant::now();
-    let stages = Stages::new(job, part, runtime, observer)?;
-    if let Some(mut summary) = stages.published(resume) {
+    let earlier = if resume { earlier(&job.output.dir) } else { None };
+    let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
+    let mut stages = Stages::new(job, part, runtime, observer)?;
+    stages.tell(lineage);
+    if let Some(mut summary) = stages.published(resume)? {
         // The job's gates and metrics may be others than before.
         summary.gates = stages.gates(&summary);
         stages.write_metrics(&mut summary);
         return Ok(summary);
     }
+    stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
     let explained = stages.explained(&context, keyed, resume);
@@ -184,7 +204,19 @@ impl<'a> Stages<'a> {
         let (facts, stamps) = gather_facts(job, part.name(), &inputs, runtime)?;
         let inputs = Arc::new(inputs);
         let command = part;
-        Ok(Stages { job, part, command, target, inputs, columns, facts, stamps, runtime, observer })
+        Ok(Stages {
+            job,
+            part,
+            command,
+            target,
+            inputs,
+            columns,
+            facts,
+            stamps,
+            runtime,
+            observer,
+            mirror: None,
+        })
     }
 
     /// All up to the tables: the generator, and every row in scope explained.
@@ -196,8 +228,13 @@ impl<'a> Stages<'a> {
     ) -> Result<(Staging, Finished)> {
         // What is resumed was checked when it began.
         let remarks = if resume { Vec::new() } else { self.check_early(context)? };
-        let open = if resume { Staging::resume } else { Staging::begin };
-        let mut staging = open(&self.job.output.dir, replace(self.job))?;
+        let mut staging = match &self.mirror {
+            Some(mirror) => Staging::for_store(&self.job.output.dir, Arc::clone(mirror), resume)?,
+            None => {
+                let open = if resume { Staging::resume } else { Staging::begin };
+                open(&self.job.output.dir, replace(self.job))?
+            }
+        };
         let mut progressed = self.journal(&staging, resume)?;
         let training = (context, keyed.rows, resume);
         let artefact = self.generator(&mut staging, &mut progressed, training)?;
@@ -210,7 +247,23 @@ impl<'a> Stages<'a> {
 
     /// The summary of a run that has published the very same. One that is to be replaced is looked at only
     /// to go on with a run that was killed: it may have been killed just after publishing.
-    fn published(&self, resume: bool) -> Option<RunSummary> {
+    fn published(&mut self, resume: bool) -> Result<Option<RunSummary>> {
+        match Mirror::open(&self.job.output, &self.facts, resume)? {
+            None => Ok(self.published_here(resume)),
+            Some(Opened::Ready(mirror)) => {
+                self.mirror = Some(mirror);
+                Ok(None)
+            }
+            Some(Opened::Published(manifest)) => {
+                let shown = self.job.output.shown();
+                let summary = serde_json::from_value::<RunSummary>(manifest.summary);
+                let broken = |error| Error::output(shown, "has another summary").source(error);
+                Ok(Some(summary.map_err(broken)?.repeated()))
+            }
+        }
+    }
+
+    fn published_here(&self, resume: bool) -> Option<RunSummary> {
         let folder = &self.job.output.dir;
         let replace = self.job.output.overwrite && !resume;
         if replace || !folder.join(SUCCESS_FILE).exists() {
@@ -284,7 +337,7 @@ impl<'a> Stages<'a> {
         }
         staging.start_over()?;
         let header = JournalHeader { format: JOURNAL_FORMAT, facts: self.facts.clone() };
-        let journal = Journal::create(&path, &header)?;
+        let journal = Journal::create(&path, &header, staging.mirror())?;
         Ok(Progressed { journal, generator: None, records: BTreeMap::new() })
     }
 
@@ -296,7 +349,7 @@ impl<'a> Stages<'a> {
         let problem = format!(
             "cannot be resumed: its journal has format {format}, expected {JOURNAL_FORMAT}"
         );
-        Err(Error::input(self.job.output.dir.display().to_string(), problem).hint(
+        Err(Error::input(self.job.output.shown(), problem).hint(
             "another version of overturn has begun the run: resume with that one, or run without \
              `--resume` to start over",
         ))
@@ -309,7 +362,7 @@ impl<'a> Stages<'a> {
         }
         let fault = |what: &str| {
             Fault::new(
-                self.job.output.dir.display().to_string(),
+                self.job.output.shown(),
                 format!("cannot be resumed: the {what} changed since the run was stopped"),
             )
             .hint("run without `--resume` to start over")
@@ -458,13 +511,19 @@ fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<P
     let generated = generator.is_some();
     staging.sweep(&|name| known.contains(name) || (generated && is_of_generator(name)))?;
     tracing::info!(splits = records.len(), "resuming from the journal");
-    Ok(Progressed { journal: found.journal, generator, records })
+    let journal = found.journal.mirrored(staging.mirror());
+    Ok(Progressed { journal, generator, records })
 }
 
 /// The run that was stopped before it could publish into a folder, if there is one.
 fn unfinished(folder: &Path) -> Option<RunFacts> {
     let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
     Some(header.facts)
+}
+
+/// What the run has read that is resumed: it was stopped before it could publish, or just after.
+fn earlier(folder: &Path) -> Option<RunFacts> {
+    unfinished(folder).or_else(|| Manifest::read(folder).ok()?.run)
 }
 
 /// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones

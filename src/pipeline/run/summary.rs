@@ -7,6 +7,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use serde::{Deserialize, Serialize};
 
 use super::super::TrainSummary;
+use crate::commit::TableCommit;
 use crate::explain::StageSeconds;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
@@ -90,6 +91,9 @@ pub struct RunSummary {
     pub examples: Vec<Example>,
     /// Where the tables are.
     pub output: String,
+    /// The commit to the job's Delta table, if it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableCommit>,
     /// What is odd, but usable.
     pub remarks: Vec<String>,
 }

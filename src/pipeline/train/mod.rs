@@ -18,7 +18,7 @@ use super::places::check_places;
 use super::run::{gather_facts, refuse_changed};
 use super::{
     CheckSummary, Inputs, ModelFacts, Observer, RunContext, Scope, check_repeatable, memory,
-    replace, seconds_since,
+    seconds_since, staging,
 };
 use crate::artefact::{Artefact, Description, ModelForm};
 use crate::constrain::{Constraints, Observed};
@@ -28,7 +28,7 @@ use crate::feature::Stats;
 use crate::job::{AutoencoderKind, Coherence, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
 use crate::nn::out_of_memory;
-use crate::output::{Manifest, RunFacts, SUCCESS_FILE, Staging, tidy};
+use crate::output::{Manifest, RunFacts, SUCCESS_FILE, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
 use crate::train::{
@@ -98,7 +98,7 @@ pub fn train(
         tidy(&job.output.dir, job.output.keep);
         return Ok(summary);
     }
-    let staging = Staging::begin(&job.output.dir, replace(job))?;
+    let staging = staging(job, &facts)?;
     let context = RunContext::open(job, Arc::new(inputs), runtime)?;
     let unchanged = || refuse_changed(&facts.inputs, &stamps);
     let folder = staging.checkpoint();
@@ -196,7 +196,7 @@ pub(super) fn fit_generator(
     let mut summary = summarise(&loaded, &fitted, test);
     summary.load_seconds = load_seconds;
     summary.train_seconds = seconds_since(began);
-    summary.output = job.output.dir.display().to_string();
+    summary.output = job.output.shown();
     let reference = reference::gather(&fixed, &loaded, runtime);
     let neighbours = neighbours::gather(&fixed, &loaded);
     let Fitted { generator, critic, curve, .. } = fitted;

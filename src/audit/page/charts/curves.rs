@@ -43,8 +43,7 @@ pub(in super::super) fn curves(caption: &Caption, list: &[Curve], unit: &str) ->
         svg.text((66.0, y), Anchor::Start, &clipped(&curve.label, LABEL_CHARS + 10));
     }
     let top = LINE * list.len() as f64 + 14.0;
-    let costs = list.iter().flat_map(|curve| &curve.steps).map(|step| step.cost);
-    let x = Scale::new((0.0, costs.fold(0.0, f64::max)), (LEFT, RIGHT));
+    let x = Scale::new((0.0, end_of_axis(list)), (LEFT, RIGHT));
     let y = Scale::new((0.0, 1.0), (top + HEIGHT, top));
     frame(&mut svg, (&x, &y), unit);
     for (curve, (_, fill, _)) in list.iter().zip(SERIES) {
@@ -54,14 +53,28 @@ pub(in super::super) fn curves(caption: &Caption, list: &[Curve], unit: &str) ->
         let points = staircase(curve, (&x, &y), |step| step.share);
         svg.path(&points, line, dashes);
     }
-    let ends: Vec<f64> = list
-        .iter()
-        .map(|curve| curve.steps.last().map_or(y.at(0.0), |step| y.at(step.share)))
-        .collect();
+    let end = |curve: &Curve| {
+        let last = curve.steps.iter().rfind(|step| x.holds(step.cost));
+        last.map_or(y.at(0.0), |step| y.at(step.share))
+    };
+    let ends: Vec<f64> = list.iter().map(end).collect();
     for ((end, (_, fill, _)), letter) in spread(&ends).into_iter().zip(SERIES).zip(LETTERS) {
         svg.coloured((RIGHT + 6.0, end + 4.5), letter, fill);
     }
     svg.finish(caption)
+}
+
+/// The greatest cost that is drawn. A few dear answers would press all others against the left: where the last
+/// twentieth of every curve takes up more than a third of the width, the axis ends before.
+pub(in super::super) fn end_of_axis(list: &[Curve]) -> f64 {
+    let most = |costs: &mut dyn Iterator<Item = f64>| costs.fold(0.0, f64::max);
+    let all = most(&mut list.iter().flat_map(|curve| &curve.steps).map(|step| step.cost));
+    let nearly = |curve: &Curve| {
+        let last = curve.steps.last()?.share;
+        curve.steps.iter().find(|step| step.share >= 0.95 * last).map(|step| step.cost)
+    };
+    let nearly = most(&mut list.iter().filter_map(nearly));
+    if nearly > 0.0 && all > 1.5 * nearly { 1.2 * nearly } else { all }
 }
 
 fn frame(svg: &mut Svg, (x, y): (&Scale, &Scale), unit: &str) {
@@ -85,7 +98,7 @@ fn staircase(
     of: impl Fn(&Step) -> f64,
 ) -> Vec<(f64, f64)> {
     let mut points = vec![(x.at(0.0), y.at(0.0))];
-    for step in &curve.steps {
+    for step in curve.steps.iter().filter(|step| x.holds(step.cost)) {
         let before = points[points.len() - 1].1;
         points.push((x.at(step.cost), before));
         points.push((x.at(step.cost), y.at(of(step))));
@@ -119,6 +132,24 @@ fn spread(ends: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_dear_answers_do_not_press_all_others_to_the_left() {
+        let curve = |shares: &[(f64, f64)]| Curve {
+            label: String::new(),
+            end: String::new(),
+            steps: shares
+                .iter()
+                .map(|(cost, share)| Step { cost: *cost, share: *share, low: *share, high: *share })
+                .collect(),
+        };
+        let dear = curve(&[(1.0, 0.5), (2.0, 0.78), (20.0, 0.8)]);
+        let even = curve(&[(1.0, 0.5), (2.0, 0.7), (3.0, 0.8)]);
+        assert_eq!(end_of_axis(&[even.clone()]), 3.0);
+        assert!((end_of_axis(&[dear.clone()]) - 2.4).abs() < 1e-12);
+        assert!((end_of_axis(&[dear, even]) - 3.6).abs() < 1e-12, "every curve keeps its part");
+        assert_eq!(end_of_axis(&[]), 0.0);
+    }
 
     #[test]
     fn letters_do_not_stand_on_each_other() {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-/// Width of every drawing: with text of 13 units it is legible at 400 pixels, and two stand side by side at 1,280.
+/// Width of every drawing: with text of 14 units it is legible at 400 pixels, and two stand side by side at 1,280.
 pub(in super::super) const WIDTH: f64 = 480.0;
 /// Height of a line of text.
 pub(super) const LINE: f64 = 18.0;
@@ -29,7 +29,7 @@ pub(super) const INK: Paint = fill("ink", "#1b2733");
 pub(super) const MUTED: Paint = fill("muted", "#56626e");
 pub(super) const GRID: Paint = stroke("grid", "#dfe4e8", "1");
 pub(super) const AXIS: Paint = stroke("axis", "#8a949e", "1");
-pub(super) const ZONE: Paint = fill("zone", "#e9efe6");
+pub(super) const ZONE: Paint = fill("zone", "#d6e4d0");
 pub(super) const ZONE_EDGE: Paint = stroke("zone-edge", "#7f9275", "1");
 pub(super) const BAR: Paint = fill("bar", "#2c5d8a");
 pub(super) const TRACK: Paint = fill("track", "#eef1f4");
@@ -134,7 +134,7 @@ impl Svg {
     }
 
     pub(super) fn muted(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str) {
-        self.write(((x, y), anchor), text, MUTED, " font-size=\"12\"");
+        self.write(((x, y), anchor), text, MUTED, " font-size=\"12.5\"");
     }
 
     pub(super) fn strong(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str) {
@@ -185,7 +185,7 @@ impl Svg {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
              height=\"{height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
              font-family=\"-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif\" \
-             font-size=\"13\"><title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{description}</desc>{}</svg>",
+             font-size=\"14\"><title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{description}</desc>{}</svg>",
             self.body
         )
     }

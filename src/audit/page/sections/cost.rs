@@ -1,7 +1,7 @@
 //! 3: which share of each group is helped within which cost.
 
 use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Curve, Interval, Intervals, Mark, SERIES_MOST, Step};
+use super::super::charts::{Curve, Interval, Intervals, Mark, SERIES_MOST, Step, end_of_axis};
 use super::super::data::{CurveRow, GroupRow, Whose};
 use super::super::plate::Plate;
 use super::super::words::{count, dash, maybe_number, maybe_share, name, number, share};
@@ -98,9 +98,16 @@ fn curve_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option
     };
     let list: Vec<Curve> = chosen.iter().filter_map(curve).collect();
     let title = "Helped within a cost".to_string();
+    let costs = list.iter().flat_map(|curve| &curve.steps).map(|step| step.cost);
+    let (most, end) = (costs.fold(0.0, f64::max), end_of_axis(&list));
+    let cut = if most > end {
+        format!(" The few answers of costs up to {} are in the data below.", number(most))
+    } else {
+        String::new()
+    };
     let plate = Plate {
         id: format!("figure-3-{}", index + 1),
-        reading: "Of the refused rows (n). Bands are 95 % intervals.".to_string(),
+        reading: format!("Of the refused rows (n). Bands are 95 % intervals.{cut}"),
         note: sentences(&[
             more_note(groups.len() - chosen.len(), "groups", "curves"),
             suppressed_note(source, suppressed),

@@ -68,7 +68,7 @@ fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Option<Chart> {
         let of_all =
             if total == 0 { "–".to_string() } else { share(stage.rows as f64 / total as f64) };
         grid.row([stage.label.clone(), stage.shown.clone(), of_all.clone()]);
-        if stage.kind != Kind::Total {
+        if stage.kind != Kind::Total && stage.rows > 0 {
             stage.shown = format!("{}  ·  {of_all}", stage.shown);
         }
     }

@@ -57,7 +57,7 @@ fn bounds(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Char
         let (low, high) = ends(row);
         Interval {
             label: group_label(row.whose.value.as_deref(), row.needed),
-            shown: range(low, high, share),
+            shown: if high > low { range(low, high, share) } else { share(low) },
             point: None,
             low,
             high,
@@ -100,12 +100,12 @@ fn bounds(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Char
 /// What a bound is called.
 fn bound_name(bound: &str) -> &str {
     match bound {
-        "range_low" => "lowest value of its range",
-        "range_high" => "highest value of its range",
-        "limit_low" => "lowest value for the row itself",
-        "limit_high" => "highest value for the row itself",
-        "allowed_first" => "first of the allowed categories",
-        "allowed_last" => "last of the allowed categories",
+        "range_low" => "lowest of its range",
+        "range_high" => "highest of its range",
+        "limit_low" => "lowest for the row itself",
+        "limit_high" => "highest for the row itself",
+        "allowed_first" => "first allowed category",
+        "allowed_last" => "last allowed category",
         other => other,
     }
 }
@@ -113,7 +113,8 @@ fn bound_name(bound: &str) -> &str {
 fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = source.data.bounds.iter();
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
-    let mut rows: Vec<&BoundRow> = all.filter(|row| row.rows > 0 && row.share.is_some()).collect();
+    let enough = |row: &&BoundRow| row.rows > 0 && row.changed >= source.facts.min_cell;
+    let mut rows: Vec<&BoundRow> = all.filter(enough).filter(|row| row.share.is_some()).collect();
     rows.sort_by(|left, right| right.rows.cmp(&left.rows));
     let label = |row: &BoundRow| format!("{}: {}", row.feature, bound_name(&row.bound));
     let bar = |row: &&BoundRow| Bar {
@@ -133,7 +134,7 @@ fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
     let plate = Plate {
         id: format!("figure-6-bound-{}", index + 1),
         title,
-        reading: "Of the valid answers that change the feature.".to_string(),
+        reading: "Of the valid answers that change the feature, where enough do.".to_string(),
         note: more_note(rows.len().saturating_sub(MOST_LINES), "bounds", "at_bound"),
         grid,
     };

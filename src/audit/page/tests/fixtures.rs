@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::json::ReaderBuilder;
+use arrow::json::reader::infer_json_schema_from_iterator;
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
-use crate::audit::page::{Accounts, PageFacts};
+use crate::audit::page::{Accounts, PageFacts, PastRun};
 use crate::metrics::wilson;
 use crate::output::{
     InputFile, RunFacts, audit_at_bound_schema, audit_changes_schema, audit_curves_schema,
@@ -86,12 +87,7 @@ impl Group {
     }
 
     fn with(&self, own: Value) -> Value {
-        let mut row = self.whose();
-        let (row_map, own) = (row.as_object_mut().expect("a row"), own);
-        own.as_object().expect("columns").iter().for_each(|(name, value)| {
-            row_map.insert(name.clone(), value.clone());
-        });
-        row
+        merged(self.whose(), own)
     }
 
     fn groups_row(&self) -> Value {
@@ -99,7 +95,7 @@ impl Group {
         let (needed, valid, infeasible) = (self.needed(), self.valid(), self.infeasible());
         let (refusal, recourse) = (wilson(needed, self.rows), wilson(valid, needed));
         let cost = self.cost;
-        let mut row = json!({ "rows": self.rows, "needed": needed, "valid": valid, "infeasible": infeasible,
+        let row = json!({ "rows": self.rows, "needed": needed, "valid": valid, "infeasible": infeasible,
             "unsolved": needed - valid - infeasible, "already_target": self.rows - needed,
             "reference": self.reference, "suppressed": self.suppressed(), "queries": needed * 41,
             "by_generator": valid / 2, "by_candidate": valid / 4, "by_neighbour": valid / 4, "by_other": 0 });
@@ -109,9 +105,7 @@ impl Group {
             "recourse_low": told(recourse.low), "recourse_high": told(recourse.high),
             "cost_mean": told(1.42 * cost), "n_changed_mean": told(1.7 * cost.sqrt()),
             "effort_mean": told(0.31 * cost), "cost_p50": told(1.21 * cost) });
-        let row_map = row.as_object_mut().expect("a row");
-        row_map.extend(figures.as_object().expect("figures").clone());
-        self.with(row)
+        self.with(merged(row, figures))
     }
 
     fn curve_rows(&self) -> Vec<Value> {
@@ -249,6 +243,70 @@ impl Fixture {
         self.write(&report_name("survival"), survival_schema(), &survival);
     }
 
+    /// Writes a table whose schema follows from its rows.
+    fn write_inferred(&self, name: &str, rows: &[Value]) {
+        let values = rows.iter().map(Ok);
+        let schema = infer_json_schema_from_iterator(values).expect("a schema");
+        self.write(&audit_table_name(name), Arc::new(schema), rows);
+    }
+
+    /// What the model was asked, reasons, and a run before.
+    pub(super) fn asked(&self, groups: &[Group]) {
+        let share = |of: f64| json!({ "low": of - 0.02, "high": of + 0.02 });
+        let actions = |group: &Group| {
+            let action = |(number, (changes, reach)): (u64, &(&str, f64))| {
+                let own = json!({ "action": number, "changes": changes, "size": "p50", "rows": 2_000,
+                    "applicable": 1_800, "flipped": 900, "effectiveness": reach * group.helped,
+                    "cost_mean": 1.5, "chosen": (number < 2).then_some(number + 1) });
+                group.with(merged(own, share(reach * group.helped)))
+            };
+            let list =
+                [("income +5000", 0.9), ("loan_amount −2000", 0.5), ("purpose = <i>car</i>", 0.1)];
+            (0..).zip(&list).map(action).collect::<Vec<_>>()
+        };
+        let one = |own: Value, of: f64| {
+            let row = |group: &Group| group.with(merged(own.clone(), share(of * group.helped)));
+            groups.iter().map(row).collect::<Vec<_>>()
+        };
+        self.write_inferred("actions", &groups.iter().flat_map(actions).collect::<Vec<_>>());
+        let own = json!({ "rows": 2_000, "chosen": 2, "flipped": 1_500, "effectiveness": 0.75,
+            "cost_mean": 1.4, "actions": 60, "choices": 9, "choice": 0.5 });
+        self.write_inferred("action_sets", &one(own, 0.75));
+        let own = json!({ "feature": "age", "constraint": "never", "detail": "may never change", "rows": 500,
+            "solved_if_lifted": 300, "share": 0.6, "only_this": 210 });
+        self.write_inferred("binding", &one(own, 0.6));
+        let own = json!({ "feature": "income", "rows": 2_000, "values": 64_000, "reached": 9_000,
+            "responsiveness": 0.14, "responsive": 1_100, "share": 0.55 });
+        self.write_inferred("responsiveness", &one(own, 0.55));
+        let own = json!({ "rows": 2_000, "copies": 16, "held": 15, "validity": 0.93, "fragility": 0.07,
+            "broken": 410 });
+        self.write_inferred("robustness", &one(own, 0.93));
+        let own = json!({ "feature": "sex", "rows": 2_000, "copies": 2_000, "flipped": 30, "share": 0.015,
+            "rows_flipped": 30, "rows_share": 0.015 });
+        self.write_inferred("explicit", &one(own, 0.015));
+        let own = json!({ "metric": "recourse_rate", "rows": 1_000, "figure": 0.7, "figure_again": 0.72,
+            "gap": -0.083, "gap_again": -0.02, "moved": 0.063, "tolerance": 0.05, "verdict": "inconclusive" });
+        self.write_inferred("second_search", &one(own, 0.7));
+        let own = json!({ "feature": "income", "direction": "low", "code": "R07", "text": "income too low",
+            "rows": 16_320, "named": 9_000, "share": 0.55, "first": 4_000, "without_recourse": 320,
+            "contribution_mean": 0.2 });
+        self.write_inferred("reason_counts", &one(own, 0.55));
+        let causes = [None, Some("model"), Some("none")];
+        let stability = |group: &Group| {
+            let row = |cause: &Option<&str>| {
+                group.with(json!({ "cause": cause, "rows": 40_000, "needed": 14_000, "suppressed": false,
+                    "decision_churn": 0.04, "decision_churn_low": 0.038, "decision_churn_high": 0.042,
+                    "promised": 11_000, "asked": 11_000, "recourse_validity": 0.91 * group.helped,
+                    "recourse_validity_low": 0.9 * group.helped, "recourse_validity_high": 0.92 * group.helped,
+                    "broken_promises": 3, "paired": 10_000, "answer_churn": 0.2, "needless_churn": 0.03,
+                    "needless_churn_low": 0.027, "needless_churn_high": 0.033, "cost_drift": 0.01,
+                    "cost_drift_low": -0.01, "cost_drift_high": 0.03 }))
+            };
+            causes.iter().map(row).collect::<Vec<_>>()
+        };
+        self.write_inferred("stability", &groups.iter().flat_map(stability).collect::<Vec<_>>());
+    }
+
     /// Counterfactuals of so many rows.
     pub(super) fn counterfactuals(&self, rows: u64) {
         let field = |name: &str, of| Arc::new(Field::new(name, of, true));
@@ -275,6 +333,27 @@ impl Fixture {
         let list: Vec<Value> = (0..rows).map(row).collect();
         self.write("counterfactuals/part-00000.parquet", schema, &list);
     }
+}
+
+/// The columns of both.
+fn merged(mut left: Value, right: Value) -> Value {
+    if let (Some(left), Value::Object(right)) = (left.as_object_mut(), right) {
+        left.extend(right);
+    }
+    left
+}
+
+/// Runs of a week of which one could not be told.
+pub(super) fn past() -> Vec<PastRun> {
+    let helped = [Some(0.79), Some(0.80), None, Some(0.77), Some(0.785), Some(0.78)];
+    let run = |(number, helped): (usize, Option<f64>)| PastRun {
+        label: format!("run {}", number + 1),
+        rows: 48_000,
+        refused: Some(0.33 + number as f64 / 500.0),
+        helped,
+        shut_out: helped.map(|helped| (1.0 - helped) / 2.0),
+    };
+    helped.into_iter().enumerate().map(run).collect()
 }
 
 fn change_rows(group: &Group) -> Vec<Value> {
@@ -322,11 +401,13 @@ pub(super) fn facts() -> PageFacts {
         modified: 1,
         rows: 50_000,
         sha256: hash("b"),
+        etag: None,
     };
     let run = RunFacts {
         run_id: "3f2a9c4be1d07755".to_string(),
         fingerprint: format!("3f2a9c4be1d07755{}", "0".repeat(48)),
         inputs: vec![input],
+        versions: Vec::new(),
         model: hash("a"),
         schema: hash("c"),
         generator: hash("d"),

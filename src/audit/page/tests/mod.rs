@@ -8,7 +8,7 @@ use expect_test::expect;
 
 use super::policy::source;
 use super::*;
-use fixtures::{Fixture, Group, facts, group, shelf, small};
+use fixtures::{Fixture, Group, facts, group, past, shelf, small};
 
 fn page(fixture: &Fixture, facts: &PageFacts) -> String {
     render(fixture.path(), facts).expect("a page")
@@ -132,6 +132,37 @@ fn a_table_of_another_version_is_named() {
     assert!(error.ends_with("gaps.parquet: cannot be read"), "{error}");
 }
 
+#[test]
+fn what_the_model_was_asked_and_the_nights_are_told_where_they_are_there() {
+    let fixture = Fixture::of(&small());
+    fixture.asked(&small()[..9]);
+    let html = page(&fixture, &PageFacts { past: past(), ..facts() });
+    let said = [
+        "Actions that help most",
+        "What 2 actions, chosen for all, reach together",
+        "Which rule binds",
+        "Are the differences the search",
+        "Protected features that the model sees",
+        "Named among the reasons",
+        "16 noisy copies of each",
+        "of yesterday's answers still hold",
+        "Refused although they did what was asked: 3 rows",
+        "Over the runs that are known",
+    ];
+    let text = html.replace("&#39;", "'");
+    said.iter().for_each(|said| assert!(text.contains(said), "lacks `{said}`"));
+    assert!(!html.contains("<i>car"), "names of actions are data");
+    assert_eq!(html.matches("<figure ").count(), html.matches("</tbody>").count() - tables(&html));
+    if let Some(shelf) = shelf() {
+        fs::write(shelf.join("asked.html"), html).expect("written");
+    }
+}
+
+/// Tables that are no chart's.
+fn tables(html: &str) -> usize {
+    html.matches("<div class=\"scroll\">").count() - html.matches("<details>").count()
+}
+
 /// A run with so many groups of one attribute.
 fn many(groups: u64) -> Vec<Group> {
     let mut list = vec![group((None, None), groups * 400, (0.34, 0.78), 1.0)];
@@ -151,7 +182,7 @@ fn a_thousand_segments_fit() {
     fixture.counterfactuals(20_000);
     let html = page(&fixture, &PageFacts { page_rows: 10_000, ..facts() });
     assert!(html.len() < 1_000_000, "{} bytes", html.len());
-    assert!(html.contains("988 groups are not shown here. All: duckdb"));
+    assert!(html.contains("988 more groups in the table: duckdb"));
     assert!(html.contains("as many as the page has room for"));
     if let Some(shelf) = shelf() {
         fs::write(shelf.join("thousand.html"), html).expect("written");

@@ -1,0 +1,90 @@
+//! Events of a run: when it begins, what it reads and writes, how it ends.
+
+use arrow::datatypes::Schema;
+
+use super::{Part, RunSummary, Stages};
+use crate::engine::Table;
+use crate::error::{Kind, Result};
+use crate::job::Job;
+use crate::lineage::{Dataset, Facets, Lineage, Outcome, column_lineage, dataset, schema_facet};
+use crate::output::COUNTERFACTUALS;
+
+/// Does what a run does, and tells of it.
+pub(super) fn told(
+    job: &Job,
+    part: Part,
+    run: impl FnOnce(&Lineage) -> Result<RunSummary>,
+) -> Result<RunSummary> {
+    let lineage = Lineage::of(&job.lineage, (&job.file, part.name()));
+    if !lineage.is_heard() {
+        return run(&lineage);
+    }
+    let read = job.input.features.iter().map(|table| dataset(table, None)).collect();
+    let written = dataset(&format!("{}/{COUNTERFACTUALS}", job.output.shown()), None);
+    lineage.know(Facets { inputs: read, outputs: vec![written] });
+    lineage.start();
+    let result = run(&lineage);
+    lineage.end(&outcome(&result, &lineage));
+    result
+}
+
+fn outcome(result: &Result<RunSummary>, lineage: &Lineage) -> Outcome {
+    match result {
+        Ok(summary) => {
+            let mut known = lineage.known();
+            known.tell_statistics(summary.counterfactuals);
+            let gates = summary.gates.iter();
+            let gates: Vec<(String, bool)> =
+                gates.map(|gate| (gate.gate.clone(), gate.passed)).collect();
+            known.tell_assertions(&gates);
+            if let Some(table) = &summary.table {
+                known.outputs.push(dataset(&table.url, table.version));
+            }
+            lineage.know(known);
+            let missed = gates.iter().filter(|(_, passed)| !passed).map(|(gate, _)| gate.as_str());
+            let missed: Vec<&str> = missed.collect();
+            if missed.is_empty() {
+                return Outcome::Complete;
+            }
+            Outcome::Fail(format!("gates were missed: {}", missed.join(", ")))
+        }
+        Err(error) if matches!(error.kind(), Kind::Interrupted(_)) => {
+            Outcome::Abort(error.to_string())
+        }
+        Err(error) => Outcome::Fail(error.to_string()),
+    }
+}
+
+impl Stages<'_> {
+    /// What is known once the tables are open.
+    pub(super) fn tell(&self, lineage: &Lineage) {
+        if !lineage.is_heard() {
+            return;
+        }
+        let read = |table: &Table| {
+            let mut told = dataset(&table.shown, table.version);
+            told["facets"]["schema"] = schema_facet(&table.schema);
+            told
+        };
+        let inputs = &self.inputs;
+        let tables = [Some(&inputs.features), inputs.scores.as_ref()];
+        let inputs: Vec<Dataset> = tables.into_iter().flatten().map(read).collect();
+        let mut known = lineage.known();
+        if let Some(output) = known.outputs.first_mut() {
+            let schema = self.counterfactual_columns();
+            output["facets"]["schema"] = schema_facet(&schema);
+            output["facets"]["columnLineage"] = self.columns_from(&inputs[0], &schema);
+        }
+        lineage.know(Facets { inputs, ..known });
+    }
+
+    /// Key columns are copied; all others are computed from the features.
+    fn columns_from(&self, input: &Dataset, schema: &Schema) -> serde_json::Value {
+        let key: Vec<String> =
+            self.inputs.key_fields().iter().map(|field| field.name().clone()).collect();
+        let columns = schema.fields().iter().map(|field| field.name().clone());
+        let computed: Vec<String> = columns.filter(|name| !key.contains(name)).collect();
+        let features: Vec<String> = self.inputs.schema.names().map(String::from).collect();
+        column_lineage(input, &key, (&computed, &features))
+    }
+}
