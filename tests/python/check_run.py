@@ -1064,7 +1064,8 @@ def footer_problems(run, metadata, told):
 def check_files(run):
     told = run.manifest["tables"]
     problems = [problem for file in told for problem in file_problems(run, file)]
-    known = OWN_FILES | {file["path"] for file in told}
+    pages = run.manifest.get("pages", [])
+    known = OWN_FILES | {file["path"] for file in [*told, *pages]}
     found = [path.relative_to(run.folder) for path in run.folder.rglob("*") if path.is_file()]
     strangers = [path for path in found if str(path) not in known and path.parts[0] != "generator"]
     problems += [f"{path} is not in the manifest" for path in strangers]
