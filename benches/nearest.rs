@@ -85,13 +85,13 @@ fn all(points: &Points, query: &Query) -> Vec<f32> {
     let mut sums: Vec<f32> = points
         .decisions
         .iter()
-        .map(|class| if *class == query.wanted.0 { 0.0 } else { f32::INFINITY })
+        .map(|class| if *class == query.target.0 { 0.0 } else { f32::INFINITY })
         .collect();
     for (measure, column) in query.features.iter().zip(&points.columns) {
         match (measure, column) {
-            (Measure::Number { own, scale, .. }, PointColumn::Numbers(numbers)) => {
+            (Measure::Number { original, scale, .. }, PointColumn::Numbers(numbers)) => {
                 let pairs = sums.iter_mut().zip(numbers);
-                pairs.for_each(|(sum, number)| *sum += scale * (number - own).abs());
+                pairs.for_each(|(sum, number)| *sum += scale * (number - original).abs());
             }
             (Measure::Codes { costs, .. }, PointColumn::Codes(codes)) => {
                 let pairs = sums.iter_mut().zip(codes);
@@ -115,8 +115,8 @@ fn read(file: &PathBuf) -> RecordBatch {
 
 fn split(rows: &RecordBatch, name: &str) -> RecordBatch {
     let splits = cast(rows.column_by_name("split").expect("there"), &DataType::Utf8).expect("text");
-    let wanted = splits.as_string::<i32>().iter().map(|split| Some(split == Some(name))).collect();
-    filter_record_batch(rows, &wanted).expect("filtered")
+    let target = splits.as_string::<i32>().iter().map(|split| Some(split == Some(name))).collect();
+    filter_record_batch(rows, &target).expect("filtered")
 }
 
 /// Mean and deviation of numerics, codes of categories, by column.
@@ -192,7 +192,7 @@ fn query(asked: &Points, row: usize) -> Query {
     let numerics = asked.columns.iter().filter(|of| matches!(of, PointColumn::Numbers(_))).count();
     let measure = |column: &PointColumn| match column {
         PointColumn::Numbers(numbers) => Measure::Number {
-            own: numbers[row],
+            original: numbers[row],
             scale: 1.0 / numerics as f32,
             low: f32::NEG_INFINITY,
             high: f32::INFINITY,
@@ -205,6 +205,6 @@ fn query(asked: &Points, row: usize) -> Query {
             Measure::Codes { costs, other_null: f32::INFINITY, other_unseen: f32::INFINITY }
         }
     };
-    let wanted = (asked.decisions[row] + 1.0) % CLASSES;
-    Query { features: asked.columns.iter().map(measure).collect(), wanted: (wanted, wanted) }
+    let target = (asked.decisions[row] + 1.0) % CLASSES;
+    Query { features: asked.columns.iter().map(measure).collect(), target: (target, target) }
 }

@@ -37,7 +37,7 @@ use overturn::job::{
 };
 use overturn::predictor::{Outcome, Predictor, Scores, Task};
 use overturn::runtime::{Streams, usage};
-use overturn::train::{Event, Lesson, Sample, Setup, fit};
+use overturn::train::{Event, FitInput, Setup, TrainingRows, fit};
 use tch::{Device, Kind, Tensor};
 
 use bar::Bar;
@@ -111,7 +111,7 @@ impl Predictor for Cheap {
 }
 
 struct Bench {
-    sample: Sample,
+    training_rows: TrainingRows,
     encoder: Encoder,
     constraints: Arc<Constraints>,
     features: Arc<overturn::feature::FeatureSchema>,
@@ -134,13 +134,13 @@ impl Bench {
         let classes = Arc::from(["refused".to_string(), "approved".to_string()]);
         let task = Task::Classification { classes, probabilities: false };
         let predictor = Arc::new(Cheap { task, column, threshold: 10_000.0 });
-        let sample = Sample {
+        let training_rows = TrainingRows {
             rows: RowReader::new(&features).read(&originals).expect("read"),
             bounds: RowBounds::none(),
             scores: predictor.predict(&originals).expect("scored"),
             originals,
         };
-        Bench { sample, encoder, constraints: Arc::new(constraints), features, predictor }
+        Bench { training_rows, encoder, constraints: Arc::new(constraints), features, predictor }
     }
 
     /// Seconds of a step on the clock and of the CPU, after exploration has ended.
@@ -168,14 +168,14 @@ impl Bench {
             checkpoints: None,
             listener: &listener,
         };
-        let lesson = Lesson {
-            sample: &self.sample,
+        let input = FitInput {
+            training_rows: &self.training_rows,
             train: BATCH_ROWS - ASIDE,
             from: None,
             resume: false,
             learns: false,
         };
-        fit(&setup, lesson).expect("trained");
+        fit(&setup, input).expect("trained");
         let points = points.into_inner().expect("nobody else listens");
         let at = |step: u64| points.iter().find(|point| point.0 >= step).expect("judged").1;
         let (first, last) = (at(before as u64), at((before + steps) as u64));
@@ -186,8 +186,8 @@ impl Bench {
     /// half as many training rows beside them.
     fn products(&self, batch: i64) -> [Products; 2] {
         let width = self.encoder.layout().width as i64;
-        let wishes = 2 + 2 + self.constraints.width() as i64;
-        let actor = [(LATENT + wishes, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, LATENT + width)];
+        let targets = 2 + 2 + self.constraints.width() as i64;
+        let actor = [(LATENT + targets, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, LATENT + width)];
         let critic = [(width, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 3)];
         let decoder = [(LATENT, AUTOENCODER), (AUTOENCODER, width)];
         let encoder = [(width, AUTOENCODER), (AUTOENCODER, LATENT)];

@@ -8,14 +8,14 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 
 use crate::error::{Error, Result};
-use crate::feature::{Admission, FeatureSchema, Reason, Reject};
+use crate::feature::{FeatureSchema, Reason, Reject, RowValidator};
 use crate::output::{refuse_taken, rejects_schema, score_schema};
 use crate::predictor::{NO_CLASS, Outcome, Predictor, Scores, Task};
 
 /// A model, the policies of a feature schema, and the tables that come of them.
 pub struct Scorer {
     predictor: Arc<dyn Predictor>,
-    admission: Admission,
+    validator: RowValidator,
     /// Schema of the score table.
     pub scores_schema: SchemaRef,
     /// Schema of the rejects table.
@@ -53,7 +53,12 @@ impl Scorer {
         };
         let rejects_schema = rejects_schema(key);
         refuse_taken(key, &[&scores_schema, &rejects_schema])?;
-        Ok(Scorer { predictor, admission: Admission::new(features), scores_schema, rejects_schema })
+        Ok(Scorer {
+            predictor,
+            validator: RowValidator::new(features),
+            scores_schema,
+            rejects_schema,
+        })
     }
 
     /// What the model's answers mean.
@@ -66,9 +71,9 @@ impl Scorer {
     /// # Errors
     /// When the model as a whole fails.
     pub fn score(&self, key: &RecordBatch, features: &RecordBatch) -> Result<Scored> {
-        let admitted = self.admission.admit(features)?;
-        let mut rejects = admitted.rejects;
-        let kept_key = match &admitted.rows {
+        let validated = self.validator.validate_rows(features)?;
+        let mut rejects = validated.rejects;
+        let kept_key = match &validated.rows {
             Some(rows) => take(key, rows)?,
             None => key.clone(),
         };
@@ -78,9 +83,9 @@ impl Scorer {
             reasons: Vec::new(),
             classes: Vec::new(),
         };
-        if admitted.features.num_rows() > 0 {
-            let scores = self.predictor.predict(&admitted.features)?;
-            rejects.extend(failures(&scores, admitted.rows.as_ref()));
+        if validated.features.num_rows() > 0 {
+            let scores = self.predictor.predict(&validated.features)?;
+            rejects.extend(failures(&scores, validated.rows.as_ref()));
             scored.classes = count_classes(&scores, self.task());
             scored.scores = self.score_table(&kept_key, &scores)?;
         }
@@ -135,9 +140,9 @@ pub fn reject_table(
     table(schema, columns)
 }
 
-/// Rows that the model did not answer, by their position before admission.
-fn failures(scores: &Scores, admitted: Option<&UInt32Array>) -> Vec<Reject> {
-    let position = |row: usize| admitted.map_or(row as u32, |rows| rows.value(row));
+/// Rows that the model did not answer, by their position before row validation.
+fn failures(scores: &Scores, validated: Option<&UInt32Array>) -> Vec<Reject> {
+    let position = |row: usize| validated.map_or(row as u32, |rows| rows.value(row));
     let failures = scores.failures.iter();
     failures
         .map(|failure| Reject {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What does refinement gain on the paper's data, which of its steps are worth their queries, and how much should
-# nearness to the data weigh? Trains a classifier of the paper's appendix and a generator for each seed, then
+# plausibility weigh? Trains a classifier of the paper's appendix and a generator for each seed, then
 # explains the same 1,000 test rows with each variant of `[explain]`; refine_eval.py says how it is judged.
 #
 #   tests/refine.sh [--datasets "adult bank"] [--models "rf xgb"] [--seeds "0 1 2"]
-#                   [--variants before-after|steps|nearness|all|NAME,NAME] [--train-lines 'max_steps = 500']
+#                   [--variants before-after|steps|plausibility_weight|all|NAME,NAME] [--train-lines 'max_steps = 500']
 #                   [--each] [--keep] [--fresh]
 #
 # Classifiers and generators stay under out/refine and are used again; --fresh makes them anew. Every run adds a

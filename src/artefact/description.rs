@@ -42,7 +42,7 @@ pub struct Description {
     pub observed: Observed,
     /// Where features stand in an encoded row.
     pub layout: Layout,
-    /// Decisions and wishes as numbers.
+    /// Decisions and targets as numbers.
     pub targets: TargetCodec,
     /// Widths of the autoencoder's hidden layers; none if the row itself is used.
     pub autoencoder: Option<Vec<usize>>,
@@ -213,7 +213,7 @@ impl Description {
             return Err("two features have the same name".to_string());
         }
         for (feature, seen) in features.iter().zip(&self.stats.features) {
-            let good = feature.cost.is_finite()
+            let best_snapshot = feature.cost.is_finite()
                 && feature.cost >= 0.0
                 && match (&feature.kind, seen) {
                     (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
@@ -229,7 +229,7 @@ impl Description {
                     }
                     _ => false,
                 };
-            if !good {
+            if !best_snapshot {
                 return Err(format!("the feature `{}` contradicts itself", feature.name));
             }
         }
@@ -240,19 +240,19 @@ impl Description {
     }
 
     fn check_networks(&self) -> Result<(), String> {
-        let ActorShape { latent, direct, wishes, hidden, outcomes, .. } = self.actor;
+        let ActorShape { latent, direct, inputs, hidden, outcomes, .. } = self.actor;
         let layers = self.autoencoder.as_deref().unwrap_or_default();
         let row = self.layout.width as i64;
         let mut widths: Vec<i64> =
             layers.iter().map(|width| i64::try_from(*width).unwrap_or(i64::MAX)).collect();
-        widths.extend([latent, hidden, wishes, row]);
+        widths.extend([latent, hidden, inputs, row]);
         let possible = widths.iter().all(|width| (1..=WIDEST).contains(width))
             && [direct, outcomes].iter().all(|width| (0..=WIDEST).contains(width))
             && layers.len() <= MOST_LAYERS;
         if !possible {
             return Err(format!("it has networks of widths that are not from 1 to {WIDEST}"));
         }
-        let input = latent + wishes + direct + row;
+        let input = latent + inputs + direct + row;
         let coder = [&[row][..], &widths[..layers.len()], &[latent]].concat();
         let numbers: i64 = coder.windows(2).map(|pair| pair[0] * pair[1]).sum();
         if numbers.max(hidden * (input + hidden + latent + direct + outcomes)) > MOST_WEIGHTS {

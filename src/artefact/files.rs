@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::feature::{FeatureStats, Stats};
 use crate::nearest::Points;
 use crate::nn::{
-    ActorShape, Autoencoder, Generator, Network, Places, Shape, file_hash, read_in_folder,
-    read_known, refused, tensor, to_numbers, write_tensors,
+    ActorShape, Autoencoder, Generator, Network, Shape, TensorLayout, file_hash, read_in_folder,
+    read_verified, refused, tensor, to_numbers, write_tensors,
 };
 use crate::output::write_synced;
 
@@ -78,17 +78,17 @@ pub fn load(folder: &Path, device: Device) -> Result<Artefact> {
     let origin = &description.origin;
     let tensors = |name: &str, sha256: &str| {
         let problem = format!("`{name}` is not the file that `{GENERATOR_FILE}` describes");
-        let known = read_known(&folder.join(name), sha256)?;
+        let known = read_verified(&folder.join(name), sha256)?;
         known.ok_or_else(|| Error::input(&shown, problem).hint("train the generator again"))
     };
     let weights = folder.join(WEIGHTS_FILE);
     let loaded = tensors(WEIGHTS_FILE, &origin.weights)?;
-    let kept = tensors(REFERENCE_FILE, &origin.reference)?;
+    let replay = tensors(REFERENCE_FILE, &origin.reference)?;
     restore_statistics(&mut description.stats, tensor(&loaded, "statistics", &weights)?)?;
     let encoder = description.encoder();
     let layout = encoder.layout();
     description.layout = layout.as_ref().clone();
-    let reference = reference::read(&kept, &folder.join(REFERENCE_FILE), layout.width)?;
+    let reference = reference::read(&replay, &folder.join(REFERENCE_FILE), layout.width)?;
     let network = |name: &str, shape: Shape| {
         let values = to_numbers(tensor(&loaded, name, &weights)?)?;
         if !values.iter().all(|value| value.is_finite()) {
@@ -113,16 +113,17 @@ pub fn load(folder: &Path, device: Device) -> Result<Artefact> {
     let actor = network("actor", description.actor.actor())?;
     let critic = network("critic", description.actor.critic(layout.width))?;
     let constraints = description.constraints(&encoder)?;
-    let places = Places::new(layout, constraints.numeric_ranges(), device);
+    let tensor_layout = TensorLayout::new(layout, constraints.numeric_ranges(), device);
     let shape = description.actor;
     let codec = &description.targets;
-    let asked = codec.decision_width() + codec.wish_width() + constraints.width();
-    let fitting = ActorShape { wishes: asked as i64, ..shape }.moving(&autoencoder, &places);
+    let inputs = codec.decision_width() + codec.target_width() + constraints.width();
+    let fitting =
+        ActorShape { inputs: inputs as i64, ..shape }.moving(&autoencoder, &tensor_layout);
     if !description.fits(fitting) {
         let problem = "the networks are not made for its features and decisions";
         return Err(Error::input(shown, problem).hint("train the generator again"));
     }
-    let generator = Generator { autoencoder, actor, places, shape };
+    let generator = Generator { autoencoder, actor, tensor_layout, shape };
     Ok(Artefact { description, generator, critic, reference })
 }
 
@@ -135,10 +136,10 @@ fn read_description(folder: &Path) -> Result<Description> {
         .map_err(|error| Error::input(&shown, format!("is not JSON: {error}")))?;
     Description::parse(&text).map_err(|error| {
         let fault = error.faults()[0].clone();
-        let told = Error::input(&shown, fault.problem);
+        let outcome = Error::input(&shown, fault.problem);
         match fault.hint {
-            Some(hint) => told.hint(hint),
-            None => told,
+            Some(hint) => outcome.hint(hint),
+            None => outcome,
         }
     })
 }

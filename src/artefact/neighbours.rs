@@ -11,7 +11,7 @@ use super::files::{GENERATOR_FILE, NEIGHBOURS_FILE};
 use crate::encode::Slots;
 use crate::error::{Error, Result};
 use crate::nearest::{PointColumn, Points};
-use crate::nn::{file_hash, read_known, refused, tensor, to_numbers, write_tensors};
+use crate::nn::{file_hash, read_verified, refused, tensor, to_numbers, write_tensors};
 
 /// Writes the rows, and gives the file's SHA-256.
 pub(super) fn save(path: &Path, points: &Points) -> Result<String> {
@@ -45,7 +45,7 @@ pub(super) fn save(path: &Path, points: &Points) -> Result<String> {
 /// When the file is missing or broken, or not the generator's.
 pub fn load_neighbours(folder: &Path, description: &Description) -> Result<Points> {
     let path = folder.join(NEIGHBOURS_FILE);
-    let Some(tensors) = read_known(&path, &description.origin.neighbours)? else {
+    let Some(tensors) = read_verified(&path, &description.origin.neighbours)? else {
         let problem = format!("is not the file that `{GENERATOR_FILE}` describes");
         let shown = path.display().to_string();
         return Err(Error::input(shown, problem).hint("train the generator again"));

@@ -26,7 +26,11 @@ pub(super) struct Edges {
 #[derive(Debug, Clone)]
 enum Edge {
     /// Of a number: the range, and the farthest moves down and up.
-    Number { range: (f64, f64), down: f64, up: f64 },
+    Number {
+        range: (f64, f64),
+        down: f64,
+        up: f64,
+    },
     /// Of ordered categories: the first and the last that is allowed.
     Ordered(u32, u32),
     None,
@@ -34,25 +38,28 @@ enum Edge {
 
 impl Edges {
     pub(super) fn new(schema: &FeatureSchema, seen: &[(f64, f64)]) -> Edges {
-        let features = schema.features.iter().zip(seen).map(|(feature, seen)| match &feature.kind {
-            FeatureKind::Numeric(numeric) => {
-                let range = numeric.range.unwrap_or(*seen);
-                let scale = |share: bool| if share { range.1 - range.0 } else { 1.0 };
-                let limit = numeric.limit.map(|of| (of.down * scale(of.share), of.up * scale(of.share)));
-                let (down, up) = limit.unwrap_or((f64::INFINITY, f64::INFINITY));
-                Edge::Number { range, down, up }
-            }
-            FeatureKind::Categorical(categorical) => {
-                let Some(ranks) = &categorical.ranks else { return Edge::None };
-                let codes = (0u32..).zip(&categorical.allowed).filter(|(_, allowed)| **allowed);
-                let codes: Vec<u32> = codes.map(|(code, _)| code).collect();
-                let rank = |code: &&u32| ranks[**code as usize];
-                match (codes.iter().min_by_key(rank), codes.iter().max_by_key(rank)) {
-                    (Some(first), Some(last)) => Edge::Ordered(*first, *last),
-                    _ => Edge::None,
+        let features =
+            schema.features.iter().zip(seen).map(|(feature, seen)| match &feature.kind {
+                FeatureKind::Numeric(numeric) => {
+                    let range = numeric.range.unwrap_or(*seen);
+                    let scale = |share: bool| if share { range.1 - range.0 } else { 1.0 };
+                    let limit = numeric
+                        .limit
+                        .map(|of| (of.down * scale(of.share), of.up * scale(of.share)));
+                    let (down, up) = limit.unwrap_or((f64::INFINITY, f64::INFINITY));
+                    Edge::Number { range, down, up }
                 }
-            }
-        });
+                FeatureKind::Categorical(categorical) => {
+                    let Some(ranks) = &categorical.ranks else { return Edge::None };
+                    let codes = (0u32..).zip(&categorical.allowed).filter(|(_, allowed)| **allowed);
+                    let codes: Vec<u32> = codes.map(|(code, _)| code).collect();
+                    let rank = |code: &&u32| ranks[**code as usize];
+                    match (codes.iter().min_by_key(rank), codes.iter().max_by_key(rank)) {
+                        (Some(first), Some(last)) => Edge::Ordered(*first, *last),
+                        _ => Edge::None,
+                    }
+                }
+            });
         Edges { features: features.collect() }
     }
 
@@ -87,7 +94,11 @@ fn bits(on: &[bool]) -> u8 {
 ///
 /// # Errors
 /// Only if there is a bug.
-pub fn at_bound(setup: &Setup<'_>, counts: &GroupCounts, schema: &FeatureSchema) -> Result<RecordBatch> {
+pub fn at_bound(
+    setup: &Setup<'_>,
+    counts: &GroupCounts,
+    schema: &FeatureSchema,
+) -> Result<RecordBatch> {
     let mut columns = Columns::default();
     let none = AtBounds::default();
     for level in levels(counts) {

@@ -204,7 +204,8 @@ impl GroupCounts {
         let mut numbers = vec![HashMap::new(); attributes.len() + 1];
         values[0].push(None);
         numbers[0].insert(None, 0);
-        let (attributes, cells, signatures) = (attributes.to_vec(), BTreeMap::new(), BTreeMap::new());
+        let (attributes, cells, signatures) =
+            (attributes.to_vec(), BTreeMap::new(), BTreeMap::new());
         GroupCounts { attributes, values, numbers, cells, signatures }
     }
 

@@ -48,7 +48,11 @@ struct Found {
 ///
 /// # Errors
 /// Only if there is a bug.
-pub fn changes(setup: &Setup<'_>, counts: &GroupCounts, schema: &FeatureSchema) -> Result<RecordBatch> {
+pub fn changes(
+    setup: &Setup<'_>,
+    counts: &GroupCounts,
+    schema: &FeatureSchema,
+) -> Result<RecordBatch> {
     let mut rows = Rows { columns: Columns::default(), changes: ChangeLists::new(schema) };
     let none = Signatures::default();
     let mut ranked: (Option<u32>, Vec<Ranked<'_>>) = (None, Vec::new());
@@ -239,7 +243,8 @@ impl<'a> ChangeLists<'a> {
         let ends = OffsetBuffer::new(self.ends.into());
         let lists = parts
             .and_then(|parts| ListArray::try_new(Arc::clone(item), ends, Arc::new(parts), None));
-        let lists = lists.map_err(|error| Error::internal("changes", "do not fit").source(error))?;
+        let lists =
+            lists.map_err(|error| Error::internal("changes", "do not fit").source(error))?;
         Ok(Arc::new(lists))
     }
 }

@@ -214,9 +214,8 @@ impl AuditCounts {
                 cell.sums.missed_effort.add(answer.effort);
             }
         });
-        let value = |(attribute, values): (usize, &Vec<u32>)| {
-            (attribute as u32 + 1, values[row as usize])
-        };
+        let value =
+            |(attribute, values): (usize, &Vec<u32>)| (attribute as u32 + 1, values[row as usize]);
         let groups: Vec<(u32, u32)> = self.batch.values.iter().enumerate().map(value).collect();
         let signatures = self.groups.signatures.entry(target).or_default();
         signatures.add(answer.signature, &answer.sizes, &groups);
@@ -265,7 +264,8 @@ impl FurtherCounts for AuditCounts {
             let status = outcomes.status[index];
             let needed = status != Status::AlreadyTarget;
             let infeasible = needed && status != Status::Solved && outcomes.certified[index];
-            let source = outcomes.source[index].map(|of| Source::ALL.iter().position(|one| *one == of));
+            let source =
+                outcomes.source[index].map(|of| Source::ALL.iter().position(|one| *one == of));
             let positive = self.batch.labels.positive(*row as usize, target);
             let queries = if needed { u64::from(outcomes.queries[index]) } else { 0 };
             self.each(target, *row, |cell| {
@@ -308,6 +308,7 @@ fn no_text(name: &str, error: arrow::error::ArrowError) -> Error {
 /// What is said of a column with too many values.
 pub fn too_many(name: &str) -> Fault {
     let problem = format!("names `{name}`, which has more than {MOST_GROUPS} values");
-    Fault::new("audit.by", problem)
-        .hint("name columns with few values, such as a region or an age band; `audit.by = []` for none")
+    Fault::new("audit.by", problem).hint(
+        "name columns with few values, such as a region or an age band; `audit.by = []` for none",
+    )
 }

@@ -88,8 +88,7 @@ mod tests {
             decisions: vec![0.0; 5],
             exact,
         };
-        let slots =
-            NumericSlots { value: 0, null: None, mean: 0.0, std: 1.0, cut: f32::MAX };
+        let slots = NumericSlots { value: 0, null: None, mean: 0.0, std: 1.0, cut: f32::MAX };
         let layout = Layout { width: 1, slots: vec![Slots::Numeric(slots)] };
         let efforts = Efforts::new(&points, &layout);
         let cases = [(10.0, 20.0, 0.5), (20.0, 10.0, 0.5), (5.0, 45.0, 1.0), (21.0, 39.0, 0.0)];

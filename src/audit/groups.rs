@@ -85,7 +85,12 @@ fn costs(columns: &mut Columns, level: &Level<'_>, suppressed: bool) {
 }
 
 /// False negatives, if the job names a label.
-fn missed(columns: &mut Columns, setup: &Setup<'_>, (sums, features): (&Sums, usize), suppressed: bool) {
+fn missed(
+    columns: &mut Columns,
+    setup: &Setup<'_>,
+    (sums, features): (&Sums, usize),
+    suppressed: bool,
+) {
     let labelled = setup.job.label.is_some();
     columns.maybe_count(labelled.then_some(sums.positives));
     columns.maybe_count(labelled.then_some(sums.false_negatives));

@@ -1,5 +1,5 @@
-//! Who can be helped, at what cost, who cannot: figures of groups of rows. Section by section, each a file here: groups,
-//! curves, gaps, changes and bounds are counted beside the reports, in the same pass over the written table.
+//! Who can be helped, at what cost, who cannot: figures of groups of rows. Groups, curves, gaps, changes and bounds,
+//! each a file here, are counted beside the reports, in the same pass over the written table.
 //!
 //! A group is a value of one column of `audit.by`. Counts are kept by wanted decision, attribute and value; they merge,
 //! sums in them are exact, and everybody is the attribute without a name.
@@ -86,7 +86,11 @@ impl Setup<'_> {
 
 /// Number of the value that others of its attribute are compared with; none for everybody, or where the job's has no
 /// rows.
-fn reference(setup: &Setup<'_>, counts: &GroupCounts, (target, attribute): (u32, usize)) -> Option<usize> {
+fn reference(
+    setup: &Setup<'_>,
+    counts: &GroupCounts,
+    (target, attribute): (u32, usize),
+) -> Option<usize> {
     let name = counts.attribute(attribute)?;
     let cells = &counts.cells.get(&target)?[attribute];
     if let Some(wanted) = setup.job.reference.get(name) {

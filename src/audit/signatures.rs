@@ -208,6 +208,10 @@ mod tests {
         assert!(found.entries.len() <= 2 * MOST_SIGNATURES);
         let rows = found.entries[&signature(1_000_000)].rows;
         let exact = 3 * (3 * MOST_SIGNATURES as u64).div_ceil(1_000);
-        assert!(rows <= exact && exact <= rows + found.missed, "{rows} + {} of {exact}", found.missed);
+        assert!(
+            rows <= exact && exact <= rows + found.missed,
+            "{rows} + {} of {exact}",
+            found.missed
+        );
     }
 }

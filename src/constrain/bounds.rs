@@ -86,10 +86,10 @@ impl RowBounds {
                 batch.column_by_name(&constraint.column).ok_or_else(|| misread(constraint))?;
             let feature = &schema.features[constraint.feature];
             let bounds = &mut features[constraint.feature];
-            let own = batch.column_by_name(&feature.name).map_or(column, |own| own);
+            let original = batch.column_by_name(&feature.name).map_or(column, |original| original);
             match (constraint.bound, feature.categorical()) {
-                (Bound::Min, None) => bounds.min = Some(in_units_of(own.data_type(), column)?),
-                (Bound::Max, None) => bounds.max = Some(in_units_of(own.data_type(), column)?),
+                (Bound::Min, None) => bounds.min = Some(in_units_of(original.data_type(), column)?),
+                (Bound::Max, None) => bounds.max = Some(in_units_of(original.data_type(), column)?),
                 (Bound::Allowed, Some(categorical)) => {
                     bounds.allowed = Some(allowed_lists(&categorical.values, column)?);
                 }

@@ -14,7 +14,7 @@ pub(super) struct CategoricalRule {
     /// Index of the feature.
     pub(super) feature: usize,
     /// Where its mask stands in a condition.
-    place: usize,
+    offset: usize,
     slots: CategoricalSlots,
     /// Per listed value whether a row may move to it.
     allowed: Vec<bool>,
@@ -44,12 +44,12 @@ impl CategoricalRule {
             let ranks = categorical.ranks.as_ref()?.iter();
             Some(ranks.map(|rank| way * i64::from(*rank)).collect())
         });
-        CategoricalRule { feature: 0, place: 0, slots: slots.clone(), allowed, mask, ranks }
+        CategoricalRule { feature: 0, offset: 0, slots: slots.clone(), allowed, mask, ranks }
     }
 
-    /// The rule for the feature of that index, whose mask stands at `place` in a condition.
-    pub(super) fn at(self, feature: usize, place: usize) -> CategoricalRule {
-        CategoricalRule { feature, place, ..self }
+    /// The rule for the feature of that index, whose mask stands at `offset` in a condition.
+    pub(super) fn at(self, feature: usize, offset: usize) -> CategoricalRule {
+        CategoricalRule { feature, offset, ..self }
     }
 
     /// Whether some row could change: there is a value to move to, and another state to come from.
@@ -58,9 +58,9 @@ impl CategoricalRule {
         states > 1 && self.allowed.contains(&true)
     }
 
-    /// Where the own state stands in a condition; none if it has no place.
-    fn own_place(&self, own: u32) -> Option<usize> {
-        Some(self.place + self.slots.slot(own)? - self.slots.first)
+    /// Where the original state stands in a condition; none if it has no offset.
+    fn original_offset(&self, original: u32) -> Option<usize> {
+        Some(self.offset + self.slots.slot(original)? - self.slots.first)
     }
 
     /// Listed values.
@@ -69,51 +69,60 @@ impl CategoricalRule {
     }
 
     /// Whether a value is the way that rows may move. From what has no rank there is no way.
-    fn is_onward(&self, code: usize, own: u32) -> bool {
+    fn is_onward(&self, code: usize, original: u32) -> bool {
         let Some(ranks) = &self.ranks else { return true };
-        ranks.get(own as usize).is_some_and(|own| ranks[code] > *own)
+        ranks.get(original as usize).is_some_and(|original| ranks[code] > *original)
     }
 
     /// Whether a condition lets rows move to a value from their own.
-    pub(super) fn allows(&self, code: u32, own: u32, condition: &[f32]) -> bool {
+    pub(super) fn allows(&self, code: u32, original: u32, condition: &[f32]) -> bool {
         let allowed = self.allowed.get(code as usize).copied().unwrap_or(false);
-        allowed && self.is_onward(code as usize, own) && condition[self.place + code as usize] > 0.5
+        allowed
+            && self.is_onward(code as usize, original)
+            && condition[self.offset + code as usize] > 0.5
     }
 
-    /// Whether a condition allows another value than the own one.
-    pub(super) fn has_choice(&self, own: u32, condition: &[f32]) -> bool {
-        let own = self.own_place(own);
-        let places = self.place..self.place + self.slots.values;
-        places.into_iter().any(|place| condition[place] > 0.5 && Some(place) != own)
+    /// Whether a condition allows another value than the original.
+    pub(super) fn has_choice(&self, original: u32, condition: &[f32]) -> bool {
+        let original = self.original_offset(original);
+        let offsets = self.offset..self.offset + self.slots.values;
+        offsets.into_iter().any(|offset| condition[offset] > 0.5 && Some(offset) != original)
     }
 
     /// Writes the widest mask of each row of a block.
-    pub(super) fn widest(&self, own: &[u32], bounds: &RowBounds, block: &mut ConditionBlock<'_>) {
+    pub(super) fn widest(
+        &self,
+        original: &[u32],
+        bounds: &RowBounds,
+        block: &mut ConditionBlock<'_>,
+    ) {
         let lists = bounds.allowed(self.feature);
         for (row, target) in block.rows() {
-            let mask = &mut target[self.place..self.place + self.mask.len()];
-            if own[row] != NULL_CODE {
+            let mask = &mut target[self.offset..self.offset + self.mask.len()];
+            if original[row] != NULL_CODE {
                 mask.copy_from_slice(&self.mask);
             }
             if self.ranks.is_some() {
-                let onward = |code| f32::from(u8::from(self.is_onward(code, own[row])));
+                let onward = |code| f32::from(u8::from(self.is_onward(code, original[row])));
                 (0..self.slots.values).for_each(|code| mask[code] *= onward(code));
             }
             if let Some(lists) = lists {
                 let listed = |code| f32::from(u8::from(lists.contains(row, code)));
                 (0..self.slots.values).for_each(|code| mask[code] *= listed(code));
             }
-            if let Some(place) = self.own_place(own[row]) {
-                target[place] = 1.0;
+            if let Some(offset) = self.original_offset(original[row]) {
+                target[offset] = 1.0;
             }
         }
     }
 
-    /// Puts the own state of every row into its mask.
-    pub(super) fn allow_own(&self, own: &[u32], conditions: &mut Conditions) {
-        for (own, row) in own.iter().zip(conditions.values.chunks_exact_mut(conditions.width)) {
-            if let Some(place) = self.own_place(*own) {
-                row[place] = 1.0;
+    /// Puts the original state of every row into its mask.
+    pub(super) fn allow_original(&self, original: &[u32], conditions: &mut Conditions) {
+        for (original, row) in
+            original.iter().zip(conditions.values.chunks_exact_mut(conditions.width))
+        {
+            if let Some(offset) = self.original_offset(*original) {
+                row[offset] = 1.0;
             }
         }
     }
@@ -125,43 +134,44 @@ impl CategoricalRule {
         block: &Range<usize>,
         into: &mut Vec<u32>,
     ) {
-        let own = &codes_of(answer.rows, self.feature)[block.clone()];
+        let original = &codes_of(answer.rows, self.feature)[block.clone()];
         if !self.allowed.contains(&true) {
-            into.extend_from_slice(own);
+            into.extend_from_slice(original);
             return;
         }
-        let rows = block.clone().zip(own);
+        let rows = block.clone().zip(original);
         match answer.bounds.allowed(self.feature) {
-            None => into.extend(rows.map(|(row, own)| self.settled(answer, row, *own, |_| true))),
-            Some(lists) => into.extend(rows.map(|(row, own)| {
-                self.settled(answer, row, *own, |code| lists.contains(row, code))
+            None => into
+                .extend(rows.map(|(row, original)| self.settled(answer, row, *original, |_| true))),
+            Some(lists) => into.extend(rows.map(|(row, original)| {
+                self.settled(answer, row, *original, |code| lists.contains(row, code))
             })),
         }
     }
 
-    /// The most probable of what is allowed; of equally probable ones the own state, then the first. A NaN
+    /// The most probable of what is allowed; of equally probable ones the original state, then the first. A NaN
     /// is no probability. Logits are compared, not a masked softmax, which can be zero everywhere.
     #[inline]
     fn settled(
         &self,
         answer: &NetworkOutput<'_>,
         row: usize,
-        own: u32,
+        original: u32,
         listed: impl Fn(usize) -> bool,
     ) -> u32 {
-        if own == NULL_CODE {
-            return own;
+        if original == NULL_CODE {
+            return original;
         }
         let output = answer.decoded.row(row);
         let logits = &output[self.slots.first..self.slots.first + self.slots.values];
-        let mask = &answer.conditions.row(row)[self.place..self.place + self.slots.values];
-        let mut best = self.slots.slot(own).map_or(f32::NAN, |slot| output[slot]);
-        let mut chosen = own;
+        let mask = &answer.conditions.row(row)[self.offset..self.offset + self.slots.values];
+        let mut best = self.slots.slot(original).map_or(f32::NAN, |slot| output[slot]);
+        let mut chosen = original;
         for (code, ((logit, mask), allowed)) in
             logits.iter().zip(mask).zip(&self.allowed).enumerate()
         {
             let better = *logit > best || (best.is_nan() && !logit.is_nan());
-            if better && *allowed && *mask > 0.5 && self.is_onward(code, own) && listed(code) {
+            if better && *allowed && *mask > 0.5 && self.is_onward(code, original) && listed(code) {
                 (best, chosen) = (*logit, code as u32);
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::observed::Observed;
-use super::{ColumnLimits, Conditions, Constraints, Room, RowBounds, Violation};
+use super::{ColumnLimits, Conditions, Constraints, FeasibleSet, RowBounds, Violation};
 use crate::encode::Slots;
 use crate::feature::{
     Cell, Cells, Change, Derived, Edit, Edits, FeatureSchema, Multiples, NumberExpression, Rows,
@@ -144,15 +144,15 @@ impl Constraints {
         Some(Cow::Owned(all))
     }
 
-    /// A derived number as its column holds it, with the digits of its own value; none if it cannot.
-    fn stored(&self, feature: usize, value: f64, own: Cell) -> Option<f64> {
+    /// A derived number as its column holds it, with the digits of its original value; none if it cannot.
+    fn stored(&self, feature: usize, value: f64, original: Cell) -> Option<f64> {
         if !value.is_finite() {
             return None;
         }
         let ColumnLimits { data_type, multiples, .. } = &self.columns[feature];
         let numeric = self.schema.features[feature].numeric()?;
-        let alike = |of: &Multiples| match own {
-            Cell::Number(own) => of.observed && (own.is_nan() || of.is_one(own)),
+        let alike = |of: &Multiples| match original {
+            Cell::Number(original) => of.observed && (original.is_nan() || of.is_one(original)),
             Cell::Code(_) => false,
         };
         let rounded = match (numeric.step, numeric.integer) {
@@ -188,14 +188,14 @@ impl Constraints {
     /// changed ones moved back to where the rule holds. A coherent proposal has none.
     pub fn repairs(
         &self,
-        room: Room<'_>,
+        feasible: FeasibleSet<'_>,
         edits: &[Edit],
         original: impl Fn(usize) -> Cell,
     ) -> SmallVec<[Edits; 2]> {
         if self.is_coherent(edits, &original) {
             return SmallVec::new();
         }
-        let repaired = |movable| self.repair(room, edits, &original, movable);
+        let repaired = |movable| self.repair(feasible, edits, &original, movable);
         let mut found: SmallVec<[Edits; 2]> =
             [Movable::Partners, Movable::Changed].into_iter().filter_map(repaired).collect();
         found.retain(|edits| !edits.is_empty());
@@ -206,7 +206,7 @@ impl Constraints {
     /// Moves features, one after the other and each as little as can be, until all rules hold.
     fn repair(
         &self,
-        room: Room<'_>,
+        feasible: FeasibleSet<'_>,
         edits: &[Edit],
         original: impl Fn(usize) -> Cell,
         movable: Movable,
@@ -233,10 +233,9 @@ impl Constraints {
                 may && !moved.contains(feature)
             };
             let features = inputs(broken, &self.coherence.derived);
-            let options =
-                features.iter().copied().filter(free).flat_map(|feature| {
-                    self.options(room, broken, (&repaired, feature), &original)
-                });
+            let options = features.iter().copied().filter(free).flat_map(|feature| {
+                self.options(feasible, broken, (&repaired, feature), &original)
+            });
             let (_, best) = options.min_by(|one, two| one.0.total_cmp(&two.0))?;
             moved.push(best.feature);
             put(&mut repaired, best, original(best.feature));
@@ -247,23 +246,23 @@ impl Constraints {
     /// Values of one feature under which a rule holds, and how far they are from the proposed one.
     fn options(
         &self,
-        room: Room<'_>,
+        feasible: FeasibleSet<'_>,
         rule: &Rule,
         (edits, feature): (&Edits, usize),
         original: impl Fn(usize) -> Cell,
     ) -> Vec<(f64, Edit)> {
-        let own = original(feature);
+        let start = original(feature);
         let now = cell_of(edits, &original)(feature);
-        let wanted: Vec<Cell> = match (own, now) {
-            (Cell::Number(own), Cell::Number(now)) => {
-                let roots = self.roots(room, rule, (edits, feature), &original, (own, now));
+        let proposed: Vec<Cell> = match (start, now) {
+            (Cell::Number(start), Cell::Number(now)) => {
+                let roots = self.roots(feasible, rule, (edits, feature), &original, (start, now));
                 roots.into_iter().map(Cell::Number).collect()
             }
-            _ => room.options(feature, own, MOST_VALUES).unwrap_or_default(),
+            _ => feasible.options(feature, start, MOST_VALUES).unwrap_or_default(),
         };
         let allowed = |edit: &Edit| {
             let mut edits = edits.clone();
-            put(&mut edits, *edit, own);
+            put(&mut edits, *edit, start);
             let all = self.follow(&edits, &original);
             all.is_some_and(|all| rule.allows(cell_of(&all, &original), &original))
         };
@@ -272,12 +271,12 @@ impl Constraints {
                 (new - now).abs() / slots.std
             }
             // The original value is the likeliest that goes with the others.
-            (cell, ..) if cell == own => 1.0,
+            (cell, ..) if cell == start => 1.0,
             _ => 1.1,
         };
-        [own]
+        [start]
             .into_iter()
-            .chain(wanted)
+            .chain(proposed)
             .filter(|cell| *cell != now)
             .map(|cell| Edit { feature, cell })
             .filter(allowed)
@@ -289,18 +288,18 @@ impl Constraints {
     /// beyond.
     fn roots(
         &self,
-        room: Room<'_>,
+        feasible: FeasibleSet<'_>,
         rule: &Rule,
         (edits, feature): (&Edits, usize),
         original: impl Fn(usize) -> Cell,
-        (own, now): (f64, f64),
+        (start, now): (f64, f64),
     ) -> Vec<f64> {
         let Slots::Numeric(slots) = &self.layout.slots[feature] else { return Vec::new() };
         let mut found = Vec::new();
         rule.truth.visit_comparisons(&mut |left: &NumberExpression, right: &NumberExpression| {
             let difference = |value: f64| {
                 let mut edits = edits.clone();
-                put(&mut edits, Edit { feature, cell: Cell::Number(value) }, Cell::Number(own));
+                put(&mut edits, Edit { feature, cell: Cell::Number(value) }, Cell::Number(start));
                 // What follows is not rounded to its column here: that would hide the slope.
                 let cell = |of: usize| match self.coherence.derived.iter().find(|d| d.feature == of)
                 {
@@ -323,9 +322,9 @@ impl Constraints {
                 (from, to) = (to, root);
             }
             if to != now + slots.std && to.is_finite() {
-                let root = room.number(feature, to, own);
-                found.extend([root, room.beside(feature, root, own, 1.0)]);
-                found.push(room.beside(feature, root, own, -1.0));
+                let root = feasible.number(feature, to, start);
+                found.extend([root, feasible.beside(feature, root, start, 1.0)]);
+                found.push(feasible.beside(feature, root, start, -1.0));
             }
         });
         found
@@ -354,8 +353,8 @@ impl Constraints {
             let edits = if self.is_coherent(&edits, original) {
                 edits
             } else {
-                let room = self.room(conditions, bounds, row);
-                let repaired = self.repair(room, &edits, original, Movable::All);
+                let feasible = self.feasible(conditions, bounds, row);
+                let repaired = self.repair(feasible, &edits, original, Movable::All);
                 repaired.unwrap_or_else(|| self.without_broken(edits, original))
             };
             for feature in 0..proposed.cells.len() {
@@ -411,20 +410,20 @@ impl Constraints {
         let mut found = Vec::new();
         for row in 0..new.len {
             let now = |feature: usize| new.cell(feature, row);
-            let own = |feature: usize| originals.cell(feature, row);
-            let broken = rules.iter().filter(|rule| !rule.allows(now, own));
+            let original = |feature: usize| originals.cell(feature, row);
+            let broken = rules.iter().filter(|rule| !rule.allows(now, original));
             found.extend(broken.map(|rule| Violation {
                 row,
                 feature: rule.text.clone(),
                 what: "does not hold".to_string(),
             }));
             for of in derived {
-                let moved = of.inputs.iter().any(|input| now(*input) != own(*input));
+                let moved = of.inputs.iter().any(|input| now(*input) != original(*input));
                 let expected = match moved {
                     true => self
-                        .stored(of.feature, of.number.value(&now), own(of.feature))
+                        .stored(of.feature, of.number.value(&now), original(of.feature))
                         .map(Cell::Number),
-                    false => Some(own(of.feature)),
+                    false => Some(original(of.feature)),
                 };
                 if expected != Some(now(of.feature)) {
                     let feature = self.schema.features[of.feature].name.clone();
@@ -438,9 +437,9 @@ impl Constraints {
 }
 
 /// Puts a change among others, or takes it away if it is none.
-fn put(edits: &mut Edits, edit: Edit, own: Cell) {
+fn put(edits: &mut Edits, edit: Edit, original: Cell) {
     edits.retain(|other| other.feature != edit.feature);
-    if edit.cell != own {
+    if edit.cell != original {
         let at = edits.partition_point(|other| other.feature < edit.feature);
         edits.insert(at, edit);
     }

@@ -71,10 +71,10 @@ fn narrow_row<R: Rng>(row: &mut [f32], numbers: usize, random: &mut R) {
     for bound in bounds.iter_mut().filter(|bound| **bound != 0.0) {
         *bound *= beta(random);
     }
-    for places in masks.chunks_mut(64) {
+    for slots in masks.chunks_mut(64) {
         let mut coins = random.next_u64();
-        for place in places {
-            *place *= (coins & 1) as f32;
+        for slot in slots {
+            *slot *= (coins & 1) as f32;
             coins >>= 1;
         }
     }

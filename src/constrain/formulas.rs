@@ -256,8 +256,8 @@ mod tests {
     /// Columns by name, each computed from the row's number; `extra` goes into the first one's entry.
     fn found(extra: &str, columns: &[(&str, &dyn Fn(usize) -> f64)]) -> Vec<(String, String)> {
         let mut text = String::new();
-        for (place, (name, _)) in columns.iter().enumerate() {
-            let extra = if place == 0 { extra } else { "" };
+        for (index, (name, _)) in columns.iter().enumerate() {
+            let extra = if index == 0 { extra } else { "" };
             text += &format!("[[feature]]\nname = \"{name}\"\nkind = \"numeric\"\n{extra}\n");
         }
         let schema = FeatureSchema::parse(&text, Path::new("f.toml")).expect("a good schema");
@@ -266,8 +266,8 @@ mod tests {
         let cells = columns.iter().map(|(_, function)| numbers(*function)).collect();
         let found = formulas(&Rows { len: 400, cells }, 400, &schema);
         for Formula { feature, value } in &found {
-            let place = columns.iter().position(|(name, _)| name == feature).expect("a column");
-            Derived::parse(place, value, &schema.features).expect("it can be declared");
+            let index = columns.iter().position(|(name, _)| name == feature).expect("a column");
+            Derived::parse(index, value, &schema.features).expect("it can be declared");
         }
         found.into_iter().map(|of| (of.feature, of.value)).collect()
     }

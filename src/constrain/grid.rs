@@ -149,7 +149,7 @@ impl Grid {
         matches!(self, Grid::Real(_))
     }
 
-    /// The least distance of another number from the own; zero if there is none.
+    /// The least distance of another number from the original; zero if there is none.
     pub(super) fn least_move(self) -> f64 {
         match self {
             Grid::Real(_) | Grid::Whole(_) | Grid::Units { .. } | Grid::Multiples { .. } => 0.0,
@@ -180,14 +180,16 @@ impl Grid {
         number + side * step.max(f64::MIN_POSITIVE)
     }
 
-    /// Its numbers inside the interval, beside the own; none if they are more than `most`.
-    pub(super) fn all(self, own: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
+    /// Its numbers inside the interval, beside the original; none if they are more than `most`.
+    pub(super) fn all(self, original: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
         if let Grid::Multiples { of, precision, ends } = self {
-            return all_multiples(of, (precision, ends), (own, inside), most);
+            return all_multiples(of, (precision, ends), (original, inside), most);
         }
-        let Some(first) = self.nearest(inside.low, own, inside) else { return Some(Vec::new()) };
+        let Some(first) = self.nearest(inside.low, original, inside) else {
+            return Some(Vec::new());
+        };
         if inside.low == inside.high {
-            return Some([first].into_iter().filter(|number| *number != own).collect());
+            return Some([first].into_iter().filter(|number| *number != original).collect());
         }
         let spacing = self.spacing()?;
         let count = (inside.high - first) / spacing;
@@ -195,44 +197,44 @@ impl Grid {
         if count > (most + 2) as f64 {
             return None;
         }
-        let at = |place: usize| self.nearest(first + place as f64 * spacing, own, inside);
+        let at = |index: usize| self.nearest(first + index as f64 * spacing, original, inside);
         let mut found: Vec<f64> = (0..=count as usize + 1).filter_map(at).collect();
         found.dedup();
-        found.retain(|number| *number != own);
+        found.retain(|number| *number != original);
         (found.len() <= most).then_some(found)
     }
 
-    /// The number of the grid inside the interval that is nearest to `wanted`, which lies inside. None if the
-    /// interval has none; the own number need not be inside.
+    /// The number of the grid inside the interval that is nearest to `proposed`, which lies inside. None if the
+    /// interval has none; the original number need not be inside.
     #[inline]
-    pub(super) fn nearest(self, wanted: f64, own: f64, inside: Interval) -> Option<f64> {
+    pub(super) fn nearest(self, proposed: f64, original: f64, inside: Interval) -> Option<f64> {
         match self {
-            Grid::Real(precision) => precision.nearest(wanted, inside),
+            Grid::Real(precision) => precision.nearest(proposed, inside),
             Grid::Whole(precision) => {
                 let whole = inside.whole(SLACK);
-                precision.nearest(whole.nearest(wanted)?, whole)
+                precision.nearest(whole.nearest(proposed)?, whole)
             }
             Grid::Steps { step, precision } => {
-                precision.nearest(nearest_step(wanted, own, inside, step)?, inside)
+                precision.nearest(nearest_step(proposed, original, inside, step)?, inside)
             }
             Grid::Units { per_one } => {
                 let units = inside.map(|end| end * per_one).whole(SLACK);
-                Some(units.nearest(wanted * per_one)? / per_one)
+                Some(units.nearest(proposed * per_one)? / per_one)
             }
             Grid::Strides { per_one, stride } => {
-                let base = (own * per_one).round();
+                let base = (original * per_one).round();
                 let count = |units: f64| (units - base) / stride;
                 let units = inside.map(|end| end * per_one).whole(SLACK);
-                let strides = units.map(count).whole(0.0).nearest(count(wanted * per_one))?;
+                let strides = units.map(count).whole(0.0).nearest(count(proposed * per_one))?;
                 Some((base + strides * stride) / per_one)
             }
             Grid::Multiples { of, precision, ends } => {
-                let off = |number: f64| (wanted - number).abs();
+                let off = |number: f64| (proposed - number).abs();
                 let nearer = |best: Option<f64>, end: f64| match best {
                     Some(best) if off(best) <= off(end) => Some(best),
                     best => inside.contains(end).then_some(end).or(best),
                 };
-                let multiple = nearest_multiple(of, precision, wanted, inside);
+                let multiple = nearest_multiple(of, precision, proposed, inside);
                 nearer(nearer(multiple, ends.low), ends.high)
             }
             Grid::Own => None,
@@ -245,16 +247,16 @@ impl Grid {
     }
 }
 
-fn nearest_step(wanted: f64, own: f64, inside: Interval, step: f64) -> Option<f64> {
-    let count = |number: f64| (number - own) / step;
+fn nearest_step(proposed: f64, original: f64, inside: Interval, step: f64) -> Option<f64> {
+    let count = |number: f64| (number - original) / step;
     // The ends are rounded at their own size, which may be large beside the step.
-    let rounding = |end: f64| (4.0 * f64::EPSILON * (own.abs() + end.abs()) / step).min(0.25);
+    let rounding = |end: f64| (4.0 * f64::EPSILON * (original.abs() + end.abs()) / step).min(0.25);
     let steps = Interval {
         low: (count(inside.low) - STEP_SLACK - rounding(inside.low)).ceil(),
         high: (count(inside.high) + STEP_SLACK + rounding(inside.high)).floor(),
     };
-    let steps = steps.nearest(count(wanted))?;
-    Some((own + steps * step).clamp(inside.low, inside.high))
+    let steps = steps.nearest(count(proposed))?;
+    Some((original + steps * step).clamp(inside.low, inside.high))
 }
 
 /// The least whole multiple of a step that is a whole number of units, in units.
@@ -316,9 +318,9 @@ impl Precision {
 /// The next half-precision number above or below one of them. Without their sign their bits are in order.
 fn half_beside(number: f64, side: i32) -> f64 {
     let bits = i32::from(Half::from_f64(number).to_bits());
-    let place = if bits & 0x8000 == 0 { bits } else { -(bits & 0x7fff) };
-    let place = place + side;
-    let bits = if place < 0 { 0x8000 | -place } else { place };
+    let ordinal = if bits & 0x8000 == 0 { bits } else { -(bits & 0x7fff) };
+    let ordinal = ordinal + side;
+    let bits = if ordinal < 0 { 0x8000 | -ordinal } else { ordinal };
     Half::from_bits(bits as u16).to_f64()
 }
 

@@ -1,4 +1,4 @@
-//! What a counterfactual may change. The networks are told by a condition `c` ([`Conditions`]); whatever
+//! What a counterfactual may change. The networks read a condition `c` ([`Conditions`]); whatever
 //! they answer, [`Constraints::post_process`] makes rows of it that keep to the schema, to what training saw,
 //! to the table's types and to each row's own bounds; [`Constraints::violations`] checks that on its own.
 
@@ -6,12 +6,12 @@ mod bounds;
 mod categorical;
 mod coherence;
 mod conditions;
+mod feasible;
 mod formulas;
 mod grid;
 mod multiples;
 mod numeric;
 mod observed;
-mod room;
 mod violations;
 
 #[cfg(test)]
@@ -32,11 +32,11 @@ pub use bounds::RowBounds;
 use categorical::CategoricalRule;
 use coherence::FeatureRules;
 pub use conditions::Conditions;
+pub use feasible::FeasibleSet;
 pub use formulas::Formula;
 pub use numeric::NumericRange;
 use numeric::NumericRule;
 pub use observed::{Combinations, Observed, Order};
-pub use room::Room;
 pub use violations::Violation;
 
 /// Rows treated at a time: every feature strides through them, and they stay in the second-level cache.
@@ -122,7 +122,7 @@ impl Constraints {
         self.ranges.clear();
         self.add_numerics();
         self.add_categoricals();
-        self.rules = self.places();
+        self.rules = self.indexes();
     }
 
     fn add_numerics(&mut self) {
@@ -150,16 +150,16 @@ impl Constraints {
         }
     }
 
-    fn places(&self) -> Vec<RuleIndex> {
+    fn indexes(&self) -> Vec<RuleIndex> {
         let numerics = self.numerics.iter().enumerate();
         let categoricals = self.categoricals.iter().enumerate();
-        let mut places: Vec<(usize, RuleIndex)> =
-            numerics.map(|(place, rule)| (rule.feature, RuleIndex::Numeric(place))).collect();
-        places.extend(
-            categoricals.map(|(place, rule)| (rule.feature, RuleIndex::Categorical(place))),
+        let mut indexes: Vec<(usize, RuleIndex)> =
+            numerics.map(|(index, rule)| (rule.feature, RuleIndex::Numeric(index))).collect();
+        indexes.extend(
+            categoricals.map(|(index, rule)| (rule.feature, RuleIndex::Categorical(index))),
         );
-        places.sort_unstable_by_key(|(feature, _)| *feature);
-        places.into_iter().map(|(_, rule)| rule).collect()
+        indexes.sort_unstable_by_key(|(feature, _)| *feature);
+        indexes.into_iter().map(|(_, rule)| rule).collect()
     }
 
     /// Numbers in a condition: a pair (−p_min, p_max) per numeric feature, then a mask as wide as its block
@@ -210,13 +210,13 @@ impl Constraints {
     }
 
     /// A condition drawn inside the widest, as training needs them: every bound of a number is multiplied by
-    /// a draw from Beta(2, 2), every allowed category stays so with probability one half, the own state is
+    /// a draw from Beta(2, 2), every allowed category stays so with probability one half, the original state is
     /// always allowed.
     pub fn draw<R: Rng>(&self, widest: &Conditions, rows: &Rows, random: &mut R) -> Conditions {
         let mut drawn = widest.clone();
         drawn.narrow(2 * self.numerics.len(), random);
         for rule in &self.categoricals {
-            rule.allow_own(codes_of(rows, rule.feature), &mut drawn);
+            rule.allow_original(codes_of(rows, rule.feature), &mut drawn);
         }
         drawn
     }
@@ -235,7 +235,7 @@ impl Constraints {
             }
         }
         for rule in &self.categoricals {
-            rule.allow_own(codes_of(rows, rule.feature), &mut drawn);
+            rule.allow_original(codes_of(rows, rule.feature), &mut drawn);
         }
         drawn
     }
@@ -245,8 +245,8 @@ impl Constraints {
         let free = |row: usize| {
             let condition = widest.row(row);
             let number = |rule: &NumericRule| {
-                let own = numbers_of(rows, rule.feature)[row];
-                rule.has_room(own, condition, bounds.ends(rule.feature)(row))
+                let original = numbers_of(rows, rule.feature)[row];
+                rule.has_room(original, condition, bounds.ends(rule.feature)(row))
             };
             let category = |rule: &CategoricalRule| {
                 rule.has_choice(codes_of(rows, rule.feature)[row], condition)
@@ -308,7 +308,7 @@ fn kept_multiples(
 ) -> Option<Multiples> {
     match (&feature.kind, seen) {
         (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
-            multiples::kept(numeric, data_type, seen)
+            multiples::effective(numeric, data_type, seen)
         }
         _ => None,
     }

@@ -7,7 +7,7 @@ use crate::feature::{GridPolicy, Multiples, Numeric, NumericStats};
 
 /// The multiples that a feature's changed numbers are, if they are kept to any: the schema leaves it to training
 /// values, and the column's type and floats can tell them apart.
-pub(super) fn kept(
+pub(super) fn effective(
     numeric: &Numeric,
     data_type: &DataType,
     seen: &NumericStats,
@@ -37,10 +37,10 @@ pub(super) fn kept(
 pub(super) fn nearest_multiple(
     of: Multiples,
     precision: Precision,
-    wanted: f64,
+    proposed: f64,
     inside: Interval,
 ) -> Option<f64> {
-    let count = of.count(wanted).round_ties_even();
+    let count = of.count(proposed).round_ties_even();
     let at = |count: f64| precision.round(of.at(count));
     let mut nearest = at(count);
     if nearest < inside.low {
@@ -51,22 +51,22 @@ pub(super) fn nearest_multiple(
     inside.contains(nearest).then_some(nearest)
 }
 
-/// The multiples inside the interval, and the ends of the range, beside the own; none if they are more than
+/// The multiples inside the interval, and the ends of the range, beside the original; none if they are more than
 /// `most`.
 pub(super) fn all_multiples(
     of: Multiples,
     (precision, ends): (Precision, Interval),
-    (own, inside): (f64, Interval),
+    (original, inside): (f64, Interval),
     most: usize,
 ) -> Option<Vec<f64>> {
     let (low, high) = (of.count(inside.low).floor(), of.count(inside.high).ceil());
-    // The own, the two ends, and one beyond each.
+    // The original, the two ends, and one beyond each.
     if high - low > (most + 5) as f64 {
         return None;
     }
     let steps = (0..=(high - low) as usize).map(|step| precision.round(of.at(low + step as f64)));
     let mut found: Vec<f64> = steps.chain([ends.low, ends.high]).collect();
-    found.retain(|number| inside.contains(*number) && *number != own);
+    found.retain(|number| inside.contains(*number) && *number != original);
     found.sort_by(f64::total_cmp);
     found.dedup();
     (found.len() <= most).then_some(found)

@@ -26,7 +26,7 @@ pub(super) struct NumericRule {
     /// Index of the feature.
     pub(super) feature: usize,
     /// Where its pair stands in a condition.
-    place: usize,
+    offset: usize,
     slots: NumericSlots,
     range: Interval,
     /// Length of the range; zero if nothing can change.
@@ -102,7 +102,7 @@ impl NumericRule {
         let grid = Grid::new(numeric, &column.data_type, (column.multiples, range));
         NumericRule {
             feature: 0,
-            place: 0,
+            offset: 0,
             slots: slots.clone(),
             range,
             span,
@@ -115,9 +115,9 @@ impl NumericRule {
         }
     }
 
-    /// The rule for the feature of that index, whose pair stands at `place` in a condition.
-    pub(super) fn at(self, feature: usize, place: usize) -> NumericRule {
-        NumericRule { feature, place, ..self }
+    /// The rule for the feature of that index, whose pair stands at `offset` in a condition.
+    pub(super) fn at(self, feature: usize, offset: usize) -> NumericRule {
+        NumericRule { feature, offset, ..self }
     }
 
     /// The range in standardised units.
@@ -136,32 +136,33 @@ impl NumericRule {
     }
 
     /// Whether a row's condition and own bounds leave it another number than its own.
-    pub(super) fn has_room(&self, own: f64, condition: &[f32], ends: (f64, f64)) -> bool {
-        if !own.is_finite() {
+    pub(super) fn has_room(&self, original: f64, condition: &[f32], ends: (f64, f64)) -> bool {
+        if !original.is_finite() {
             return false;
         }
-        let inside = self.inside(own, condition, ends);
-        let other =
-            |end: f64| self.grid.nearest(end, own, inside).is_some_and(|nearest| nearest != own);
+        let inside = self.inside(original, condition, ends);
+        let other = |end: f64| {
+            self.grid.nearest(end, original, inside).is_some_and(|nearest| nearest != original)
+        };
         !inside.is_empty() && (other(inside.low) || other(inside.high))
     }
 
-    fn inside(&self, own: f64, condition: &[f32], ends: (f64, f64)) -> Interval {
-        self.interval(own, (condition[self.place], condition[self.place + 1]), ends)
+    fn inside(&self, original: f64, condition: &[f32], ends: (f64, f64)) -> Interval {
+        self.interval(original, (condition[self.offset], condition[self.offset + 1]), ends)
     }
 
-    /// The allowed number that is nearest to the wanted one.
+    /// The allowed number that is nearest to the proposed one.
     pub(super) fn nearest(
         &self,
-        wanted: f64,
-        own: f64,
+        proposed: f64,
+        original: f64,
         condition: &[f32],
         ends: (f64, f64),
     ) -> f64 {
-        if wanted.is_nan() || !own.is_finite() {
-            return own;
+        if proposed.is_nan() || !original.is_finite() {
+            return original;
         }
-        self.settle_at(wanted, own, self.inside(own, condition, ends))
+        self.settle_at(proposed, original, self.inside(original, condition, ends))
     }
 
     /// About the next number on the grid above (1) or below (-1) another.
@@ -172,42 +173,47 @@ impl NumericRule {
     /// Where a changed number can be; none if nowhere.
     pub(super) fn reach(
         &self,
-        own: f64,
+        original: f64,
         condition: &[f32],
         ends: (f64, f64),
     ) -> Option<(f64, f64)> {
-        let inside = self.inside(own, condition, ends);
-        (own.is_finite() && !inside.is_empty()).then_some((inside.low, inside.high))
+        let inside = self.inside(original, condition, ends);
+        (original.is_finite() && !inside.is_empty()).then_some((inside.low, inside.high))
     }
 
-    /// All allowed numbers beside the own; none if they are more than `most`.
+    /// All allowed numbers beside the original; none if they are more than `most`.
     pub(super) fn all(
         &self,
-        own: f64,
+        original: f64,
         condition: &[f32],
         ends: (f64, f64),
         most: usize,
     ) -> Option<Vec<f64>> {
-        let inside = self.inside(own, condition, ends);
-        if !own.is_finite() || inside.is_empty() {
+        let inside = self.inside(original, condition, ends);
+        if !original.is_finite() || inside.is_empty() {
             return Some(Vec::new());
         }
-        self.grid.all(own, inside, most)
+        self.grid.all(original, inside, most)
     }
 
     /// Writes the widest pair of each row of a block.
-    pub(super) fn widest(&self, own: &[f64], bounds: &RowBounds, block: &mut ConditionBlock<'_>) {
+    pub(super) fn widest(
+        &self,
+        original: &[f64],
+        bounds: &RowBounds,
+        block: &mut ConditionBlock<'_>,
+    ) {
         let ends = bounds.ends(self.feature);
         for (row, target) in block.rows() {
             let (min, max) = ends(row);
-            let own = own[row];
-            let fixed = own.is_nan() || self.span == 0.0;
+            let original = original[row];
+            let fixed = original.is_nan() || self.span == 0.0;
             let Moves { down, up } = if fixed { Moves::NONE } else { self.shares };
-            let down = narrowed(down, (own - min) / self.span);
-            let up = narrowed(up, (max - own) / self.span);
+            let down = narrowed(down, (original - min) / self.span);
+            let up = narrowed(up, (max - original) / self.span);
             // Zero minus zero is zero, where the negative of zero has a sign.
-            target[self.place] = (0.0 - down) as f32;
-            target[self.place + 1] = up as f32;
+            target[self.offset] = (0.0 - down) as f32;
+            target[self.offset + 1] = up as f32;
         }
     }
 
@@ -218,61 +224,63 @@ impl NumericRule {
         block: &Range<usize>,
         into: &mut Vec<f64>,
     ) {
-        let own = numbers_of(answer.rows, self.feature);
+        let original = numbers_of(answer.rows, self.feature);
         let ends = answer.bounds.ends(self.feature);
         into.extend(block.clone().map(|row| {
             let output = answer.decoded.row(row)[self.slots.value];
             let condition = answer.conditions.row(row);
-            let pair = (condition[self.place], condition[self.place + 1]);
-            self.settled(output, own[row], self.interval(own[row], pair, ends(row)))
+            let pair = (condition[self.offset], condition[self.offset + 1]);
+            self.settled(output, original[row], self.interval(original[row], pair, ends(row)))
         }));
     }
 
     /// Where a changed number can be. Ends are NaN where the row has none.
     #[inline]
-    fn interval(&self, own: f64, pair: (f32, f32), ends: (f64, f64)) -> Interval {
+    fn interval(&self, original: f64, pair: (f32, f32), ends: (f64, f64)) -> Interval {
         // A condition of one allows all that the schema does: from a number outside the range, the range's other
         // end is farther away than the range is long.
         let down = if pair.0 <= -1.0 { f64::NEG_INFINITY } else { f64::from(pair.0) * self.unit };
         let up = if pair.1 >= 1.0 { f64::INFINITY } else { f64::from(pair.1) * self.unit };
         // 0.7 + 0.1 is a little less than 0.8, which is on the grid and meant to be within the limit.
         let slack = |moved: f64| match self.lenient && moved > 0.0 {
-            true => 4.0 * f64::EPSILON * (own.abs() + moved),
+            true => 4.0 * f64::EPSILON * (original.abs() + moved),
             false => 0.0,
         };
         let Moves { down: farthest_down, up: farthest_up } = self.moves;
-        let low = self.hold.low.max(own - farthest_down - slack(farthest_down)).max(own + down);
-        let high = self.hold.high.min(own + farthest_up + slack(farthest_up)).min(own + up);
+        let low =
+            self.hold.low.max(original - farthest_down - slack(farthest_down)).max(original + down);
+        let high =
+            self.hold.high.min(original + farthest_up + slack(farthest_up)).min(original + up);
         Interval { low: low.max(ends.0), high: high.min(ends.1) }
     }
 
     /// The allowed number that is nearest to the output: the own, which always is, or one inside.
     #[inline]
-    fn settled(&self, output: f32, own: f64, inside: Interval) -> f64 {
-        let unchanged = output == self.slots.standardised(own);
-        if output.is_nan() || !own.is_finite() || unchanged {
-            return own;
+    fn settled(&self, output: f32, original: f64, inside: Interval) -> f64 {
+        let unchanged = output == self.slots.standardised(original);
+        if output.is_nan() || !original.is_finite() || unchanged {
+            return original;
         }
-        self.settle_at(f64::from(output) * self.slots.std + self.slots.mean, own, inside)
+        self.settle_at(f64::from(output) * self.slots.std + self.slots.mean, original, inside)
     }
 
     /// The same for a number in the feature's own unit.
     #[inline]
-    fn settle_at(&self, wanted: f64, own: f64, inside: Interval) -> f64 {
+    fn settle_at(&self, proposed: f64, original: f64, inside: Interval) -> f64 {
         if inside.is_empty() {
-            return own;
+            return original;
         }
-        let wanted = wanted.clamp(inside.low.min(own), inside.high.max(own));
-        let clipped = wanted.clamp(inside.low, inside.high);
-        let Some(nearest) = self.grid.nearest(clipped, own, inside) else { return own };
-        let off_grid = !inside.contains(own) || self.grid.is_absolute();
-        let stays = off_grid && (wanted - own).abs() <= (wanted - nearest).abs();
+        let proposed = proposed.clamp(inside.low.min(original), inside.high.max(original));
+        let clipped = proposed.clamp(inside.low, inside.high);
+        let Some(nearest) = self.grid.nearest(clipped, original, inside) else { return original };
+        let off_grid = !inside.contains(original) || self.grid.is_absolute();
+        let stays = off_grid && (proposed - original).abs() <= (proposed - nearest).abs();
         // Equal numbers can differ in the sign of zero.
-        if stays || nearest == own { own } else { nearest }
+        if stays || nearest == original { original } else { nearest }
     }
 }
 
-/// A share, cut to the room that a row's own bound leaves; NaN leaves it all.
-fn narrowed(share: f64, room: f64) -> f64 {
-    if room.is_nan() { share } else { room.clamp(0.0, share) }
+/// A share, cut to the slack that a row's own bound leaves; NaN leaves it all.
+fn narrowed(share: f64, slack: f64) -> f64 {
+    if slack.is_nan() { share } else { slack.clamp(0.0, share) }
 }

@@ -220,8 +220,8 @@ fn combinations(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec<Combin
         })
         .collect();
     let mut found = Vec::new();
-    for (place, (one, first, left)) in columns.iter().enumerate() {
-        for (two, second, right) in &columns[..place] {
+    for (index, (one, first, left)) in columns.iter().enumerate() {
+        for (two, second, right) in &columns[..index] {
             let excluded = excluded((first, left), (second, right));
             if !excluded.is_empty() {
                 let features = [one.name.clone(), two.name.clone()];

@@ -30,7 +30,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a numeric feature is judged by.
+/// What a numeric feature is checked by.
 struct NumericCheck<'a> {
     feature: &'a Feature,
     numeric: &'a Numeric,
@@ -39,8 +39,8 @@ struct NumericCheck<'a> {
 
 /// A changed number.
 struct Moved<'a> {
-    judge: &'a NumericCheck<'a>,
-    own: f64,
+    check: &'a NumericCheck<'a>,
+    original: f64,
     new: f64,
     /// The row's own bounds; NaN where it has none.
     ends: (f64, f64),
@@ -63,16 +63,17 @@ impl Constraints {
             let faults = match &feature.kind {
                 FeatureKind::Numeric(numeric) => {
                     let new = numbers_of(counterfactuals, index);
-                    let own = numbers_of(originals, index);
+                    let original = numbers_of(originals, index);
                     let column = &self.columns[index];
-                    let judge = NumericCheck { feature, numeric, column };
-                    judge.faults(new, own, bounds.ends(index))
+                    let check = NumericCheck { feature, numeric, column };
+                    check.faults(new, original, bounds.ends(index))
                 }
                 FeatureKind::Categorical(categorical) => {
                     let new = codes_of(counterfactuals, index);
-                    let own = codes_of(originals, index);
+                    let original = codes_of(originals, index);
                     let lists = bounds.allowed(index);
-                    category_faults(feature.change, categorical, (new, own), lists)
+                    CategoryCheck { change: feature.change, categorical, lists }
+                        .faults(new, original)
                 }
             };
             let name = &feature.name;
@@ -88,13 +89,14 @@ impl NumericCheck<'_> {
     fn faults(
         &self,
         new: &[f64],
-        own: &[f64],
+        original: &[f64],
         ends: impl Fn(usize) -> (f64, f64),
     ) -> Vec<(usize, String)> {
-        let stored = stored(new, own, &self.column.data_type);
+        let stored = stored(new, original, &self.column.data_type);
         let mut faults = Vec::new();
-        for row in (0..own.len()).filter(|row| differ(new[*row], own[*row])) {
-            let moved = Moved { judge: self, own: own[row], new: new[row], ends: ends(row) };
+        for row in (0..original.len()).filter(|row| differ(new[*row], original[*row])) {
+            let moved =
+                Moved { check: self, original: original[row], new: new[row], ends: ends(row) };
             faults.extend(moved.fault().map(|what| (row, what)));
             if stored.get(row).is_none_or(|stored| *stored != new[row]) {
                 faults.push((row, format!("is {}, which its column cannot hold", new[row])));
@@ -121,13 +123,16 @@ impl NumericCheck<'_> {
     }
 }
 
-fn differ(new: f64, own: f64) -> bool {
-    new != own && !(new.is_nan() && own.is_nan())
+fn differ(new: f64, original: f64) -> bool {
+    new != original && !(new.is_nan() && original.is_nan())
 }
 
 /// What a column of the type makes of changed numbers; empty if it takes one of them not at all.
-fn stored(new: &[f64], own: &[f64], data_type: &DataType) -> Vec<f64> {
-    let changed = new.iter().zip(own).map(|(new, own)| if differ(*new, *own) { *new } else { 0.0 });
+fn stored(new: &[f64], original: &[f64], data_type: &DataType) -> Vec<f64> {
+    let changed = new
+        .iter()
+        .zip(original)
+        .map(|(new, original)| if differ(*new, *original) { *new } else { 0.0 });
     let changed: Float64Array =
         changed.map(|number| (!number.is_nan()).then_some(number)).collect();
     let stored = from_numbers(&changed, data_type).and_then(|column| numbers(&column));
@@ -138,14 +143,22 @@ fn stored(new: &[f64], own: &[f64], data_type: &DataType) -> Vec<f64> {
 
 impl Moved<'_> {
     fn fault(&self) -> Option<String> {
-        let (own, new) = (self.own, self.new);
-        if own.is_nan() || !new.is_finite() {
-            return Some(format!("went from {own} to {new}, but a null stays and none appears"));
+        let (original, new) = (self.original, self.new);
+        if original.is_nan() || !new.is_finite() {
+            return Some(format!(
+                "went from {original} to {new}, but a null stays and none appears"
+            ));
         }
-        match self.judge.feature.change {
-            Change::Never => return Some(format!("went from {own} to {new}, but never changes")),
-            Change::Increase if new < own => return Some(format!("fell from {own} to {new}")),
-            Change::Decrease if new > own => return Some(format!("rose from {own} to {new}")),
+        match self.check.feature.change {
+            Change::Never => {
+                return Some(format!("went from {original} to {new}, but never changes"));
+            }
+            Change::Increase if new < original => {
+                return Some(format!("fell from {original} to {new}"));
+            }
+            Change::Decrease if new > original => {
+                return Some(format!("rose from {original} to {new}"));
+            }
             _ => {}
         }
         self.outside().or_else(|| self.too_far()).or_else(|| self.off_grid())
@@ -153,15 +166,15 @@ impl Moved<'_> {
 
     /// What binary fractions lose, in the feature's own units.
     fn slack(&self) -> f64 {
-        let unit = self.judge.unit();
-        let rounding = 8.0 * f64::EPSILON * (self.own.abs() + self.new.abs());
+        let unit = self.check.unit();
+        let rounding = 8.0 * f64::EPSILON * (self.original.abs() + self.new.abs());
         if unit == 0.0 { 0.0 } else { 2e-6 * unit + rounding }
     }
 
     fn outside(&self) -> Option<String> {
         let new = self.new;
         let within = |low: f64, high: f64| low - self.slack() <= new && new <= high + self.slack();
-        let (low, high) = self.judge.range();
+        let (low, high) = self.check.range();
         if !within(low, high) {
             return Some(format!("is {new}, outside {low} to {high}"));
         }
@@ -172,44 +185,45 @@ impl Moved<'_> {
     }
 
     fn too_far(&self) -> Option<String> {
-        let limit = self.judge.numeric.limit?;
-        let (low, high) = self.judge.range();
+        let limit = self.check.numeric.limit?;
+        let (low, high) = self.check.range();
         let unit = if limit.share { high - low } else { 1.0 };
-        let (least, most) = (self.own - limit.down * unit, self.own + limit.up * unit);
-        let rounding = 16.0 * f64::EPSILON * (self.own.abs() + self.new.abs());
-        let rounding = self.judge.column.multiples.map_or(0.0, |_| rounding);
+        let (least, most) = (self.original - limit.down * unit, self.original + limit.up * unit);
+        let rounding = 16.0 * f64::EPSILON * (self.original.abs() + self.new.abs());
+        let rounding = self.check.column.multiples.map_or(0.0, |_| rounding);
         let slack = self.slack().max(rounding);
         let fits = least - slack <= self.new && self.new <= most + slack;
-        (!fits).then(|| format!("went from {} to {}, beyond its limit", self.own, self.new))
+        (!fits).then(|| format!("went from {} to {}, beyond its limit", self.original, self.new))
     }
 
     fn off_grid(&self) -> Option<String> {
-        let (own, new) = (self.own, self.new);
-        if let Some(step) = self.judge.numeric.step {
-            let steps = ((new - own) / step).round();
-            let precision = match self.judge.column.data_type {
+        let (original, new) = (self.original, self.new);
+        if let Some(step) = self.check.numeric.step {
+            let steps = ((new - original) / step).round();
+            let precision = match self.check.column.data_type {
                 DataType::Float16 => 1e-3,
                 DataType::Float32 => 2.4e-7,
                 _ => 1e-15,
             };
-            let slack = 4e-9 * (step + (new - own).abs()) + precision * (own.abs() + new.abs());
-            let off = (own + steps * step - new).abs();
+            let slack =
+                4e-9 * (step + (new - original).abs()) + precision * (original.abs() + new.abs());
+            let off = (original + steps * step - new).abs();
             return (off > slack)
-                .then(|| format!("went from {own} to {new}, not in steps of {step}"));
+                .then(|| format!("went from {original} to {new}, not in steps of {step}"));
         }
-        let whole = self.judge.numeric.integer == Some(true) && new.fract() != 0.0;
+        let whole = self.check.numeric.integer == Some(true) && new.fract() != 0.0;
         let off = whole.then(|| format!("is {new}, not a whole number"));
         off.or_else(|| self.off_multiples())
     }
 
     /// A number that training values could not have been: off their step, and no end of the range.
     fn off_multiples(&self) -> Option<String> {
-        let step = self.judge.column.multiples?.step();
-        let (new, (low, high)) = (self.new, self.judge.range());
+        let step = self.check.column.multiples?.step();
+        let (new, (low, high)) = (self.new, self.check.range());
         if new == low || new == high {
             return None;
         }
-        let precision = match self.judge.column.data_type {
+        let precision = match self.check.column.data_type {
             DataType::Float16 => 1e-3,
             DataType::Float32 => 1.2e-7,
             _ => 1e-15,
@@ -220,27 +234,36 @@ impl Moved<'_> {
     }
 }
 
-fn category_faults(
+/// What a categorical feature is checked by.
+struct CategoryCheck<'a> {
     change: Change,
-    categorical: &Categorical,
-    (new, own): (&[u32], &[u32]),
-    lists: Option<&AllowedLists>,
-) -> Vec<(usize, String)> {
-    let changed = (0..own.len()).filter(|row| new[*row] != own[*row]);
-    let fault = |row: usize| {
-        let what = category_fault(change, categorical, own[row], new[row]);
-        let listed = || lists.is_none_or(|lists| lists.contains(row, new[row] as usize));
-        let what = what.or_else(|| (!listed()).then(|| "is not in the row's own list".to_string()));
-        what.map(|what| (row, what))
-    };
-    changed.filter_map(fault).collect()
+    categorical: &'a Categorical,
+    lists: Option<&'a AllowedLists>,
 }
 
-fn category_fault(change: Change, categorical: &Categorical, own: u32, new: u32) -> Option<String> {
-    if change == Change::Never {
-        return Some(format!("went from {own} to {new}, but never changes"));
+impl CategoryCheck<'_> {
+    fn faults(&self, new: &[u32], original: &[u32]) -> Vec<(usize, String)> {
+        let changed = (0..original.len()).filter(|row| new[*row] != original[*row]);
+        let fault = |row: usize| {
+            let what = category_fault(self.change, self.categorical, original[row], new[row]);
+            let listed = || self.lists.is_none_or(|lists| lists.contains(row, new[row] as usize));
+            let unlisted = || (!listed()).then(|| "is not in the row's own list".to_string());
+            what.or_else(unlisted).map(|what| (row, what))
+        };
+        changed.filter_map(fault).collect()
     }
-    if own == NULL_CODE {
+}
+
+fn category_fault(
+    change: Change,
+    categorical: &Categorical,
+    original: u32,
+    new: u32,
+) -> Option<String> {
+    if change == Change::Never {
+        return Some(format!("went from {original} to {new}, but never changes"));
+    }
+    if original == NULL_CODE {
         return Some("is no longer null, but a null stays".to_string());
     }
     let Some(value) = categorical.values.get(new as usize) else {
@@ -250,7 +273,7 @@ fn category_fault(change: Change, categorical: &Categorical, own: u32, new: u32)
         return Some(format!("became `{value}`, which nothing may move to"));
     }
     let Some(ranks) = &categorical.ranks else { return None };
-    let before = ranks.get(own as usize);
+    let before = ranks.get(original as usize);
     let passed = |wrong: bool| wrong.then(|| format!("became `{value}`, against its direction"));
     match change {
         Change::Increase => passed(before.is_none_or(|before| ranks[new as usize] < *before)),

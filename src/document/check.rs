@@ -145,6 +145,12 @@ impl<'a> Checker<'a> {
     }
 
     fn unknown(&mut self, path: &str, key: &str, properties: &Map<String, Value>) {
+        let formerly =
+            |schema: &Value| schema.get("x-formerly").and_then(Value::as_str) == Some(key);
+        if let Some((new, _)) = properties.iter().find(|(_, schema)| formerly(schema)) {
+            let fault = self.place.fault(path, format!("was renamed, expected `{new}`"));
+            return self.faults.push(fault.hint(format!("write `{new}` instead of `{key}`")));
+        }
         let fault = self.place.fault(path, "is not a known key");
         // Nobody reads further hints, and looking for them takes its time.
         if self.faults.len() >= MOST_FAULTS {

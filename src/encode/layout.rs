@@ -72,7 +72,7 @@ impl NumericSlots {
 
 impl Slots {
     /// Places of the feature's values; a null indicator stands elsewhere.
-    pub fn places(&self) -> std::ops::Range<usize> {
+    pub fn range(&self) -> std::ops::Range<usize> {
         match self {
             Slots::Numeric(slots) => slots.value..slots.value + 1,
             Slots::Categorical(slots) => slots.block(),

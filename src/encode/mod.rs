@@ -56,7 +56,7 @@ impl Encoder {
         &self.layout
     }
 
-    /// Encodes a batch whose columns are the schema's features, in order, already admitted by the
+    /// Encodes a batch whose columns are the schema's features, in order, already validated by the
     /// schema's policies.
     pub fn encode(&self, batch: &RecordBatch) -> Result<Dense> {
         Ok(self.encode_rows(&self.reader.read(batch)?))

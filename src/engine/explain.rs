@@ -34,7 +34,7 @@ use super::split_scan::{Blocks, SplitScan};
 use super::splits::Split;
 use super::wire::{RECORDS, SPLITS, SplitRecord, from_batch, to_batch};
 use crate::error::{Error, Result};
-use crate::explain::{Explainer, Ledger, Stage, StageSeconds};
+use crate::explain::{ExplainStats, Explainer, Stage, StageSeconds};
 use crate::output::{COUNTERFACTUALS, PartWriter, REJECTS, StagedFile, TableFiles};
 
 /// Hears how many rows more were explained.
@@ -304,13 +304,13 @@ impl SplitTask {
         let unread = |error| explaining(&origin, error);
         let input = scan.execute(split, Arc::clone(&self.context)).map_err(unread)?;
         let mut blocks = Blocks::new(input, explainer.block_rows());
-        let (worker, mut ledger) = (explainer.worker()?, explainer.ledger());
+        let (worker, mut stats) = (explainer.worker()?, ExplainStats::default());
         let mut tables = SplitTables::new(work, split.index)?;
         while let Some(block) = blocks.next().await.map_err(unread)? {
-            let table = worker.explain(&block, &mut ledger)?;
+            let table = worker.explain(&block, &mut stats)?;
             let mut clock = Instant::now();
-            tables.write(&table, &mut ledger)?;
-            ledger.seconds.clock(Stage::Write, &mut clock);
+            tables.write(&table, &mut stats)?;
+            stats.seconds.clock(Stage::Write, &mut clock);
             let held = block.get_array_memory_size() + table.get_array_memory_size();
             self.reserve(held + tables.memory()).map_err(unread)?;
             (work.on_rows)(block.num_rows() as u64);
@@ -319,10 +319,10 @@ impl SplitTask {
         }
         let mut clock = Instant::now();
         let files = tables.close()?;
-        ledger.seconds.clock(Stage::Write, &mut clock);
+        stats.seconds.clock(Stage::Write, &mut clock);
         self.memory.free();
-        self.metrics.add(&ledger, &files);
-        Ok(record(split, ledger, files))
+        self.metrics.add(&stats, &files);
+        Ok(record(split, stats, files))
     }
 
     fn reserve(&self, bytes: usize) -> EngineResult<()> {
@@ -332,18 +332,18 @@ impl SplitTask {
     }
 }
 
-fn record(split: &Split, ledger: Ledger, files: Vec<StagedFile>) -> SplitRecord {
+fn record(split: &Split, stats: ExplainStats, files: Vec<StagedFile>) -> SplitRecord {
     SplitRecord {
         split: split.index,
-        rows: ledger.rows,
-        explained: ledger.explained,
-        rows_without_score: ledger.rows_without_score,
-        cut_short: ledger.cut_short,
-        statuses: ledger.statuses,
-        unsolved: ledger.unsolved,
-        rejected: ledger.rejected,
+        rows: stats.rows,
+        explained: stats.explained,
+        rows_without_score: stats.rows_without_score,
+        cut_short: stats.cut_short,
+        statuses: stats.statuses,
+        unsolved: stats.unsolved,
+        rejected: stats.rejected,
         files,
-        seconds: ledger.seconds,
+        seconds: stats.seconds,
     }
 }
 
@@ -363,9 +363,9 @@ impl SplitTables {
     }
 
     /// Writes what came of a block.
-    fn write(&mut self, table: &arrow::array::RecordBatch, ledger: &mut Ledger) -> Result<()> {
+    fn write(&mut self, table: &arrow::array::RecordBatch, stats: &mut ExplainStats) -> Result<()> {
         self.counterfactuals.write(table)?;
-        ledger.rejects.take().map_or(Ok(()), |rejects| self.rejects.write(&rejects))
+        stats.rejects.take().map_or(Ok(()), |rejects| self.rejects.write(&rejects))
     }
 
     fn memory(&self) -> usize {
@@ -403,11 +403,11 @@ impl TaskMetrics {
         }
     }
 
-    fn add(&self, ledger: &Ledger, files: &[StagedFile]) {
-        self.explained.add(ledger.explained as usize);
-        self.rejected.add(ledger.rejected.values().sum::<u64>() as usize);
+    fn add(&self, stats: &ExplainStats, files: &[StagedFile]) {
+        self.explained.add(stats.explained as usize);
+        self.rejected.add(stats.rejected.values().sum::<u64>() as usize);
         self.written.add(files.iter().map(|file| file.bytes as usize).sum());
-        for (time, seconds) in self.stages.iter().zip(ledger.seconds.values()) {
+        for (time, seconds) in self.stages.iter().zip(stats.seconds.values()) {
             let spent = Duration::from_secs_f64(seconds);
             time.add_duration(spent);
             self.baseline.elapsed_compute().add_duration(spent);

@@ -34,7 +34,7 @@ use super::scan::{BatchStream, Origin, planning};
 use super::session::Engine;
 use crate::document::did_you_mean;
 use crate::error::{Error, Result};
-use crate::explain::{Explainer, Worker};
+use crate::explain::{ExplainStats, Explainer, Worker};
 use crate::predictor::Task;
 
 /// The function's name.
@@ -214,9 +214,9 @@ impl Counterfactual {
         let mut found = 0;
         for first in (0..batch.num_rows()).step_by(block) {
             let part = batch.slice(first, block.min(batch.num_rows() - first));
-            let mut ledger = self.explainer.ledger();
-            tables.push(block_in_place(|| worker.explain(&part, &mut ledger))?);
-            let mut rejects = ledger.last_rejects.into_iter().peekable();
+            let mut stats = ExplainStats::default();
+            tables.push(block_in_place(|| worker.explain(&part, &mut stats))?);
+            let mut rejects = stats.last_rejects.into_iter().peekable();
             for row in 0..part.num_rows() as u32 {
                 let reject = rejects.next_if(|reject| reject.row == row);
                 details.push(

@@ -33,7 +33,7 @@ pub(super) fn changes(
         .cells
         .iter()
         .zip(&counterfactuals.cells)
-        .map(|(own, new)| new.moved_from(own))
+        .map(|(original, new)| new.moved_from(original))
         .collect();
     let mut words = Words::default();
     let mut count = 0;

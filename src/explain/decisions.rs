@@ -47,7 +47,7 @@ impl Decisions {
     /// no decision.
     ///
     /// # Errors
-    /// When a key has two decisions, or a decision is none of the model's.
+    /// When a key has two decisions, or a decision is not one of the model's.
     pub fn add(&mut self, key: &RecordBatch, decision: &ArrayRef) -> Result<()> {
         let hashes = key_hashes(key, SEED)?;
         match self {

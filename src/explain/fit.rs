@@ -10,7 +10,7 @@ use crate::predictor::Task;
 use crate::target::TargetCodec;
 
 /// Holds a generator against the schema and the model it is to be used with. What may change, how far and
-/// in which direction may be others than in training: the generator is told.
+/// in which direction may be others than in training: they are an input of the generator.
 ///
 /// # Errors
 /// Every way in which they do not go together.
@@ -61,7 +61,7 @@ fn other_decisions(targets: &TargetCodec, task: &Task) -> Option<String> {
     }
 }
 
-/// What reports call the wanted decisions, in the order of their numbers.
+/// What reports call the targets, in the order of their numbers.
 pub fn target_names(target: &Target, task: &Task) -> Vec<String> {
     match (task, target) {
         (Task::Classification { classes, .. }, _) => classes.to_vec(),
@@ -70,7 +70,7 @@ pub fn target_names(target: &Target, task: &Task) -> Vec<String> {
     }
 }
 
-/// A wanted range in words.
+/// A target range in words.
 pub(super) fn range_name(low: f64, high: f64) -> String {
     format!("{low}..{high}")
 }

@@ -1,20 +1,21 @@
-//! From a batch of rows to a batch of counterfactuals: admit, ask the model (or the score table), ask the
-//! generator, keep to the constraints, ask the model again, refine with the model as judge, measure. Engine-free: batches in, batches out,
-//! and a [`Ledger`] with what cannot be a column of the table.
+//! From a batch of rows to a batch of counterfactuals: validate rows, predict (or read the score table), generate,
+//! post-process to the constraints, predict again, refine, measure. Engine-free: batches in, batches out, and
+//! [`ExplainStats`] with what cannot be a column of the table.
 //!
 //! What comes out of a block of rows depends on nothing but those rows: random numbers are drawn from the
 //! row's key. A matrix product may round otherwise in a block of another size, so whoever calls cuts blocks
 //! of [`BLOCK_ROWS`] rows, counted from the start of a split.
 
-mod admit;
-mod ask;
 mod changes;
 mod decisions;
+mod explained;
 mod fit;
-mod ledger;
 mod plausible;
 mod refine;
+mod requests;
+mod stats;
 mod table;
+mod valid_rows;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -27,7 +28,7 @@ use crate::artefact::Description;
 use crate::constrain::{Constraints, Observed};
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
-use crate::feature::{Admission, FeatureSchema, RowConstraint, RowReader, RowWriter};
+use crate::feature::{FeatureSchema, RowConstraint, RowReader, RowValidator, RowWriter};
 use crate::job::{Coherence, ExplainJob, ExplainMethod, FirstConditions, Target};
 use crate::nearest::{Plausibility, Points};
 use crate::nn::Generator;
@@ -36,12 +37,12 @@ use crate::predictor::{Predictor, Task};
 use crate::runtime::Streams;
 use crate::target::TargetCodec;
 
-use ask::Goal;
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
-pub use ledger::{Ledger, Stage, StageSeconds};
 pub use plausible::check_plausibility;
-use refine::{Plateaus, Refiner};
+use refine::{Plateaus, Refiner, RefinerSetup};
+use requests::TargetRule;
+pub use stats::{ExplainStats, Stage, StageSeconds};
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
@@ -50,7 +51,7 @@ pub const BLOCK_ROWS: usize = 8192;
 const MANY_CLASSES: usize = 16;
 
 /// A block may have so many times as many answers as it could have rows.
-const BLOCKS_OF_ANSWERS: usize = 4;
+const BLOCKS_OF_REQUESTS: usize = 4;
 
 /// Where a batch's columns are.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +62,7 @@ pub struct Columns {
     pub features: Vec<usize>,
     /// Columns that constrain single rows.
     pub constraints: Vec<RowConstraint>,
-    /// What is wanted of each row.
+    /// The target of each row.
     pub target: Option<usize>,
 }
 
@@ -93,7 +94,7 @@ pub struct Setup<'a> {
 pub struct Explainer {
     generator: Mutex<Generator>,
     columns: Columns,
-    admission: Admission,
+    validator: RowValidator,
     reader: RowReader,
     writer: RowWriter,
     schema: Arc<FeatureSchema>,
@@ -102,7 +103,7 @@ pub struct Explainer {
     codec: TargetCodec,
     predictor: Arc<dyn Predictor>,
     decisions: Option<Arc<Decisions>>,
-    goal: Goal,
+    target_rule: TargetRule,
     samples: usize,
     conditions: FirstConditions,
     refiner: Refiner,
@@ -135,8 +136,8 @@ impl Explainer {
             return Err(Error::input("generator", problem)
                 .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));
         }
-        let fields = |places: &[usize]| -> Vec<FieldRef> {
-            places.iter().map(|place| Arc::clone(&table.fields()[*place])).collect()
+        let fields = |indexes: &[usize]| -> Vec<FieldRef> {
+            indexes.iter().map(|index| Arc::clone(&table.fields()[*index])).collect()
         };
         let (key, features) = (fields(&columns.key), fields(&columns.features));
         let regression = matches!(predictor.task(), Task::Regression);
@@ -169,15 +170,22 @@ impl Explainer {
             Constraints::new(constrained, &description.stats, Arc::clone(&layout), &feature_schema)
                 .with_observed(&observed);
         let plateaus = Plateaus::new(predictor.as_ref(), &schema, &constraints);
-        let refiner = Refiner::new(&explain, &schema, &layout, (points, classes), plateaus);
+        let refiner = Refiner::new(RefinerSetup {
+            job: &explain,
+            schema: &schema,
+            layout: Arc::clone(&layout),
+            points,
+            classes,
+            plateaus,
+        });
         // Whole distributions are not in a score table.
         let stored = setup.decisions.filter(|_| !description.targets.tells_distributions());
         Ok(Explainer {
             generator: Mutex::new(generator),
-            admission: Admission::new(&schema),
+            validator: RowValidator::new(&schema),
             reader: RowReader::new(&schema),
             writer: RowWriter::new(&schema),
-            goal: Goal::new(setup.target, predictor.task())?,
+            target_rule: TargetRule::new(setup.target, predictor.task())?,
             schema,
             encoder,
             constraints,
@@ -211,19 +219,14 @@ impl Explainer {
 
     /// Rows to be explained at once: fewer where each has many answers.
     pub fn block_rows(&self) -> usize {
-        // Every trial's probabilities are held until the block is done.
+        // Every proposal's probabilities are held until the block is done.
         let classes = match self.predictor.task() {
             Task::Classification { classes, .. } => classes.len(),
             Task::Regression => 1,
         };
         let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets();
-        let answers = self.samples * self.goal.wishes() * wide;
-        (BLOCK_ROWS * BLOCKS_OF_ANSWERS / answers).clamp(1, BLOCK_ROWS)
-    }
-
-    /// An empty ledger for its rows.
-    pub fn ledger(&self) -> Ledger {
-        Ledger::default()
+        let requests = self.samples * self.target_rule.targets_per_row() * wide;
+        (BLOCK_ROWS * BLOCKS_OF_REQUESTS / requests).clamp(1, BLOCK_ROWS)
     }
 }
 
@@ -232,21 +235,21 @@ impl Worker {
     ///
     /// # Errors
     /// When the model as a whole fails.
-    pub fn explain(&self, block: &RecordBatch, ledger: &mut Ledger) -> Result<RecordBatch> {
+    pub fn explain(&self, block: &RecordBatch, stats: &mut ExplainStats) -> Result<RecordBatch> {
         let shared = &self.shared;
-        ledger.rows += block.num_rows() as u64;
+        stats.rows += block.num_rows() as u64;
         let mut clock = Instant::now();
-        let usable = shared.admit(block, ledger)?;
-        ledger.clock(Stage::Decide, &mut clock);
-        if usable.rows.len == 0 {
+        let valid_rows = shared.validate_rows(block, stats)?;
+        stats.clock(Stage::Decide, &mut clock);
+        if valid_rows.rows.len == 0 {
             return Ok(RecordBatch::new_empty(Arc::clone(&shared.counterfactuals)));
         }
-        let entries = shared.ask(&usable)?;
-        let answers = self.answer(&usable, entries, ledger)?;
+        let requests = shared.requests(&valid_rows)?;
+        let explained = self.find(&valid_rows, requests, stats)?;
         clock = Instant::now();
-        ledger.count(&answers.samples, &answers.status);
-        let table = shared.table(&usable, &answers)?;
-        ledger.clock(Stage::Tabulate, &mut clock);
+        stats.count(&explained);
+        let table = shared.table(&valid_rows, &explained)?;
+        stats.clock(Stage::Tabulate, &mut clock);
         Ok(table)
     }
 }
@@ -254,7 +257,7 @@ impl Worker {
 /// Rows of a batch.
 fn take(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     let whole =
-        rows.len() == batch.num_rows() && (0u32..).zip(rows).all(|(place, row)| place == *row);
+        rows.len() == batch.num_rows() && (0u32..).zip(rows).all(|(index, row)| index == *row);
     if whole {
         return Ok(batch.clone());
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Explainer;
+use super::explained::Finding;
 use crate::encode::Layout;
 use crate::error::{Error, Result};
 use crate::feature::Rows;
@@ -38,16 +39,16 @@ pub fn check_plausibility(job: &ExplainJob, rows: usize) -> Result<()> {
 
 impl Explainer {
     /// The plausibility of answers; NaN for rows that are not solved.
-    pub(super) fn plausibility_of(&self, answers: &Rows, status: &[Status]) -> Vec<f64> {
+    pub(super) fn plausibility_of(&self, counterfactuals: &Rows, findings: &[Finding]) -> Vec<f64> {
         let plausibility = self.plausibility.as_ref();
-        let one = |(row, status): (usize, &Status)| {
-            let measured = plausibility.filter(|_| *status == Status::Solved);
-            measured.map_or(f64::NAN, |plausibility| plausibility.of(answers, row))
+        let one = |(row, finding): (usize, &Finding)| {
+            let measured = plausibility.filter(|_| finding.status == Status::Solved);
+            measured.map_or(f64::NAN, |plausibility| plausibility.of(counterfactuals, row))
         };
-        status.iter().enumerate().map(one).collect()
+        findings.iter().enumerate().map(one).collect()
     }
 
-    /// Which of the rows that get the wanted decision are less plausible than an answer must be. The rows are
+    /// Which of the rows that reaches the target are less plausible than an answer must be. The rows are
     /// only made where that matters.
     pub(super) fn implausible(&self, rows: impl FnOnce() -> Rows, reached: &[bool]) -> Vec<bool> {
         let least = self.refiner.min_plausibility();

@@ -1,4 +1,4 @@
-//! Answers as rows of the counterfactual table.
+//! Counterfactuals as rows of the counterfactual table.
 
 use std::sync::Arc;
 
@@ -6,75 +6,84 @@ use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray, StringBuilder,
 };
 
-use super::admit::Usable;
-use super::ask::Answers;
 use super::changes::changes;
+use super::explained::{ExplainedRows, Measures};
 use super::fit::range_name;
+use super::valid_rows::ValidRows;
 use super::{Explainer, project, take};
 use crate::error::{Error, Result};
 use crate::metrics::Source;
 use crate::predictor::{Outcome, Scores, Task};
-use crate::target::Wishes;
+use crate::target::Targets;
 
 impl Explainer {
-    /// The rows of the counterfactual table, in the order of the answers.
-    pub(super) fn table(&self, usable: &Usable, answers: &Answers) -> Result<RecordBatch> {
-        let key = project(&usable.all, &self.columns.key)?;
-        let mut columns = take(&key, &answers.rows)?.columns().to_vec();
-        columns.push(Arc::new(Int32Array::from(answers.samples.clone())));
-        columns.push(self.wanted_names(&answers.wishes));
-        columns.extend(self.before_and_after(answers));
-        columns.push(known_numbers(&answers.margins));
-        let status = answers.status.iter().map(|status| status.name());
+    /// The rows of the counterfactual table, in the order of the requests.
+    pub(super) fn table(
+        &self,
+        valid_rows: &ValidRows,
+        explained: &ExplainedRows,
+    ) -> Result<RecordBatch> {
+        let key = project(&valid_rows.all, &self.columns.key)?;
+        let mut columns = take(&key, &explained.rows)?.columns().to_vec();
+        columns.push(Arc::new(Int32Array::from(explained.samples.clone())));
+        columns.push(self.target_names(&explained.targets));
+        columns.extend(self.before_and_after(explained));
+        let findings = explained.findings.iter();
+        columns.push(nan_as_null(findings.clone().map(|finding| finding.margin)));
+        let status = findings.clone().map(|finding| finding.status.name());
         columns.push(Arc::new(StringArray::from_iter_values(status)));
-        let source = answers.source.iter().map(|source| source.map(Source::name));
+        let source = findings.clone().map(|finding| finding.source.map(Source::name));
         columns.push(Arc::new(StringArray::from_iter(source)));
-        columns.push(Arc::new(BooleanArray::from(answers.valid.clone())));
-        let queries = answers.queries.iter().map(|queries| *queries as i32);
+        let valid: Vec<bool> = findings.clone().map(|finding| finding.valid).collect();
+        columns.push(Arc::new(BooleanArray::from(valid)));
+        let queries = findings.clone().map(|finding| finding.queries as i32);
         columns.push(Arc::new(Int32Array::from_iter_values(queries)));
-        columns.push(Arc::new(BooleanArray::from(answers.certified.clone())));
-        columns.push(known_numbers(&answers.costs));
-        let found = &answers.distances;
-        columns.push(Arc::new(Float64Array::from(found.l0.clone())));
-        columns.push(Arc::new(Float64Array::from(found.l1.clone())));
-        let changed = found.changed.iter().map(|changed| *changed as i32);
+        let certified: Vec<bool> = findings.map(|finding| finding.certified).collect();
+        columns.push(Arc::new(BooleanArray::from(certified)));
+        let Measures { distances, costs, plausibility } = &explained.measures;
+        columns.push(nan_as_null(costs.iter().copied()));
+        columns.push(Arc::new(Float64Array::from(distances.l0.clone())));
+        columns.push(Arc::new(Float64Array::from(distances.l1.clone())));
+        let changed = distances.changed.iter().map(|changed| *changed as i32);
         columns.push(Arc::new(Int32Array::from_iter_values(changed)));
-        columns.push(known_numbers(&answers.plausibility));
-        let batches = (&answers.before, &answers.after);
-        let Answers { originals, counterfactuals, .. } = answers;
+        columns.push(nan_as_null(plausibility.iter().copied()));
+        let batches = (&explained.before, &explained.after);
+        let ExplainedRows { originals, counterfactuals, .. } = explained;
         let changed = self.constraints.without_derived(counterfactuals, originals);
         columns.push(changes(originals, &changed, batches)?);
-        columns.extend(answers.after.columns().iter().cloned());
+        columns.extend(explained.after.columns().iter().cloned());
         RecordBatch::try_new(Arc::clone(&self.counterfactuals), columns)
             .map_err(|error| Error::internal("counterfactuals", "columns do not fit").source(error))
     }
 
-    fn wanted_names(&self, wishes: &Wishes) -> ArrayRef {
-        match wishes {
-            Wishes::Ranges { low, high } => {
+    fn target_names(&self, targets: &Targets) -> ArrayRef {
+        match targets {
+            Targets::Ranges { low, high } => {
                 let names = low.iter().zip(high).map(|(low, high)| range_name(*low, *high));
                 Arc::new(StringArray::from_iter_values(names))
             }
-            Wishes::Classes { classes, .. } | Wishes::Distributions { classes, .. } => {
+            Targets::Classes { classes, .. } | Targets::Distributions { classes, .. } => {
                 self.class_names(classes)
             }
         }
     }
 
     /// What the model says of the originals and of the counterfactuals: the decision, and the target's probability.
-    fn before_and_after(&self, answers: &Answers) -> Vec<ArrayRef> {
+    fn before_and_after(&self, explained: &ExplainedRows) -> Vec<ArrayRef> {
         let columns = |scores: &Scores| -> [ArrayRef; 2] {
             match &scores.outcome {
-                Outcome::Values(values) => [known_numbers(values), nulls(values.len())],
+                Outcome::Values(values) => {
+                    [nan_as_null(values.iter().copied()), nulls(values.len())]
+                }
                 Outcome::Classes { labels, probabilities } => {
-                    let wanted = answers.wishes.classes();
-                    let known = probabilities.as_ref().zip(wanted);
-                    let scores = known.map(|(all, wanted)| probabilities_of(all, wanted));
+                    let targets = explained.targets.classes();
+                    let known = probabilities.as_ref().zip(targets);
+                    let scores = known.map(|(all, targets)| probabilities_of(all, targets));
                     [self.class_names(labels), scores.unwrap_or_else(|| nulls(labels.len()))]
                 }
             }
         };
-        [columns(&answers.decided), columns(&answers.scores)].concat()
+        [columns(&explained.decided), columns(&explained.scores)].concat()
     }
 
     /// Names of classes; null where the model gave none.
@@ -94,7 +103,7 @@ impl Explainer {
 fn probabilities_of(all: &[f64], classes: &[u32]) -> ArrayRef {
     let width = all.len() / classes.len().max(1);
     let one = |(row, class): (usize, &u32)| all[row * width + *class as usize];
-    known_numbers(&classes.iter().enumerate().map(one).collect::<Vec<_>>())
+    nan_as_null(classes.iter().enumerate().map(one))
 }
 
 fn nulls(rows: usize) -> ArrayRef {
@@ -102,7 +111,6 @@ fn nulls(rows: usize) -> ArrayRef {
 }
 
 /// Numbers, with null for NaN.
-fn known_numbers(values: &[f64]) -> ArrayRef {
-    let known = values.iter().map(|value| (!value.is_nan()).then_some(*value));
-    Arc::new(Float64Array::from_iter(known))
+fn nan_as_null(values: impl Iterator<Item = f64>) -> ArrayRef {
+    Arc::new(Float64Array::from_iter(values.map(|value| (!value.is_nan()).then_some(value))))
 }

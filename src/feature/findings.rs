@@ -23,14 +23,14 @@ impl Findings {
     pub fn new(schema: &FeatureSchema, stats: &Stats, subject: &str) -> Findings {
         let mut findings = Findings::default();
         for (feature, seen) in schema.features.iter().zip(&stats.features) {
-            let mut judge =
+            let mut check =
                 ColumnCheck { feature, subject, rows: stats.rows, findings: &mut findings };
             match (&feature.kind, seen) {
                 (FeatureKind::Numeric(numeric), FeatureStats::Numeric(seen)) => {
-                    judge.numeric(numeric, seen);
+                    check.numeric(numeric, seen);
                 }
                 (FeatureKind::Categorical(categorical), FeatureStats::Categorical(seen)) => {
-                    judge.categorical(categorical, seen);
+                    check.categorical(categorical, seen);
                 }
                 _ => {}
             }

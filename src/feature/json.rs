@@ -1,4 +1,4 @@
-//! JSON has no word for numbers that are none: they are written as `null`, and read back here.
+//! JSON has no word for NaN and infinities: they are written as `null`, and read back here.
 
 use serde::{Deserialize, Deserializer};
 

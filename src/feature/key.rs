@@ -1,4 +1,4 @@
-//! Keys as hashes: what belongs to a row is told by its key, whatever file, partition or batch it is in.
+//! Keys as hashes: what belongs to a row is identified by its key, whatever file, partition or batch it is in.
 
 use arrow::array::RecordBatch;
 use arrow::row::{RowConverter, SortField};

@@ -1,8 +1,7 @@
 //! What a column means (`spec` as typed, `schema` as meant), what was seen in it (`stats`), whether the
-//! schema fits a table's Arrow types (`check`), which rows can be used under its policies (`admit`), and
+//! schema fits a table's Arrow types (`check`), which rows can be used under its policies (`validate`), and
 //! those rows in plain memory (`rows`).
 
-mod admit;
 mod check;
 mod column;
 mod exact;
@@ -16,8 +15,8 @@ mod rule;
 mod schema;
 mod spec;
 mod stats;
+mod validate;
 
-pub use admit::{Admission, Admitted, Reason, Reject};
 pub use check::{
     Bound, RowConstraint, check_columns, missing_column, row_constraints, stray_constraints,
 };
@@ -42,3 +41,4 @@ pub use spec::{
 pub use stats::{
     CategoricalStats, FeatureStats, NumericStats, QUANTILE_SHARES, Stats, StatsAccumulator,
 };
+pub use validate::{Reason, Reject, RowValidator, ValidatedRows};

@@ -165,7 +165,7 @@ impl StepCounts {
             self.zeros += 1;
             return;
         }
-        let place = match self.column {
+        let slot = match self.column {
             Some(NumberKind::Double | NumberKind::Exact) => {
                 decimal(number, MOST_UNITS, 4.0 * f64::EPSILON)
             }
@@ -175,8 +175,8 @@ impl StepCounts {
             Some(NumberKind::Time(per_second)) => time(number, per_second),
             Some(NumberKind::None) | None => None,
         };
-        match place {
-            Some(place) => self.counts[place] += 1,
+        match slot {
+            Some(slot) => self.counts[slot] += 1,
             None => self.others += 1,
         }
     }
@@ -234,9 +234,9 @@ impl StepCounts {
     /// Numbers that are multiples of a step, without zeros.
     fn covered(&self, unit: DecimalUnit) -> u64 {
         let mut sum = 0;
-        for (place, count) in self.counts.iter().enumerate() {
-            let exponent = EXPONENTS.start() + (place / MULTIPLES.len()) as i32;
-            let digits = MULTIPLES[place % MULTIPLES.len()];
+        for (slot, count) in self.counts.iter().enumerate() {
+            let exponent = EXPONENTS.start() + (slot / MULTIPLES.len()) as i32;
+            let digits = MULTIPLES[slot % MULTIPLES.len()];
             let scaled = match exponent - unit.exponent {
                 0 => digits,
                 1 => 10 * digits,
@@ -254,8 +254,8 @@ impl StepCounts {
     /// The coarsest step of times that nearly all have.
     fn time_step(&self, per_second: i64) -> Option<Multiples> {
         let mut found = None;
-        for (place, seconds) in SECONDS.into_iter().enumerate() {
-            if self.enough(self.counts[place..SECONDS.len()].iter().sum()) {
+        for (slot, seconds) in SECONDS.into_iter().enumerate() {
+            if self.enough(self.counts[slot..SECONDS.len()].iter().sum()) {
                 found = Some((seconds * per_second) as f64);
             }
         }
@@ -274,7 +274,7 @@ fn decimal(number: f64, most: f64, rounding: f64) -> Option<usize> {
         }
         let whole = scaled.round_ties_even();
         if (scaled - whole).abs() <= rounding * scaled {
-            return Some(place(whole as u64, -digits));
+            return Some(slot(whole as u64, -digits));
         }
     }
     None
@@ -283,7 +283,7 @@ fn decimal(number: f64, most: f64, rounding: f64) -> Option<usize> {
 const POWERS: [f64; 13] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12];
 
 /// Where `whole · 10^exponent` is counted.
-fn place(mut whole: u64, mut exponent: i32) -> usize {
+fn slot(mut whole: u64, mut exponent: i32) -> usize {
     while whole.is_multiple_of(10) && exponent < *EXPONENTS.end() {
         whole /= 10;
         exponent += 1;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn run(step: f64, per: f64) -> Vec<f64> {
-        (0..100).map(|place| f64::from(place * 7 % 100) * step / per).collect()
+        (0..100).map(|slot| f64::from(slot * 7 % 100) * step / per).collect()
     }
 
     #[test]
@@ -362,14 +362,14 @@ mod tests {
         numbers.push(0.987_654_321_3);
         assert_eq!(found(&numbers, &DataType::Float64).map(|found| found.0), Some(1e-10));
         let mut numbers = vec![0.0; 10_000];
-        numbers.extend((1..50).map(|place| f64::from(place).sqrt()));
+        numbers.extend((1..50).map(|slot| f64::from(slot).sqrt()));
         assert_eq!(found(&numbers, &DataType::Float64), Some((1e-4, false)));
     }
 
     #[test]
     fn numbers_without_a_step_get_one_that_is_fine_beside_their_spread() {
         let noise = |scale: f64| -> Vec<f64> {
-            (1..500).map(|place| (f64::from(place) * 0.7).sin() * scale).collect()
+            (1..500).map(|slot| (f64::from(slot) * 0.7).sin() * scale).collect()
         };
         assert_eq!(found(&noise(1.0), &DataType::Float64), Some((1e-4, false)));
         assert_eq!(found(&noise(1e6), &DataType::Float64), Some((100.0, false)));

@@ -87,14 +87,16 @@ impl Cells {
         }
     }
 
-    /// Per row whether the cell is another than in `own`. Two nulls are the same, though they are not equal.
-    pub fn moved_from(&self, own: &Cells) -> Vec<bool> {
-        match (self, own) {
-            (Cells::Numbers(new), Cells::Numbers(own)) => {
-                new.iter().zip(own).map(|(new, own)| (new - own).abs() > 0.0).collect()
-            }
-            (Cells::Codes(new), Cells::Codes(own)) => {
-                new.iter().zip(own).map(|(new, own)| new != own).collect()
+    /// Per row whether the cell is another than in `original`. Two nulls are the same, though they are not equal.
+    pub fn moved_from(&self, original: &Cells) -> Vec<bool> {
+        match (self, original) {
+            (Cells::Numbers(new), Cells::Numbers(original)) => new
+                .iter()
+                .zip(original)
+                .map(|(new, original)| (new - original).abs() > 0.0)
+                .collect(),
+            (Cells::Codes(new), Cells::Codes(original)) => {
+                new.iter().zip(original).map(|(new, original)| new != original).collect()
             }
             _ => unreachable!("rows of one schema have the same columns"),
         }
@@ -129,10 +131,10 @@ impl Cells {
         }
     }
 
-    fn put(&mut self, places: &[u32], new: Cells) {
+    fn put(&mut self, indexes: &[u32], new: Cells) {
         match (self, new) {
-            (Cells::Numbers(cells), Cells::Numbers(new)) => put(cells, places, &new),
-            (Cells::Codes(cells), Cells::Codes(new)) => put(cells, places, &new),
+            (Cells::Numbers(cells), Cells::Numbers(new)) => put(cells, indexes, &new),
+            (Cells::Codes(cells), Cells::Codes(new)) => put(cells, indexes, &new),
             _ => unreachable!("rows of one schema have the same columns"),
         }
     }
@@ -150,9 +152,9 @@ fn taken<T: Copy>(cells: &[T], rows: &[u32]) -> Vec<T> {
     rows.iter().map(|row| cells[*row as usize]).collect()
 }
 
-fn put<T: Copy>(cells: &mut [T], places: &[u32], new: &[T]) {
-    for (place, new) in places.iter().zip(new) {
-        cells[*place as usize] = *new;
+fn put<T: Copy>(cells: &mut [T], indexes: &[u32], new: &[T]) {
+    for (index, new) in indexes.iter().zip(new) {
+        cells[*index as usize] = *new;
     }
 }
 
@@ -168,9 +170,9 @@ impl Rows {
     }
 
     /// Puts rows of the same schema in the place of others.
-    pub fn put(&mut self, places: &[u32], new: Rows) {
+    pub fn put(&mut self, indexes: &[u32], new: Rows) {
         for (cells, new) in self.cells.iter_mut().zip(new.cells) {
-            cells.put(places, new);
+            cells.put(indexes, new);
         }
     }
 
@@ -194,7 +196,7 @@ impl Rows {
     }
 }
 
-/// Reads batches whose columns are the schema's features, in order and admitted.
+/// Reads batches whose columns are the schema's features, in order and valid.
 #[derive(Debug, Clone)]
 pub struct RowReader {
     /// Per feature; none for a numeric one.
@@ -272,9 +274,11 @@ impl RowWriter {
         }
         let cells = counterfactuals.cells.iter().zip(&originals.cells);
         let columns = self.schema.features.iter().zip(cells).zip(batch.columns());
-        let columns = columns.map(|((feature, (new, own)), column)| match (new, own) {
-            (Cells::Numbers(new), Cells::Numbers(own)) => write_numbers(new, own, column),
-            (Cells::Codes(new), Cells::Codes(own)) => write_codes(feature, new, own, column),
+        let columns = columns.map(|((feature, (new, original)), column)| match (new, original) {
+            (Cells::Numbers(new), Cells::Numbers(original)) => write_numbers(new, original, column),
+            (Cells::Codes(new), Cells::Codes(original)) => {
+                write_codes(feature, new, original, column)
+            }
             _ => Err(Error::internal("rows", "counterfactuals and originals differ in kind")),
         });
         RecordBatch::try_new(batch.schema(), columns.collect::<Result<_>>()?)
@@ -282,27 +286,32 @@ impl RowWriter {
     }
 }
 
-fn write_numbers(new: &[f64], own: &[f64], column: &ArrayRef) -> Result<ArrayRef> {
-    let changed = |new: f64, own: f64| new != own && !(new.is_nan() && own.is_nan());
-    let pairs = || new.iter().zip(own);
-    if !pairs().any(|(new, own)| changed(*new, *own)) {
+fn write_numbers(new: &[f64], original: &[f64], column: &ArrayRef) -> Result<ArrayRef> {
+    let changed = |new: f64, original: f64| new != original && !(new.is_nan() && original.is_nan());
+    let pairs = || new.iter().zip(original);
+    if !pairs().any(|(new, original)| changed(*new, *original)) {
         return Ok(Arc::clone(column));
     }
     // Cells that stay are not converted: any number that every type can hold does in their place.
     let values: Vec<f64> =
-        pairs().map(|(new, own)| if changed(*new, *own) { *new } else { 0.0 }).collect();
+        pairs().map(|(new, original)| if changed(*new, *original) { *new } else { 0.0 }).collect();
     let is_number: Vec<bool> = values.iter().map(|value| !value.is_nan()).collect();
     let nulls = is_number.contains(&false).then(|| NullBuffer::from(is_number));
     let values = from_numbers(&Float64Array::new(values.into(), nulls), column.data_type())?;
     let sources = pairs()
         .enumerate()
-        .map(|(row, (new, own))| (usize::from(changed(*new, *own)), row))
+        .map(|(row, (new, original))| (usize::from(changed(*new, *original)), row))
         .collect::<Vec<_>>();
     picked(column, &values, &sources)
 }
 
-fn write_codes(feature: &Feature, new: &[u32], own: &[u32], column: &ArrayRef) -> Result<ArrayRef> {
-    if new == own {
+fn write_codes(
+    feature: &Feature,
+    new: &[u32],
+    original: &[u32],
+    column: &ArrayRef,
+) -> Result<ArrayRef> {
+    if new == original {
         return Ok(Arc::clone(column));
     }
     let FeatureKind::Categorical(categorical) = &feature.kind else {
@@ -311,14 +320,14 @@ fn write_codes(feature: &Feature, new: &[u32], own: &[u32], column: &ArrayRef) -
     // The null comes last, after all codes.
     let texts = categorical.values.iter().map(|value| Some(value.as_str())).chain([None]);
     let values = from_texts(texts, column.data_type())?;
-    let place = |code: u32| match code {
+    let source = |code: u32| match code {
         NULL_CODE => Ok(categorical.values.len()),
         UNSEEN_CODE => Err(Error::internal("rows", "a cell changed to an unseen value")),
         code if values.is_null(code as usize) => Err(misfit(feature, categorical, code, column)),
         code => Ok(code as usize),
     };
-    let sources = new.iter().zip(own).enumerate().map(|(row, (new, own))| {
-        if new == own { Ok((0, row)) } else { place(*new).map(|place| (1, place)) }
+    let sources = new.iter().zip(original).enumerate().map(|(row, (new, original))| {
+        if new == original { Ok((0, row)) } else { source(*new).map(|index| (1, index)) }
     });
     picked(column, &values, &sources.collect::<Result<Vec<_>>>()?)
 }

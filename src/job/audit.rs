@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ReportSpec;
+use super::resolve::JobResolver;
+
 /// Budgets at which curves are told, at most.
 pub const MOST_BUDGETS: usize = 64;
 
@@ -178,5 +181,50 @@ impl AuditJob {
     /// Whether a section is told.
     pub fn has(&self, section: Section) -> bool {
         self.sections.contains(&section)
+    }
+}
+
+impl JobResolver<'_> {
+    /// The section as meant.
+    pub(super) fn audit(&mut self, spec: AuditSpec, report: &ReportSpec) -> AuditJob {
+        let by = spec.by.unwrap_or_else(|| report.by.clone());
+        self.once(&by, "audit.by");
+        for column in spec.reference.keys().filter(|column| !by.contains(column)) {
+            let problem =
+                format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
+            self.require(false, "audit.reference", &problem);
+        }
+        let mut sections = spec.sections.unwrap_or_else(|| {
+            let stability = spec.previous.is_some().then_some(Section::Stability);
+            Section::OF_TABLES.into_iter().chain(stability).collect()
+        });
+        sections.sort_unstable();
+        let unique = sections.windows(2).all(|pair| pair[0] != pair[1]);
+        self.require(unique, "audit.sections", "names a section twice");
+        let compared = !sections.contains(&Section::Stability) || spec.previous.is_some();
+        let problem = "names `stability`, but `audit.previous` names no run to compare with";
+        self.require(compared, "audit.sections", problem);
+        let gap =
+            report.gates.max_gap.is_none() || (sections.contains(&Section::Gaps) && !by.is_empty());
+        let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
+                       leaves out `gaps`";
+        self.require(gap, "report.gates.max_gap", problem);
+        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
+        let mut budgets = spec.budgets;
+        budgets.sort_by(f64::total_cmp);
+        budgets.dedup();
+        AuditJob {
+            by,
+            reference: spec.reference,
+            label: spec.label,
+            tolerance: spec.tolerance,
+            budgets,
+            min_cell: spec.min_cell,
+            previous,
+            reasons: spec.reasons,
+            queries: spec.queries,
+            sections,
+            page_rows: spec.page.rows,
+        }
     }
 }

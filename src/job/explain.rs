@@ -15,15 +15,16 @@ pub struct ExplainSpec {
     pub generator: Option<PathBuf>,
     /// Where answers come from.
     pub method: ExplainMethod,
-    /// Counterfactuals for each row and wanted decision: the first may change all that is allowed, each
+    /// Counterfactuals for each row and target: the first may change all that is allowed, each
     /// further one a random part of it. Equal ones are given once.
     pub samples: usize,
     /// What the first counterfactual of a row may change. By default all that is allowed.
     pub conditions: FirstConditions,
-    /// Rows of the table that are worked on, journalled and written as one piece. By default a
+    /// Rows of a split: a range of the table that is explained, written and journalled as a whole. By default a
     /// 64th of the table, and at least 16,384.
-    pub unit_rows: Option<u64>,
-    /// What is done about the generator's answers, with the model itself as judge. By default `full`.
+    #[schemars(extend("x-formerly" = "unit_rows"))]
+    pub split_rows: Option<u64>,
+    /// What is done about the generator's answers, checked with the model. By default `full`.
     pub refine: Option<Refine>,
     /// Times that the model is asked about one counterfactual, at most.
     pub queries_per_row: u32,
@@ -36,10 +37,12 @@ pub struct ExplainSpec {
     /// least as far from training rows as the answer. A row for which none is found is `unsolved`. By default 0:
     /// any will do.
     pub min_plausibility: f64,
-    /// Training rows of the wanted decision that are looked at for each row.
+    /// Training rows of the target that are looked at for each row.
     pub neighbours: usize,
-    /// How much likeness to rows of the wanted decision weighs against cost when answers are chosen.
-    pub nearness: f64,
+    /// Weight of plausibility against cost when a counterfactual is chosen: what its changes gain in likeness to
+    /// training rows of the target, in units of cost.
+    #[schemars(extend("x-formerly" = "nearness"))]
+    pub plausibility_weight: f64,
     /// Whether counterfactuals keep to what all training rows keep to: numbers of which one is never above the
     /// other, categories that never go together. Rules of the feature schema hold in any case.
     pub coherence: Coherence,
@@ -57,14 +60,14 @@ impl Default for ExplainSpec {
             method: ExplainMethod::Auto,
             samples: 1,
             conditions: FirstConditions::Widest,
-            unit_rows: None,
+            split_rows: None,
             refine: None,
             queries_per_row: 256,
             max_seconds: None,
             max_changes: None,
             min_plausibility: 0.0,
             neighbours: 20,
-            nearness: 0.3,
+            plausibility_weight: 0.3,
             coherence: Coherence::Observed,
             min_score: 0.55,
             skip: Vec::new(),
@@ -83,7 +86,7 @@ pub enum ExplainMethod {
     Generator,
     /// Training rows of the target, refined: nothing is trained.
     Search,
-    /// The nearest training row of the wanted decision that keeps to the constraints, as it is.
+    /// The nearest training row of the target that keeps to the constraints, as it is.
     Nearest,
 }
 
@@ -142,7 +145,7 @@ pub enum Step {
     Snap,
     /// Further answers of the generator for rows still unsolved.
     Candidates,
-    /// Training rows of the wanted decision.
+    /// Training rows of the target.
     Neighbours,
     /// Changed features are put back.
     Reversion,
@@ -161,12 +164,12 @@ pub struct ExplainJob {
     pub generator: Option<PathBuf>,
     /// Where answers come from.
     pub method: ExplainMethod,
-    /// Counterfactuals for each row and wanted decision, at most.
+    /// Counterfactuals for each row and target, at most.
     pub samples: usize,
     /// What the first of them may change.
     pub conditions: FirstConditions,
-    /// Rows of a piece of work.
-    pub unit_rows: Option<u64>,
+    /// Rows of a split.
+    pub split_rows: Option<u64>,
     /// Whether they keep to what training rows keep to.
     pub coherence: Coherence,
     /// What is done about answers.
@@ -188,8 +191,8 @@ pub struct RefineJob {
     pub min_plausibility: f64,
     /// Training rows that are looked at for each row.
     pub neighbours: usize,
-    /// How much likeness to the data weighs.
-    pub nearness: f64,
+    /// Weight of plausibility against cost.
+    pub plausibility_weight: f64,
     /// How far inside the target's decision answers are kept.
     pub min_score: f64,
     /// Steps that are left out.
@@ -212,7 +215,7 @@ impl ExplainJob {
             method: spec.method,
             samples: spec.samples,
             conditions: spec.conditions,
-            unit_rows: spec.unit_rows,
+            split_rows: spec.split_rows,
             coherence: spec.coherence,
             refine: RefineJob {
                 mode,
@@ -221,7 +224,7 @@ impl ExplainJob {
                 max_changes: spec.max_changes,
                 min_plausibility: spec.min_plausibility,
                 neighbours: spec.neighbours,
-                nearness: spec.nearness,
+                plausibility_weight: spec.plausibility_weight,
                 min_score: spec.min_score,
                 skip: spec.skip,
             },
@@ -232,7 +235,7 @@ impl ExplainJob {
     pub fn needs_neighbours(&self) -> bool {
         let refine = &self.refine;
         let looked_for = refine.neighbours > 0 && refine.does(Step::Neighbours);
-        let compared = refine.nearness > 0.0 && refine.does(Step::Choice);
+        let compared = refine.plausibility_weight > 0.0 && refine.does(Step::Choice);
         self.method != ExplainMethod::Generator
             || (refine.mode != Refine::Off && (looked_for || compared))
     }

@@ -93,7 +93,7 @@ pub struct Job {
     pub input: InputJob,
     /// The model.
     pub predictor: PredictorJob,
-    /// The wanted decision; commands that need one ask for it.
+    /// The target; commands that need one ask for it.
     pub target: Option<Target>,
     /// The autoencoder.
     pub autoencoder: AutoencoderJob,

@@ -17,10 +17,10 @@ pub struct ReportSpec {
     /// Columns of the feature table whose values divide the rows into segments: texts, whole numbers or
     /// booleans. Every combination that occurs is a segment.
     pub by: Vec<String>,
-    /// How like rows of the wanted class counterfactuals are.
+    /// How like rows of the target class counterfactuals are.
     pub mmd: MmdSpec,
     /// Other trainings of the model, such as last month's, or copies trained on bootstrap samples:
-    /// `reports/survival` says how many of the valid counterfactuals each of them decides as wanted too. A path
+    /// `reports/survival` says how many of the valid counterfactuals each of them decides as the target too. A path
     /// takes the place of `predictor.model`, a list of texts that of `predictor.command`; all else is as in
     /// `[predictor]`.
     pub retrained: Vec<RetrainedSpec>,
@@ -38,7 +38,7 @@ pub enum RetrainedSpec {
     Command(Vec<String>),
 }
 
-/// Target-conditional MMD² of counterfactuals against training rows of the wanted class.
+/// Target-conditional MMD² of counterfactuals against training rows of the target class.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = super::limits::mmd)]
@@ -47,7 +47,7 @@ pub struct MmdSpec {
     pub space: MmdSpace,
     /// Random encoders whose figures are averaged, at most 32.
     pub encoders: usize,
-    /// Counterfactuals of each wanted decision that are compared, chosen by key; 0 for all of them.
+    /// Counterfactuals of each target that are compared, chosen by key; 0 for all of them.
     pub rows: u64,
     /// Kernel values up to which MMD² is computed exactly; beyond them by random Fourier features.
     pub pairs: u64,
@@ -101,7 +101,7 @@ impl Default for MmdSpec {
 pub struct GatesSpec {
     /// Least share of the rows that need a counterfactual and get a valid one.
     pub min_validity: Option<f64>,
-    /// Most that MMD² may be as a multiple of that of the rows left as they are, for every wanted class.
+    /// Most that MMD² may be as a multiple of that of the rows left as they are, for every target class.
     pub max_mmd_ratio: Option<f64>,
     /// Most that may be rejected of the rows in scope.
     pub max_reject_share: Option<f64>,

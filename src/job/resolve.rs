@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob,
-    ExplainMethod, ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec,
-    MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec,
-    PredictorJob, PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob,
-    ReportJob, ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec,
-    ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob,
-    TrainLimits, TrainRows, TrainSpec, method, predictor,
+    AutoencoderJob, AutoencoderSpec, Bytes, Device, EngineSpec, ExplainJob, ExplainMethod,
+    ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits, LimitsSpec, MOST_CLASSES,
+    MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob, OutputSpec, PredictorJob,
+    PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine, RefineJob, ReportJob,
+    ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec, SandboxSpec, ScoresJob,
+    SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows,
+    TrainSpec, method, predictor,
 };
 use crate::document::{Place, odd_kind};
 use crate::error::Fault;
@@ -335,7 +335,7 @@ impl<'a> JobResolver<'a> {
     }
 
     /// Refuses a column that is named more than once.
-    fn once(&mut self, columns: &[String], key: &str) {
+    pub(super) fn once(&mut self, columns: &[String], key: &str) {
         let mut seen = std::collections::HashSet::new();
         if let Some(twice) = columns.iter().find(|column| !seen.insert(column.as_str())) {
             self.require(false, key, &format!("names the column `{twice}` twice"));
@@ -350,7 +350,7 @@ impl<'a> JobResolver<'a> {
             method: method::settled(&spec, trains),
             samples: spec.samples,
             conditions: spec.conditions,
-            unit_rows: spec.unit_rows,
+            split_rows: spec.split_rows,
             coherence: spec.coherence,
             refine: self.refine(spec),
         }
@@ -379,7 +379,7 @@ impl<'a> JobResolver<'a> {
             max_changes: spec.max_changes,
             min_plausibility: spec.min_plausibility,
             neighbours: spec.neighbours,
-            nearness: spec.nearness,
+            plausibility_weight: spec.plausibility_weight,
             min_score: spec.min_score,
             skip: spec.skip,
         }
@@ -433,48 +433,6 @@ impl<'a> JobResolver<'a> {
         ReportJob { by: spec.by, mmd: spec.mmd, retrained, gates: spec.gates }
     }
 
-    fn audit(&mut self, spec: AuditSpec, report: &ReportSpec) -> AuditJob {
-        let by = spec.by.unwrap_or_else(|| report.by.clone());
-        self.once(&by, "audit.by");
-        for column in spec.reference.keys().filter(|column| !by.contains(column)) {
-            let problem =
-                format!("names the column `{column}`, expected one of `audit.by`: {by:?}");
-            self.require(false, "audit.reference", &problem);
-        }
-        let mut sections = spec.sections.unwrap_or_else(|| {
-            let stability = spec.previous.is_some().then_some(Section::Stability);
-            Section::OF_TABLES.into_iter().chain(stability).collect()
-        });
-        sections.sort_unstable();
-        let unique = sections.windows(2).all(|pair| pair[0] != pair[1]);
-        self.require(unique, "audit.sections", "names a section twice");
-        let compared = !sections.contains(&Section::Stability) || spec.previous.is_some();
-        let problem = "names `stability`, but `audit.previous` names no run to compare with";
-        self.require(compared, "audit.sections", problem);
-        let gap =
-            report.gates.max_gap.is_none() || (sections.contains(&Section::Gaps) && !by.is_empty());
-        let problem = "is given, but no gaps are told: `audit.by` names no column, or `audit.sections` \
-                       leaves out `gaps`";
-        self.require(gap, "report.gates.max_gap", problem);
-        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
-        let mut budgets = spec.budgets;
-        budgets.sort_by(f64::total_cmp);
-        budgets.dedup();
-        AuditJob {
-            by,
-            reference: spec.reference,
-            label: spec.label,
-            tolerance: spec.tolerance,
-            budgets,
-            min_cell: spec.min_cell,
-            previous,
-            reasons: spec.reasons,
-            queries: spec.queries,
-            sections,
-            page_rows: spec.page.rows,
-        }
-    }
-
     fn output(&mut self, spec: OutputSpec) -> OutputJob {
         self.once(&spec.partition_by, "output.partition_by");
         OutputJob {
@@ -513,7 +471,7 @@ impl<'a> JobResolver<'a> {
         device
     }
 
-    fn require(&mut self, condition: bool, key: &str, problem: &str) {
+    pub(super) fn require(&mut self, condition: bool, key: &str, problem: &str) {
         if !condition {
             self.faults.push(self.place.fault(key, problem));
         }
@@ -534,7 +492,7 @@ impl<'a> JobResolver<'a> {
         self.folder.join(path)
     }
 
-    fn existing(&mut self, path: &Path, key: &str) -> PathBuf {
+    pub(super) fn existing(&mut self, path: &Path, key: &str) -> PathBuf {
         let path = self.path(path);
         let problem = format!("is `{}`, which does not exist", path.display());
         self.require(path.exists(), key, &problem);

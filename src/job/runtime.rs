@@ -64,7 +64,7 @@ impl Device {
         }
     }
 
-    /// The number of the GPU that is wanted, if one is.
+    /// The number of the requested GPU.
     pub fn gpu(self) -> Option<usize> {
         match self {
             Device::Auto | Device::Cpu => None,
@@ -104,7 +104,7 @@ pub struct RuntimeJob {
     pub threads: usize,
     /// Memory limit of the query engine.
     pub memory: Bytes,
-    /// Device wanted.
+    /// The requested device.
     pub device: Device,
     /// Seed.
     pub seed: u64,

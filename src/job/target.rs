@@ -24,12 +24,12 @@ pub struct TargetSpec {
     pub value: Option<f64>,
     /// Regression: any value between these two.
     pub range: Option<[f64; 2]>,
-    /// Regression: how far from the wanted value still counts.
+    /// Regression: how far from the target value still counts.
     #[serde(default)]
     pub tolerance: f64,
 }
 
-/// The wanted decision.
+/// The target.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub enum Target {
     /// This class.

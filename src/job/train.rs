@@ -66,9 +66,9 @@ pub struct TrainSpec {
     pub from: Option<PathBuf>,
     /// Rows to train on, at most; a sample by key if there are more. By default what the memory limit holds.
     pub max_rows: Option<usize>,
-    /// Rows kept aside to judge the generator while it learns.
+    /// Rows kept aside to evaluate the generator while it learns.
     pub validation_rows: usize,
-    /// SQL predicate: rows on which the finished generator is judged. They are never trained on.
+    /// SQL predicate: rows on which the finished generator is evaluated. They are never trained on.
     pub test_where: Option<String>,
     /// How many of them, at most.
     pub test_rows: usize,
@@ -77,7 +77,7 @@ pub struct TrainSpec {
     pub max_steps: Option<usize>,
     /// Seconds for the actor and critic, at most.
     pub max_seconds: f64,
-    /// Steps between two judgements on the validation rows.
+    /// Steps between two evaluations on the validation rows.
     pub validate_every: usize,
     /// Judgements without improvement after which training ends before its last step. Those are not counted in which
     /// less than half of the rows are valid, nor those while λ grows (where targets are no labels). By default 4, and
@@ -101,10 +101,10 @@ pub struct TrainSpec {
     pub sparsity: Option<f64>,
     /// λ_c, the weight of consistency. By default 0.5, and 0 without an autoencoder.
     pub consistency: Option<f64>,
-    /// What the model's answer is worth: `label` (1 for the wanted decision, else 0) or `probability`
+    /// What the model's answer is worth: `label` (1 for the target, else 0) or `probability`
     /// (also how near it came). By default `label` for classes and `probability` for regressions.
     pub reward: Option<RewardKind>,
-    /// What the generator is told and asked for: labels, the wanted class's probability, or the whole
+    /// What the generator is told and asked for: labels, the target class's probability, or the whole
     /// distribution.
     pub targets: TargetsKind,
     /// Class balance, for rare classes.
@@ -126,7 +126,7 @@ pub enum Preset {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RewardKind {
-    /// 1 for the wanted decision, else 0.
+    /// 1 for the target, else 0.
     Label,
     /// Mostly for the decision, a class's or a range's, and a part for how near the model came to it.
     Probability,
@@ -136,12 +136,12 @@ pub enum RewardKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetsKind {
-    /// The predicted and the wanted class.
+    /// The predicted and the target class.
     #[default]
     Label,
-    /// The wanted class, and the probability that it should have at least.
+    /// The target class, and the probability that it should have at least.
     Probability,
-    /// The predicted and the wanted distribution over all classes.
+    /// The predicted and the target distribution over all classes.
     Distribution,
 }
 
@@ -187,9 +187,9 @@ impl Default for TrainSpec {
 /// How the generator is trained, resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct TrainJob {
-    /// An earlier generator to go on from.
+    /// An earlier generator to start from.
     pub from: Option<PathBuf>,
-    /// What is trained and judged on.
+    /// What is trained and evaluated on.
     pub rows: TrainRows,
     /// When training ends.
     pub limits: TrainLimits,
@@ -197,27 +197,27 @@ pub struct TrainJob {
     pub method: Method,
 }
 
-/// Rows to train and to judge on.
+/// Rows to train and to evaluate on.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct TrainRows {
     /// To train on, at most.
     pub max_rows: Option<usize>,
     /// Kept aside for validation.
     pub validation_rows: usize,
-    /// Which rows the finished generator is judged on.
+    /// Which rows the finished generator is evaluated on.
     pub test_predicate: Option<String>,
     /// How many, at most.
     pub test_rows: usize,
 }
 
-/// When training ends, and when it is judged and saved.
+/// When training ends, and when it is evaluated and saved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct TrainLimits {
     /// Steps, at most.
     pub max_steps: usize,
     /// Time, at most.
     pub max_time: Duration,
-    /// Steps between judgements.
+    /// Steps between evaluations.
     pub validate_every: usize,
     /// Judgements without improvement until the end.
     pub patience: usize,

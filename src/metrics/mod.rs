@@ -1,8 +1,8 @@
 //! How good counterfactuals are: how far each is from its row, in the paper's measures; counts, intervals
-//! and quantiles that can be merged; and how like rows of the wanted class they are as a whole.
+//! and quantiles that can be merged; and how like rows of the target class they are as a whole.
 
-pub mod mmd;
 mod inference;
+pub mod mmd;
 mod sketch;
 mod status;
 mod tally;
@@ -12,8 +12,8 @@ use crate::encode::{Layout, Slots};
 use crate::feature::{Cells, Rows};
 
 pub use inference::{
-    Contrast, Mean, Share, benjamini_yekutieli, compare_curves, compare_means, compare_shares, holm,
-    recovered,
+    Contrast, Mean, Share, benjamini_yekutieli, compare_curves, compare_means, compare_shares,
+    holm, recovered,
 };
 pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Space};
 pub use sketch::Sketch;
@@ -46,10 +46,10 @@ pub fn distances(counterfactuals: &Rows, originals: &Rows, layout: &Layout) -> D
     let cells = counterfactuals.cells.iter().zip(&originals.cells).zip(&layout.slots);
     for cells in cells {
         match cells {
-            ((Cells::Numbers(new), Cells::Numbers(own)), Slots::Numeric(slots)) => {
+            ((Cells::Numbers(new), Cells::Numbers(original)), Slots::Numeric(slots)) => {
                 let scale = 1.0 / (slots.std * numerics as f64);
-                for (row, (new, own)) in new.iter().zip(own).enumerate() {
-                    let moved = (new - own).abs();
+                for (row, (new, original)) in new.iter().zip(original).enumerate() {
+                    let moved = (new - original).abs();
                     // A null has nothing to move from or to.
                     if moved > 0.0 {
                         found.l1[row] += (moved * scale).min(FARTHEST);
@@ -57,9 +57,9 @@ pub fn distances(counterfactuals: &Rows, originals: &Rows, layout: &Layout) -> D
                     }
                 }
             }
-            ((Cells::Codes(new), Cells::Codes(own)), _) => {
-                for (row, (new, own)) in new.iter().zip(own).enumerate() {
-                    if new != own {
+            ((Cells::Codes(new), Cells::Codes(original)), _) => {
+                for (row, (new, original)) in new.iter().zip(original).enumerate() {
+                    if new != original {
                         found.l0[row] += 1.0 / categoricals as f64;
                         found.changed[row] += 1;
                     }

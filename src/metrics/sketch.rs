@@ -163,7 +163,11 @@ impl Sketch {
 
     /// The greatest number that is not told apart from this one: a number that is not negative.
     pub fn edge(number: f64) -> f64 {
-        if number == 0.0 { 0.0 } else { f64::from_bits(number.to_bits() | ((1 << DROPPED_BITS) - 1)) }
+        if number == 0.0 {
+            0.0
+        } else {
+            f64::from_bits(number.to_bits() | ((1 << DROPPED_BITS) - 1))
+        }
     }
 
     #[inline]

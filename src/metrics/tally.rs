@@ -1,4 +1,4 @@
-//! Counts of counterfactuals by wanted decision and segment, made batch by batch and merged: what all
+//! Counts of counterfactuals by target and segment, made batch by batch and merged: what all
 //! reports but the comparison of distributions are made of. Sums are exact, so that neither the order of the
 //! splits nor the number of threads changes a figure.
 
@@ -17,7 +17,7 @@ pub const MOST_SEGMENTS: usize = 1_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Segment(pub Vec<Option<String>>);
 
-/// Counts by wanted decision and segment.
+/// Counts by target and segment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// Rows of the table with `sample` 0: one for every row explained.
@@ -38,7 +38,7 @@ pub struct Group {
     pub sources: BTreeMap<Source, Count>,
     /// Those that are proven to have no answer.
     pub certified: u64,
-    /// Counterfactuals that were needed: not of rows that have the wanted decision.
+    /// Counterfactuals that were needed: not of rows that are at the target.
     pub all: Spread,
     /// The valid ones among them.
     pub valid: Spread,
@@ -198,7 +198,7 @@ impl Tally {
         group
     }
 
-    /// The counts of a wanted decision over all segments.
+    /// The counts of a target over all segments.
     pub fn of_target(&self, target: u32) -> Group {
         let mut total = Group::default();
         let groups = self.groups.get(&target).into_iter().flat_map(BTreeMap::values);
@@ -240,7 +240,7 @@ impl Group {
         self.all.l1.count()
     }
 
-    /// Those that get the wanted decision.
+    /// Those that reaches the target.
     pub fn solved(&self) -> u64 {
         self.valid.l1.count()
     }
@@ -264,8 +264,8 @@ impl Group {
         valid.iter().for_each(|index| self.plausibility.add(changes.plausibility[*index]));
         valid.iter().for_each(|index| self.margin.add(changes.margins[*index]));
         let cells = changes.counterfactuals.cells.iter().zip(&changes.originals.cells);
-        for (feature, (new, own)) in self.features.iter_mut().zip(cells) {
-            feature.count(new, own, &valid);
+        for (feature, (new, original)) in self.features.iter_mut().zip(cells) {
+            feature.count(new, original, &valid);
         }
     }
 
@@ -291,11 +291,11 @@ impl Group {
 }
 
 impl Spread {
-    fn count(&mut self, distances: &Distances, places: &[usize]) {
-        for place in places {
-            self.l0.add(distances.l0[*place]);
-            self.l1.add(distances.l1[*place]);
-            self.changed.add(f64::from(distances.changed[*place]));
+    fn count(&mut self, distances: &Distances, indexes: &[usize]) {
+        for index in indexes {
+            self.l0.add(distances.l0[*index]);
+            self.l1.add(distances.l1[*index]);
+            self.changed.add(f64::from(distances.changed[*index]));
         }
     }
 
@@ -307,11 +307,11 @@ impl Spread {
 }
 
 impl FeatureChanges {
-    fn count(&mut self, new: &Cells, own: &Cells, places: &[usize]) {
-        match (new, own) {
-            (Cells::Numbers(new), Cells::Numbers(own)) => {
-                for place in places {
-                    let moved = new[*place] - own[*place];
+    fn count(&mut self, new: &Cells, original: &Cells, indexes: &[usize]) {
+        match (new, original) {
+            (Cells::Numbers(new), Cells::Numbers(original)) => {
+                for index in indexes {
+                    let moved = new[*index] - original[*index];
                     // A null has nothing to move from or to.
                     if moved.abs() > 0.0 {
                         self.changed += 1;
@@ -321,10 +321,10 @@ impl FeatureChanges {
                     }
                 }
             }
-            (Cells::Codes(new), Cells::Codes(own)) => {
-                for place in places.iter().filter(|place| new[**place] != own[**place]) {
+            (Cells::Codes(new), Cells::Codes(original)) => {
+                for index in indexes.iter().filter(|index| new[**index] != original[**index]) {
                     self.changed += 1;
-                    *self.values.entry(new[*place]).or_default() += 1;
+                    *self.values.entry(new[*index]).or_default() += 1;
                 }
             }
             _ => unreachable!("rows of one schema have the same columns"),

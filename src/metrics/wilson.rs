@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_scipy() {
-        // scipy.stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+        // scipy.stats.binomtest(successes, proposals).proportion_ci(0.95, method="wilson")
         let known = [
             (0, 1, 0.0, 0.793_450_685_622_76),
             (1, 1, 0.206_549_314_377_24, 1.0),

@@ -89,9 +89,9 @@ impl Boxes {
                 }
                 PointColumn::Codes(codes) => {
                     let states = codes.iter().map(|code| state(*code) + 1).max().unwrap_or(1);
-                    let own = states.div_ceil(BITS).min(MOST_WORDS);
-                    slots.push(BoxSide::Codes { first: words, words: own, states });
-                    words += own;
+                    let original = states.div_ceil(BITS).min(MOST_WORDS);
+                    slots.push(BoxSide::Codes { first: words, words: original, states });
+                    words += original;
                 }
             }
         }
@@ -126,15 +126,15 @@ impl Boxes {
     }
 
     /// Makes a node's box that of the rows at some places.
-    pub(super) fn enclose_rows(&mut self, node: usize, points: &Points, places: Range<usize>) {
+    pub(super) fn enclose_rows(&mut self, node: usize, points: &Points, positions: Range<usize>) {
         for (slot, column) in self.slots.iter().zip(&points.columns) {
             match (slot, column) {
                 (BoxSide::Number(number), PointColumn::Numbers(values)) => {
-                    let sides = values[places.clone()].iter().copied().map(Side::of);
+                    let sides = values[positions.clone()].iter().copied().map(Side::of);
                     self.sides[node * self.numbers + number] = sides.fold(NO_SIDE, Side::around);
                 }
                 (BoxSide::Codes { first, words, .. }, PointColumn::Codes(codes)) => {
-                    for code in &codes[places.clone()] {
+                    for code in &codes[positions.clone()] {
                         let bit = bit(state(*code), *words);
                         self.sets[node * self.words + first + bit / BITS] |= 1 << (bit % BITS);
                     }
@@ -142,7 +142,7 @@ impl Boxes {
                 _ => unreachable!("slots are made from the columns"),
             }
         }
-        let decisions = points.decisions[places].iter();
+        let decisions = points.decisions[positions].iter();
         self.decisions[node] =
             decisions.fold(NO_DECISIONS, |(low, high), value| (low.min(*value), high.max(*value)));
     }

@@ -67,17 +67,17 @@ pub struct Query {
     /// Per feature in the schema's order.
     pub features: Vec<Measure>,
     /// Lowest and highest decision of rows that count, both included.
-    pub wanted: (f64, f64),
+    pub target: (f64, f64),
 }
 
-/// How far a value is from the own one. What is infinitely far does not count; nothing is negative.
+/// How far a value is from the original. What is infinitely far does not count; nothing is negative.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Measure {
-    /// `scale · |value − own|`, and `outside` more where the value is neither the own one nor from
+    /// `scale · |value − original|`, and `outside` more where the value is neither the original nor from
     /// `low` to `high`. A null is at 0 from a null, and at `outside` from a number, either way round.
     Number {
-        /// The own value; NaN is a null.
-        own: f32,
+        /// The original value; NaN is a null.
+        original: f32,
         /// What a standard deviation costs.
         scale: f32,
         /// The lowest value to move to.
@@ -89,7 +89,7 @@ pub enum Measure {
     },
     /// A cost for every state.
     Codes {
-        /// Per listed value, the own one included.
+        /// Per listed value, the original included.
         costs: Vec<f32>,
         /// Of [`NULL_POINT`].
         other_null: f32,
@@ -115,7 +115,7 @@ pub struct Index {
     /// Per place in that order, the row that stands there.
     rows: Vec<u32>,
     /// Per row its place in that order.
-    places: Vec<u32>,
+    positions: Vec<u32>,
     tree: BoxTree,
 }
 
@@ -135,9 +135,9 @@ impl Index {
         let last = u32::try_from(points.len).expect("rows are counted in 32 bits");
         let mut rows: Vec<u32> = (0..last).collect();
         let nodes = split::split(&points, &mut rows);
-        let mut places = vec![0; rows.len()];
-        for (place, row) in (0..last).zip(&rows) {
-            places[*row as usize] = place;
+        let mut positions = vec![0; rows.len()];
+        for (position, row) in (0..last).zip(&rows) {
+            positions[*row as usize] = position;
         }
         let columns = points.columns.into_iter().map(|column| column.in_order(&rows)).collect();
         let decisions = in_order(&points.decisions, &rows);
@@ -146,7 +146,7 @@ impl Index {
         let exact = exact.collect();
         let points = Points { len: points.len, columns, decisions, exact };
         let tree = BoxTree::new(nodes, &points);
-        Index { points, rows, places, tree }
+        Index { points, rows, positions, tree }
     }
 
     /// Number of rows.
@@ -162,7 +162,7 @@ impl Index {
     /// Bytes held: columns, decisions, both orders of the rows, and the tree.
     pub fn memory(&self) -> usize {
         let columns: usize = self.points.columns.iter().map(PointColumn::memory).sum();
-        let orders = self.rows.capacity() + self.places.capacity();
+        let orders = self.rows.capacity() + self.positions.capacity();
         size_of::<Index>()
             + self.points.columns.capacity() * size_of::<PointColumn>()
             + columns
@@ -193,14 +193,14 @@ impl Index {
     /// If there is no such row, or the feature is not numeric.
     pub fn number(&self, feature: usize, row: u32) -> f32 {
         match &self.points.columns[feature] {
-            PointColumn::Numbers(numbers) => numbers[self.place(row)],
+            PointColumn::Numbers(numbers) => numbers[self.position(row)],
             PointColumn::Codes(_) => panic!("feature {feature} is not numeric"),
         }
     }
 
     /// The number of a feature in a row as it was, where that is kept.
     pub fn exact(&self, feature: usize, row: u32) -> Option<f64> {
-        self.points.exact.get(feature)?.get(self.place(row)).copied()
+        self.points.exact.get(feature)?.get(self.position(row)).copied()
     }
 
     /// The code of a categorical feature in a row.
@@ -210,7 +210,7 @@ impl Index {
     /// If there is no such row, or the feature is not categorical.
     pub fn code(&self, feature: usize, row: u32) -> u16 {
         match &self.points.columns[feature] {
-            PointColumn::Codes(codes) => codes[self.place(row)],
+            PointColumn::Codes(codes) => codes[self.position(row)],
             PointColumn::Numbers(_) => panic!("feature {feature} is not categorical"),
         }
     }
@@ -221,11 +221,11 @@ impl Index {
     ///
     /// If there is no such row.
     pub fn decision(&self, row: u32) -> f64 {
-        self.points.decisions[self.place(row)]
+        self.points.decisions[self.position(row)]
     }
 
-    fn place(&self, row: u32) -> usize {
-        self.places[row as usize] as usize
+    fn position(&self, row: u32) -> usize {
+        self.positions[row as usize] as usize
     }
 }
 

@@ -188,9 +188,9 @@ impl ReferenceStates {
 fn keep_nearest(nearest: &mut [u32; NEAREST], sums: &[u32]) {
     for sum in sums {
         if *sum < nearest[NEAREST - 1] {
-            let place = nearest.partition_point(|known| known <= sum);
-            nearest.copy_within(place..NEAREST - 1, place + 1);
-            nearest[place] = *sum;
+            let position = nearest.partition_point(|known| known <= sum);
+            nearest.copy_within(position..NEAREST - 1, position + 1);
+            nearest[position] = *sum;
         }
     }
 }

@@ -83,11 +83,11 @@ impl<'a> Search<'a> {
 
     fn scan(&mut self, node: u32) {
         let (tree, points) = (&self.index.tree, &self.index.points);
-        let places = tree.node(node).places();
-        let rows = &self.index.rows[places.clone()];
+        let positions = tree.node(node).positions();
+        let rows = &self.index.rows[positions.clone()];
         let mut sums = [0.0; LEAF_ROWS];
         let sums = &mut sums[..rows.len()];
-        let leaf = Leaf { points, boxes: tree.boxes(), node: node as usize, places };
+        let leaf = Leaf { points, boxes: tree.boxes(), node: node as usize, positions };
         self.terms.measure(&leaf, self.found.limit, sums);
         for (sum, row) in sums.iter().zip(rows) {
             if *sum <= self.found.limit {

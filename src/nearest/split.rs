@@ -163,8 +163,8 @@ fn cut_by(key: Key<'_>, rows: &mut [u32]) -> Option<usize> {
 fn are_classes(decisions: &[f64]) -> bool {
     let mut seen: Vec<u64> = Vec::new();
     for decision in decisions {
-        if let Err(place) = seen.binary_search(&decision.to_bits()) {
-            seen.insert(place, decision.to_bits());
+        if let Err(position) = seen.binary_search(&decision.to_bits()) {
+            seen.insert(position, decision.to_bits());
         }
         if seen.len() > CLASSES {
             return false;

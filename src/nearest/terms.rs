@@ -9,7 +9,7 @@ use super::{Measure, PointColumn, Points, Query};
 #[derive(Debug)]
 pub(super) struct Terms {
     terms: Vec<Term>,
-    wanted: (f64, f64),
+    target: (f64, f64),
 }
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ enum Term {
         slot: usize,
         number: NumberTerm,
     },
-    /// The own value is a null.
+    /// The original value is a null.
     Null {
         slot: usize,
         outside: f32,
@@ -36,14 +36,14 @@ impl Terms {
         assert_eq!(query.features.len(), boxes.slots().len(), "a query measures every feature");
         let terms = query.features.iter().zip(boxes.slots());
         let terms = terms.map(|(measure, slot)| Term::new(measure, *slot)).collect();
-        Terms { terms, wanted: query.wanted }
+        Terms { terms, target: query.target }
     }
 
     /// No row of the node is nearer than that. A sum above `limit` is not completed.
     pub(super) fn bound(&self, boxes: &Boxes, node: u32, limit: f32) -> f32 {
         let node = node as usize;
         let (low, high) = boxes.decisions(node);
-        if low > self.wanted.1 || high < self.wanted.0 {
+        if low > self.target.1 || high < self.target.0 {
             return f32::INFINITY;
         }
         let (sides, sets) = (boxes.sides(node), boxes.sets(node));
@@ -64,13 +64,13 @@ impl Terms {
         for (term, column) in self.terms.iter().zip(&leaf.points.columns) {
             match (term, column) {
                 (Term::Number { slot, number }, PointColumn::Numbers(values)) => {
-                    number.add(&sides[*slot], &values[leaf.places.clone()], sums);
+                    number.add(&sides[*slot], &values[leaf.positions.clone()], sums);
                 }
                 (Term::Null { outside, .. }, PointColumn::Numbers(values)) => {
-                    add_from_null(*outside, &values[leaf.places.clone()], sums);
+                    add_from_null(*outside, &values[leaf.positions.clone()], sums);
                 }
                 (Term::Codes { codes, .. }, PointColumn::Codes(values)) => {
-                    codes.add(&values[leaf.places.clone()], sums);
+                    codes.add(&values[leaf.positions.clone()], sums);
                 }
                 _ => unreachable!("terms are made for the columns"),
             }
@@ -84,12 +84,12 @@ impl Terms {
     /// Nought for rows that count by their decision, infinity for the others.
     fn start(&self, leaf: &Leaf<'_>, sums: &mut [f32]) {
         let (low, high) = leaf.boxes.decisions(leaf.node);
-        if self.wanted.0 <= low && high <= self.wanted.1 {
+        if self.target.0 <= low && high <= self.target.1 {
             sums.fill(0.0);
             return;
         }
-        for (sum, decision) in sums.iter_mut().zip(&leaf.points.decisions[leaf.places.clone()]) {
-            let counts = self.wanted.0 <= *decision && *decision <= self.wanted.1;
+        for (sum, decision) in sums.iter_mut().zip(&leaf.points.decisions[leaf.positions.clone()]) {
+            let counts = self.target.0 <= *decision && *decision <= self.target.1;
             *sum = if counts { 0.0 } else { f32::INFINITY };
         }
     }
@@ -100,20 +100,22 @@ pub(super) struct Leaf<'a> {
     pub(super) points: &'a Points,
     pub(super) boxes: &'a Boxes,
     pub(super) node: usize,
-    pub(super) places: Range<usize>,
+    pub(super) positions: Range<usize>,
 }
 
 impl Term {
     fn new(measure: &Measure, slot: BoxSide) -> Term {
         match (measure, slot) {
-            (Measure::Number { own, outside, .. }, BoxSide::Number(slot)) if own.is_nan() => {
+            (Measure::Number { original, outside, .. }, BoxSide::Number(slot))
+                if original.is_nan() =>
+            {
                 Term::Null { slot, outside: *outside }
             }
-            (Measure::Number { own, scale, low, high, outside }, BoxSide::Number(slot)) => {
-                let (own, scale, outside) = (*own, *scale, *outside);
+            (Measure::Number { original, scale, low, high, outside }, BoxSide::Number(slot)) => {
+                let (original, scale, outside) = (*original, *scale, *outside);
                 Term::Number {
                     slot,
-                    number: NumberTerm { own, scale, low: *low, high: *high, outside },
+                    number: NumberTerm { original, scale, low: *low, high: *high, outside },
                 }
             }
             (
@@ -149,7 +151,7 @@ impl Term {
 /// The term of a number whose own value is not a null.
 #[derive(Debug)]
 struct NumberTerm {
-    own: f32,
+    original: f32,
     scale: f32,
     low: f32,
     high: f32,
@@ -158,17 +160,17 @@ struct NumberTerm {
 
 impl NumberTerm {
     fn gap(&self, value: f32) -> f32 {
-        self.scale * (value - self.own).abs()
+        self.scale * (value - self.original).abs()
     }
 
     /// The gap of the nearest of the values between two. It is computed as a value's own gap is, so that
     /// it is rounded alike.
     fn least_gap(&self, low: f32, high: f32) -> f32 {
-        if low <= high { self.gap(self.own.max(low).min(high)) } else { f32::INFINITY }
+        if low <= high { self.gap(self.original.max(low).min(high)) } else { f32::INFINITY }
     }
 
     fn least(&self, side: &Side) -> f32 {
-        if side.low <= self.own && self.own <= side.high {
+        if side.low <= self.original && self.original <= side.high {
             return 0.0;
         }
         let inside = self.least_gap(side.low.max(self.low), side.high.min(self.high));
@@ -186,7 +188,7 @@ impl NumberTerm {
         for (sum, value) in pairs {
             let gap = self.gap(*value);
             // Of a null the gap is a NaN, and no comparison holds.
-            let inside = (self.low <= *value) & (*value <= self.high) | (*value == self.own);
+            let inside = (self.low <= *value) & (*value <= self.high) | (*value == self.original);
             let beyond = self.outside + if value.is_nan() { 0.0 } else { gap };
             *sum += if inside { gap } else { beyond };
         }

@@ -10,7 +10,7 @@ use super::*;
 
 /// All rows by the definition: each distance by itself, all of them sorted.
 fn by_hand(points: &Points, query: &Query, k: usize) -> Vec<Neighbour> {
-    let counts = |row: &usize| (query.wanted.0..=query.wanted.1).contains(&points.decisions[*row]);
+    let counts = |row: &usize| (query.target.0..=query.target.1).contains(&points.decisions[*row]);
     let neighbour = |row: usize| {
         let terms = query.features.iter().zip(&points.columns);
         let distance = terms.map(|(measure, column)| distance(measure, column, row));
@@ -26,15 +26,15 @@ fn by_hand(points: &Points, query: &Query, k: usize) -> Vec<Neighbour> {
 
 fn distance(measure: &Measure, column: &PointColumn, row: usize) -> f32 {
     match (measure, column) {
-        (Measure::Number { own, scale, low, high, outside }, PointColumn::Numbers(values)) => {
+        (Measure::Number { original, scale, low, high, outside }, PointColumn::Numbers(values)) => {
             let value = values[row];
-            match (own.is_nan(), value.is_nan()) {
+            match (original.is_nan(), value.is_nan()) {
                 (true, true) => 0.0,
                 (true, false) | (false, true) => *outside,
-                _ if (low <= &value && &value <= high) || value == *own => {
-                    scale * (value - own).abs()
+                _ if (low <= &value && &value <= high) || value == *original => {
+                    scale * (value - original).abs()
                 }
-                _ => outside + scale * (value - own).abs(),
+                _ => outside + scale * (value - original).abs(),
             }
         }
         (Measure::Codes { costs, other_null, other_unseen }, PointColumn::Codes(codes)) => {
@@ -94,9 +94,9 @@ impl Kind {
             let scale = prop_oneof![Just(0.0), Just(0.1), 0.0..1.0f32];
             let number = (self.number(), scale, bound.clone(), bound, cost());
             return number
-                .prop_map(|(own, scale, low, high, outside)| {
+                .prop_map(|(original, scale, low, high, outside)| {
                     let low = if low == f32::INFINITY { f32::NEG_INFINITY } else { low };
-                    Measure::Number { own, scale, low, high, outside }
+                    Measure::Number { original, scale, low, high, outside }
                 })
                 .boxed();
         };
@@ -128,11 +128,11 @@ fn case() -> impl Strategy<Value = (Points, Query, usize)> {
     (1..700usize, vec(Kind::any(), 0..6)).prop_flat_map(|(len, kinds)| {
         let columns: Vec<_> = kinds.iter().map(|kind| kind.column(len)).collect();
         let features: Vec<_> = kinds.iter().map(|kind| kind.measure()).collect();
-        let wanted = (-4..4i8, 0..6u8).prop_map(|(low, width)| (low.into(), width.into()));
+        let target = (-4..4i8, 0..6u8).prop_map(|(low, width)| (low.into(), width.into()));
         let k = prop_oneof![1..12usize, 1..len + 4];
-        (columns, decisions(len), features, wanted, k).prop_map(
+        (columns, decisions(len), features, target, k).prop_map(
             move |(columns, decisions, features, (low, width), k): (_, _, _, (f64, f64), _)| {
-                let query = Query { features, wanted: (low, low + width) };
+                let query = Query { features, target: (low, low + width) };
                 (Points { len, columns, decisions, exact: Vec::new() }, query, k)
             },
         )
@@ -166,9 +166,9 @@ proptest! {
 
 const ANY: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 
-fn free(own: f32) -> Measure {
+fn free(original: f32) -> Measure {
     let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
-    Measure::Number { own, scale: 1.0, low, high, outside: f32::INFINITY }
+    Measure::Number { original, scale: 1.0, low, high, outside: f32::INFINITY }
 }
 
 /// Rows 0, 1, 2, … with a number each, which is what was decided too.
@@ -194,7 +194,7 @@ fn of_equal_rows_the_first_are_found() {
         exact: Vec::new(),
     };
     let codes = Measure::Codes { costs: vec![0.25; 4], other_null: 0.0, other_unseen: 0.0 };
-    let query = Query { features: vec![free(1.0), codes], wanted: (1.0, 1.0) };
+    let query = Query { features: vec![free(1.0), codes], target: (1.0, 1.0) };
     let found = Index::new(points).search(&query, 300);
     assert_eq!(rows_of(&found), (0..300).collect::<Vec<u32>>());
     assert!(found.iter().all(|neighbour| neighbour.distance == 0.75));
@@ -202,7 +202,7 @@ fn of_equal_rows_the_first_are_found() {
 
 #[test]
 fn nothing_is_found_where_there_is_nothing_or_nothing_is_asked() {
-    let query = Query { features: vec![free(0.0)], wanted: ANY };
+    let query = Query { features: vec![free(0.0)], target: ANY };
     for empty in [Points::default(), line(&[])] {
         let index = Index::new(empty);
         assert!(index.is_empty() && index.search(&query, 5).is_empty());
@@ -213,7 +213,7 @@ fn nothing_is_found_where_there_is_nothing_or_nothing_is_asked() {
 #[test]
 fn one_row_is_found_or_does_not_count() {
     let index = Index::new(line(&[2.0]));
-    let query = |wanted| Query { features: vec![free(0.5)], wanted };
+    let query = |target| Query { features: vec![free(0.5)], target };
     assert_eq!(index.len(), 1);
     assert_eq!(index.search(&query(ANY), 9), [Neighbour { row: 0, distance: 1.5 }]);
     assert_eq!(index.search(&query((2.0, 2.0)), 1).len(), 1);
@@ -223,7 +223,7 @@ fn one_row_is_found_or_does_not_count() {
 #[test]
 fn a_range_of_a_regression_includes_its_ends() {
     let numbers: Vec<f32> = (0..2_000).map(|row| row as f32 / 8.0).collect();
-    let query = Query { features: vec![free(0.0)], wanted: (100.0, 100.5) };
+    let query = Query { features: vec![free(0.0)], target: (100.0, 100.5) };
     let found = Index::new(line(&numbers)).search(&query, 10);
     assert_eq!(rows_of(&found), [800, 801, 802, 803, 804]);
 }
@@ -238,9 +238,9 @@ fn a_forbidden_direction_leaves_the_own_value_and_the_other_direction() {
         exact: Vec::new(),
     };
     let index = Index::new(points);
-    let found = |own, low, outside| {
-        let measure = Measure::Number { own, scale: 1.0, low, high: f32::INFINITY, outside };
-        let found = index.search(&Query { features: vec![measure], wanted: ANY }, 9);
+    let found = |original, low, outside| {
+        let measure = Measure::Number { original, scale: 1.0, low, high: f32::INFINITY, outside };
+        let found = index.search(&Query { features: vec![measure], target: ANY }, 9);
         found.iter().map(|found| (found.row, found.distance)).collect::<Vec<_>>()
     };
     assert_eq!(found(1.0, 2.5, f32::INFINITY), [(0, 0.0), (2, 2.0)]);
@@ -279,7 +279,8 @@ struct OracleQuery {
     numbers: Vec<OracleNumber>,
     codes: Vec<OracleCodes>,
     decisions: String,
-    wanted: (f64, f64),
+    #[serde(rename = "wanted")]
+    target: (f64, f64),
     k: usize,
     rows: Vec<u32>,
     distances: Vec<f32>,
@@ -317,7 +318,7 @@ impl Oracle {
 impl OracleNumber {
     fn measure(&self) -> Measure {
         Measure::Number {
-            own: self.0.unwrap_or(f32::NAN),
+            original: self.0.unwrap_or(f32::NAN),
             scale: self.1,
             low: self.2.unwrap_or(f32::NEG_INFINITY),
             high: self.3.unwrap_or(f32::INFINITY),
@@ -355,7 +356,7 @@ fn numpy_finds_the_same_rows() {
     for (number, expected) in oracle.queries.iter().enumerate() {
         let numbers = expected.numbers.iter().map(OracleNumber::measure);
         let features = numbers.chain(expected.codes.iter().map(OracleCodes::measure)).collect();
-        let query = Query { features, wanted: expected.wanted };
+        let query = Query { features, target: expected.target };
         let index = if expected.decisions == "classes" { &classes } else { &values };
         let found = index.search(&query, expected.k);
         assert_eq!(found.len(), expected.rows.len(), "query {number}");
@@ -365,8 +366,8 @@ fn numpy_finds_the_same_rows() {
         // Where fewer than asked for are found, these are all that count.
         let all = found.len() < expected.k;
         let farthest = expected.distances.last().copied().filter(|_| !all).unwrap_or(f32::MAX);
-        let own = surely(found.iter().map(|found| (found.row, found.distance)), farthest);
+        let original = surely(found.iter().map(|found| (found.row, found.distance)), farthest);
         let pairs = expected.rows.iter().copied().zip(expected.distances.iter().copied());
-        assert_eq!(own, surely(pairs, farthest), "query {number}");
+        assert_eq!(original, surely(pairs, farthest), "query {number}");
     }
 }

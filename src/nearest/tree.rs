@@ -21,7 +21,7 @@ pub(super) struct BoxNode {
 
 impl BoxNode {
     /// Where its rows stand.
-    pub(super) fn places(&self) -> Range<usize> {
+    pub(super) fn positions(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
@@ -40,7 +40,7 @@ impl BoxTree {
         // From the last to the first, so that both halves are there before their node.
         for (index, node) in nodes.iter().enumerate().rev() {
             match node.second {
-                None => boxes.enclose_rows(index, points, node.places()),
+                None => boxes.enclose_rows(index, points, node.positions()),
                 Some(second) => boxes.enclose_boxes(index, [index + 1, second as usize]),
             }
         }

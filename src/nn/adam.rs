@@ -1,5 +1,5 @@
 //! The Adam optimiser over a network's flat weights: a handful of operations on one tensor a step. Its
-//! state is ours to save, so that a resumed training goes on as if it had never stopped.
+//! state is ours to save, so that a resumed training continues as if it had never stopped.
 
 use tch::{Kind, Tensor, no_grad};
 

@@ -1,4 +1,4 @@
-//! The counterfactual generator: autoencoder and actor, from encoded rows and wishes to decoded
+//! The counterfactual generator: autoencoder and actor, from encoded rows and targets to decoded
 //! counterfactuals, before any constraint is applied.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tch::{Tensor, no_grad};
 use super::autoencoder::Autoencoder;
 use super::bridge::{to_dense, to_tensor};
 use super::network::{Ending, Network, Shape};
-use super::places::Places;
+use super::tensor_layout::TensorLayout;
 use crate::constrain::Conditions;
 use crate::encode::Dense;
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub(crate) const NEARLY_ONE: f64 = 1.0 - 1e-4;
 pub(super) const SHARPNESS: f64 = 3.0;
 
 /// Moves of a numeric are less by so many standard deviations: one that would be smaller is none.
-const TRIFLE: f64 = 0.1;
+const MOVE_TOLERANCE: f64 = 0.1;
 
 /// Rows that go through the networks at a time: enough for the matrix products, few enough for what lies
 /// between two of them to stay in the second-level cache.
@@ -37,13 +37,13 @@ const GPU_ROWS: usize = 1 << 15;
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// As in the paper: the actor gives the counterfactual's latent, the decoder its features, and the
-    /// critic judges the latent.
+    /// critic evaluates the latent.
     Paper,
     /// The actor gives how far the latent moves, the decoder how far features move: an actor that does
     /// nothing leaves every feature exactly as it was, however badly the autoencoder reconstructs. Beside
     /// the latent the actor moves each numeric by up to a standard deviation, and each category's place,
-    /// since a single small change is hard to hit through the decoder. Numerics that move by a trifle stay.
-    /// (Where wishes are no labels, categories are the decoder's, and trifles count.) The critic is shown the
+    /// since a single small change is hard to hit through the decoder. Numerics that move by less than a tolerance stay.
+    /// (Where targets are no labels, categories are the decoder's, and small moves count.) The critic is shown the
     /// post-processed row, which is what the model will see.
     Relative,
 }
@@ -56,12 +56,13 @@ pub struct ActorShape {
     /// Numbers by which the actor moves single features beside it.
     pub direct: i64,
     /// Widths of y_M, y_T and c together.
-    pub wishes: i64,
+    #[serde(rename = "wishes")]
+    pub inputs: i64,
     /// Width of both hidden layers.
     pub hidden: i64,
     /// How the networks work together.
     pub form: Form,
-    /// Outcomes that the critic tells apart; 0 where it gives R itself.
+    /// Outcomes that the critic predicts; 0 where it gives R itself.
     pub outcomes: i64,
 }
 
@@ -73,20 +74,20 @@ pub struct Generator {
     /// μ.
     pub actor: Network,
     /// Where features stand.
-    pub places: Places,
+    pub tensor_layout: TensorLayout,
     /// Their shape, and how they work together.
     pub shape: ActorShape,
 }
 
 /// What counterfactuals are asked for, in plain memory: a row each.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct GeneratorInput<'a> {
     /// Encoded rows.
     pub rows: &'a Dense,
     /// y_M.
     pub decisions: &'a [f32],
     /// y_T.
-    pub wishes: &'a [f32],
+    pub targets: &'a [f32],
     /// c.
     pub conditions: &'a Conditions,
     /// What is added to the actor's action, if anything: as wide as [`Generator::action_width`].
@@ -94,7 +95,7 @@ pub struct Request<'a> {
 }
 
 impl ActorShape {
-    /// Classes of the model, where the critic tells outcomes apart: each of them, and no answer.
+    /// Classes of the model, where the critic predicts outcomes: each of them, and no answer.
     pub fn classes(self) -> Option<usize> {
         (self.outcomes > 0).then(|| self.outcomes as usize - 1)
     }
@@ -102,20 +103,20 @@ impl ActorShape {
     /// The same with the numbers by which the actor moves single features: numerics and, where the critic tells
     /// outcomes apart, the places of categories, unless they are moved in the latent itself.
     #[must_use]
-    pub fn moving(self, autoencoder: &Autoencoder, places: &Places) -> ActorShape {
+    pub fn moving(self, autoencoder: &Autoencoder, tensor_layout: &TensorLayout) -> ActorShape {
         let direct = match self.form {
             Form::Paper => 0,
             Form::Relative if self.outcomes > 0 && autoencoder.is_trained() => {
-                places.numerics + places.places
+                tensor_layout.numerics + tensor_layout.block_slots
             }
-            Form::Relative => places.numerics,
+            Form::Relative => tensor_layout.numerics,
         };
         ActorShape { direct, ..self }
     }
 
     /// What numerics move less: nothing where a value, and not a class, must be hit.
-    pub(super) fn trifle(self) -> f64 {
-        if self.outcomes > 0 { TRIFLE } else { 0.0 }
+    pub(super) fn tolerance(self) -> f64 {
+        if self.outcomes > 0 { MOVE_TOLERANCE } else { 0.0 }
     }
 
     /// Width of what the actor gives: z_cf, and moves of single features.
@@ -126,7 +127,7 @@ impl ActorShape {
     /// The actor's network. What it gives is squashed by tanh: by the network, or by [`Generator::act`]
     /// after the latent was moved.
     pub fn actor(self) -> Shape {
-        let widths = vec![self.latent + self.wishes, self.hidden, self.hidden, self.action()];
+        let widths = vec![self.latent + self.inputs, self.hidden, self.hidden, self.action()];
         let ending = match self.form {
             Form::Paper => Ending::Tanh,
             Form::Relative => Ending::Linear,
@@ -138,10 +139,10 @@ impl ActorShape {
     pub fn critic(self, row: usize) -> Shape {
         let row = row as i64;
         let (input, output) = match self.form {
-            Form::Paper => (self.latent + self.wishes + self.action(), 1),
+            Form::Paper => (self.latent + self.inputs + self.action(), 1),
             // The model's decision depends on nothing but the row it is shown.
             Form::Relative if self.outcomes > 0 => (row, self.outcomes),
-            Form::Relative => (self.latent + self.wishes + self.action() + row, 1),
+            Form::Relative => (self.latent + self.inputs + self.action() + row, 1),
         };
         let widths = vec![input, self.hidden, self.hidden, output];
         Shape { widths, norm: true, ending: Ending::Linear }
@@ -177,25 +178,27 @@ impl Generator {
         if self.shape.form == Form::Paper {
             return decoded;
         }
-        let (places, latent) = (&self.places, self.autoencoder.latent());
-        let moves = action.narrow(1, latent, places.numerics);
-        let moved = places.numerics_of(&decoded) - places.numerics_of(base) + moves;
+        let (tensor_layout, latent) = (&self.tensor_layout, self.autoencoder.latent());
+        let moves = action.narrow(1, latent, tensor_layout.numerics);
+        let moved = tensor_layout.numerics_of(&decoded) - tensor_layout.numerics_of(base) + moves;
         // Trifles are no moves at all. The gradient passes as if they were: a number can start to move.
-        let trifle = self.shape.trifle();
-        let trifles = moved.detach().clamp(-trifle, trifle);
-        let moved = moved - trifles;
-        let numerics = places.numerics_of(rows) + moved;
+        let tolerance = self.shape.tolerance();
+        let below_tolerance = moved.detach().clamp(-tolerance, tolerance);
+        let moved = moved - below_tolerance;
+        let numerics = tensor_layout.numerics_of(rows) + moved;
         let logits = if self.shape.outcomes == 0 {
-            places.blocks_of(&decoded)
+            tensor_layout.blocks_of(&decoded)
         } else if self.autoencoder.is_trained() {
-            let moves = action.narrow(1, latent + places.numerics, places.places);
-            let before = base.narrow(1, places.numerics, places.places);
-            (places.blocks_of(rows) + places.shares(&decoded) - before + moves) * SHARPNESS
+            let moves =
+                action.narrow(1, latent + tensor_layout.numerics, tensor_layout.block_slots);
+            let before = base.narrow(1, tensor_layout.numerics, tensor_layout.block_slots);
+            (tensor_layout.blocks_of(rows) + tensor_layout.shares(&decoded) - before + moves)
+                * SHARPNESS
         } else {
-            places.blocks_of(&decoded) * SHARPNESS
+            tensor_layout.blocks_of(&decoded) * SHARPNESS
         };
-        let between = rows.size()[1] - places.numerics - places.places;
-        let indicators = rows.narrow(1, places.numerics, between);
+        let between = rows.size()[1] - tensor_layout.numerics - tensor_layout.block_slots;
+        let indicators = rows.narrow(1, tensor_layout.numerics, between);
         Tensor::cat(&[numerics, indicators, logits], 1)
     }
 
@@ -207,12 +210,15 @@ impl Generator {
         } else {
             self.autoencoder.decode(&latent.clamp(-NEARLY_ONE, NEARLY_ONE))
         };
-        Tensor::cat(&[self.places.numerics_of(&decoded), self.places.shares(&decoded)], 1)
+        Tensor::cat(
+            &[self.tensor_layout.numerics_of(&decoded), self.tensor_layout.shares(&decoded)],
+            1,
+        )
     }
 
-    /// Decoded counterfactuals of encoded rows; `decisions` is y_M, `wishes` y_T and c side by side.
-    pub fn generate(&self, rows: &Tensor, decisions: &Tensor, wishes: &Tensor) -> Tensor {
-        self.generate_near(rows, decisions, wishes, None)
+    /// Decoded counterfactuals of encoded rows; `decisions` is y_M, `targets` y_T and c side by side.
+    pub fn generate(&self, rows: &Tensor, decisions: &Tensor, targets: &Tensor) -> Tensor {
+        self.generate_near(rows, decisions, targets, None)
     }
 
     /// The same from actions that are nudged.
@@ -220,12 +226,12 @@ impl Generator {
         &self,
         rows: &Tensor,
         decisions: &Tensor,
-        wishes: &Tensor,
+        targets: &Tensor,
         nudges: Option<Tensor>,
     ) -> Tensor {
         no_grad(|| {
             let z = self.autoencoder.encode(rows);
-            let mut action = self.act(&Tensor::cat(&[&z, decisions, wishes], 1));
+            let mut action = self.act(&Tensor::cat(&[&z, decisions, targets], 1));
             if let Some(nudges) = nudges {
                 action = (action + nudges).clamp(-1.0, 1.0);
             }
@@ -241,34 +247,39 @@ impl Generator {
     /// The same from plain memory to plain memory.
     ///
     /// # Errors
-    /// When the request is not of one number of rows.
-    pub fn answer(&self, request: &Request<'_>) -> Result<Dense> {
-        let layout = &request.rows.layout;
-        let mut values = Vec::with_capacity(request.rows.values.len());
+    /// When the input is not of one number of rows.
+    pub fn generate_batch(&self, input: &GeneratorInput<'_>) -> Result<Dense> {
+        let layout = &input.rows.layout;
+        let mut values = Vec::with_capacity(input.rows.values.len());
         let mut first = 0;
         let most = if self.actor.flat().device().is_cuda() { GPU_ROWS } else { CHUNK_ROWS };
-        while first < request.rows.rows {
-            let rows = most.min(request.rows.rows - first);
-            values.extend(to_dense(&self.answer_some(request, first, rows)?, layout)?.values);
+        while first < input.rows.rows {
+            let rows = most.min(input.rows.rows - first);
+            values.extend(to_dense(&self.generate_some(input, first, rows)?, layout)?.values);
             first += rows;
         }
-        let (rows, width) = (request.rows.rows, request.rows.width);
+        let (rows, width) = (input.rows.rows, input.rows.width);
         Ok(Dense { rows, width, values, layout: Arc::clone(layout) })
     }
 
-    /// The answers to a stretch of a request.
-    fn answer_some(&self, request: &Request<'_>, first: usize, rows: usize) -> Result<Tensor> {
+    /// The answers to a stretch of a input.
+    fn generate_some(
+        &self,
+        input: &GeneratorInput<'_>,
+        first: usize,
+        rows: usize,
+    ) -> Result<Tensor> {
         let device = self.actor.flat().device();
         let matrix = |values: &[f32]| {
-            let width = values.len() / request.rows.rows;
+            let width = values.len() / input.rows.rows;
             to_tensor(&values[first * width..(first + rows) * width], width, device)
         };
-        let asked = [matrix(request.wishes)?, matrix(&request.conditions.values)?];
+        let conditioning = [matrix(input.targets)?, matrix(&input.conditions.values)?];
         Ok(self.generate_near(
-            &matrix(&request.rows.values)?,
-            &matrix(request.decisions)?,
-            &Tensor::cat(&asked, 1),
-            request.nudges.map(matrix).transpose()?,
+            &matrix(&input.rows.values)?,
+            &matrix(input.decisions)?,
+            &Tensor::cat(&conditioning, 1),
+            input.nudges.map(matrix).transpose()?,
         ))
     }
 
@@ -280,7 +291,7 @@ impl Generator {
         Ok(Generator {
             autoencoder: self.autoencoder.replica()?,
             actor: self.actor.replica()?,
-            places: self.places.replica(),
+            tensor_layout: self.tensor_layout.replica(),
             shape: self.shape,
         })
     }
@@ -299,7 +310,7 @@ impl Generator {
         Generator {
             autoencoder: Autoencoder::Projection { width: layout.width as i64 },
             actor: Network::new(shape.actor(), &mut random, device).expect("weights"),
-            places: Places::new(layout, constraints.numeric_ranges(), device),
+            tensor_layout: TensorLayout::new(layout, constraints.numeric_ranges(), device),
             shape,
         }
     }
@@ -332,28 +343,28 @@ mod tests {
             [13.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0],
         ];
         let rows = Tensor::from_slice(&rows.concat()).view([2, 8]);
-        let wishes = Tensor::zeros([2, 1], (Kind::Float, Device::Cpu));
+        let targets = Tensor::zeros([2, 1], (Kind::Float, Device::Cpu));
         let trained = Autoencoder::new(8, &[6], 4, random, Device::Cpu).expect("weights");
         for autoencoder in [trained, Autoencoder::Projection { width: 8 }] {
-            let places = Places::new(&layout, &ranges, Device::Cpu);
+            let tensor_layout = TensorLayout::new(&layout, &ranges, Device::Cpu);
             let shape = ActorShape {
                 latent: autoencoder.latent(),
                 direct: 0,
-                wishes: 2,
+                inputs: 2,
                 hidden: 3,
                 form: Form::Relative,
                 outcomes: 3,
             };
-            let shape = shape.moving(&autoencoder, &places);
+            let shape = shape.moving(&autoencoder, &tensor_layout);
             let idle = vec![0.0; shape.actor().count()];
             let actor = Network::with_weights(shape.actor(), &idle, Device::Cpu).expect("weights");
-            let generator = Generator { autoencoder, actor, places, shape };
-            let found = generator.generate(&rows, &wishes, &wishes);
-            let numerics = generator.places.numerics_of(&found);
-            assert_eq!(numerics, generator.places.numerics_of(&rows), "to the last bit");
-            let chosen = generator.places.logits(&found).argmax(-1, false);
-            let own = generator.places.one_hots(&rows).argmax(-1, false);
-            assert_eq!(chosen, own);
+            let generator = Generator { autoencoder, actor, tensor_layout, shape };
+            let found = generator.generate(&rows, &targets, &targets);
+            let numerics = generator.tensor_layout.numerics_of(&found);
+            assert_eq!(numerics, generator.tensor_layout.numerics_of(&rows), "to the last bit");
+            let chosen = generator.tensor_layout.logits(&found).argmax(-1, false);
+            let original = generator.tensor_layout.one_hots(&rows).argmax(-1, false);
+            assert_eq!(chosen, original);
         }
     }
 }

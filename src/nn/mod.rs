@@ -9,8 +9,8 @@ mod generator;
 pub mod host;
 mod loss;
 mod network;
-mod places;
 mod replay;
+mod tensor_layout;
 mod tensors;
 
 pub use adam::Adam;
@@ -18,15 +18,15 @@ pub use autoencoder::Autoencoder;
 pub use bridge::{out_of_memory, to_dense, to_tensor};
 pub(crate) use bridge::{refused, to_numbers, upload};
 pub(crate) use generator::NEARLY_ONE;
-pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, Request};
+pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, GeneratorInput};
 pub use loss::{
     Sparsity, consistency_loss, critic_loss, outcome_loss, output_sparsity, reconstruction_loss,
     sparsity_loss,
 };
 pub use network::{Ending, Network, Shape};
-pub use places::Places;
 pub use replay::{Experiences, Replay, ReplayShape};
+pub use tensor_layout::TensorLayout;
 pub use tensors::{TensorEntry, list_tensors};
 pub(crate) use tensors::{
-    file_hash, read_in_folder, read_known, read_tensors, tensor, write_tensors,
+    file_hash, read_in_folder, read_tensors, read_verified, tensor, write_tensors,
 };

@@ -171,8 +171,8 @@ impl Network {
             .map_err(|error| Error::internal("gradient", "cannot be computed").source(error))?;
         let mut rows = gradients.iter().map(|gradient| gradient.reshape([-1]));
         let of_one = |network: &&Network| {
-            let own: Vec<Tensor> = rows.by_ref().take(network.weights.len()).collect();
-            Tensor::cat(&own, 0)
+            let original: Vec<Tensor> = rows.by_ref().take(network.weights.len()).collect();
+            Tensor::cat(&original, 0)
         };
         Ok(networks.iter().map(of_one).collect())
     }
@@ -231,17 +231,17 @@ mod tests {
         network.trainable(true);
         let gradient = network.gradient(&loss(&network)).expect("computed");
         let flat = network.flat().copy();
-        for place in 0..shape().count() as i64 {
+        for slot in 0..shape().count() as i64 {
             let moved = |by: f64| {
                 let moved = flat.copy();
-                let _ = moved.narrow(0, place, 1).g_add_scalar_(by);
+                let _ = moved.narrow(0, slot, 1).g_add_scalar_(by);
                 network.set(&moved);
                 f64::try_from(no_grad(|| loss(&network))).expect("a number")
             };
             let expected = (moved(1e-3) - moved(-1e-3)) / 2e-3;
-            let found = gradient.double_value(&[place]);
+            let found = gradient.double_value(&[slot]);
             let tolerance = 1e-2 * (1.0 + expected.abs());
-            assert!((found - expected).abs() < tolerance, "{place}: {found}, not {expected}");
+            assert!((found - expected).abs() < tolerance, "{slot}: {found}, not {expected}");
         }
     }
 }

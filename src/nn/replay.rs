@@ -94,14 +94,14 @@ impl Replay {
         }
     }
 
-    /// The experiences at these places, which are on the host.
+    /// The experiences at these indexes, which are on the host.
     ///
     /// # Errors
     /// When the device has no memory left.
-    pub fn sample(&self, places: &Tensor) -> Result<Experiences> {
-        let rows = self.rows.index_select(0, places);
-        let places = upload(places, self.records.device())?;
-        let records = self.records.index_select(0, &places);
+    pub fn sample(&self, indexes: &Tensor) -> Result<Experiences> {
+        let rows = self.rows.index_select(0, indexes);
+        let indexes = upload(indexes, self.records.device())?;
+        let records = self.records.index_select(0, &indexes);
         Ok(Experiences { rows, records, shape: self.shape })
     }
 
@@ -115,12 +115,12 @@ impl Replay {
         [&self.rows, &self.records].map(|all| all.narrow(0, 0, self.filled))
     }
 
-    /// Where writing goes on.
+    /// Where writing continues.
     pub fn next(&self) -> i64 {
         self.next
     }
 
-    /// Goes on from what a checkpoint kept.
+    /// Restores what a checkpoint kept.
     pub fn restore(&mut self, rows: &Tensor, records: &Tensor, next: i64) {
         self.filled = rows.size()[0];
         self.rows.narrow(0, 0, self.filled).copy_(rows);
@@ -135,7 +135,7 @@ impl Experiences {
     }
 
     /// y_T and c, side by side.
-    pub fn wishes(&self) -> Tensor {
+    pub fn actor_input(&self) -> Tensor {
         self.part(0, self.shape.target + self.shape.conditions)
     }
 
@@ -150,7 +150,7 @@ impl Experiences {
     }
 
     /// y_T, c, z̃ and x̃, side by side.
-    pub fn deeds(&self) -> Tensor {
+    pub fn critic_input(&self) -> Tensor {
         self.part(0, self.shape.width() - self.shape.answer)
     }
 
@@ -189,6 +189,6 @@ mod tests {
         assert_eq!(Vec::<i64>::try_from(&held.rows).expect("numbers"), [5, 1, 2, 3, 4]);
         let rewards = Vec::<f32>::try_from(held.answers().reshape([-1])).expect("numbers");
         assert_eq!(rewards, [5.0, 1.0, 2.0, 3.0, 4.0]);
-        assert_eq!(held.wishes().size(), [5, 3]);
+        assert_eq!(held.actor_input().size(), [5, 3]);
     }
 }

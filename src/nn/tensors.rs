@@ -108,7 +108,7 @@ pub(crate) fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>> {
 }
 
 /// The same, of a file whose SHA-256 is known; none if it has another.
-pub(crate) fn read_known(path: &Path, sha256: &str) -> Result<Option<Vec<(String, Tensor)>>> {
+pub(crate) fn read_verified(path: &Path, sha256: &str) -> Result<Option<Vec<(String, Tensor)>>> {
     let bytes = read_bytes(path)?;
     (hex(&Sha256::digest(&bytes)) == sha256).then(|| tensors_of(path, &bytes)).transpose()
 }
@@ -182,8 +182,8 @@ mod tests {
         assert_eq!(tensor(&read, "a", &path).expect("there"), &written);
         assert_eq!(tensor(&read, "b", &path).expect("there").kind(), Kind::Int16);
         let sha256 = file_hash(&path).expect("readable");
-        assert!(read_known(&path, &sha256).expect("readable").is_some());
-        assert!(read_known(&path, "another").expect("readable").is_none());
+        assert!(read_verified(&path, &sha256).expect("readable").is_some());
+        assert!(read_verified(&path, "another").expect("readable").is_none());
     }
 
     #[test]

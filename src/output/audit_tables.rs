@@ -73,7 +73,7 @@ pub fn audit_groups_schema() -> SchemaRef {
         maybe_number("n_changed_mean", "their mean `n_changed`"),
         maybe_number(
             "effort_mean",
-            "their mean effort: Σ |Q(new) − Q(old)| over changed numbers, Q the share of training rows below, \
+            "their mean effort: Σ |Q(new) − Q(old)| over changed numbers, Q the share of training rows at or below, \
              and 1 for every changed category",
         ),
         maybe_number(
@@ -246,8 +246,9 @@ pub fn audit_at_bound_schema() -> SchemaRef {
         text("feature", "the feature"),
         text(
             "bound",
-            "`range_low`, `range_high`: of the schema or of what was seen; `limit_low`, `limit_high`: of the row \
-             itself; `allowed_first`, `allowed_last`: of an order",
+            "`range_low`, `range_high`: the schema's range, or that of the training rows; `limit_low`, `limit_high`: \
+             as far as `limit` lets it move; `row_low`, `row_high`: the row's own `__min` and `__max`; \
+             `allowed_first`, `allowed_last`: the ends of an order",
         ),
         count("valid", "valid answers of the group"),
         maybe_count("changed", "those in which the feature changes"),

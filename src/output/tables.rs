@@ -150,7 +150,7 @@ pub fn counterfactual_schema(
         Nulls::Never,
         "number of the answer within its row, from 0",
     ));
-    fields.push(text("target", "the wanted class, or range of values"));
+    fields.push(text("target", "the target class, or range of values"));
     if regression {
         fields.push(number("original_value", "the model's value for the row"));
         fields.push(original_score());
@@ -163,7 +163,7 @@ pub fn counterfactual_schema(
     }
     fields.push(maybe_number(
         "cf_score",
-        "probability of the wanted class for the counterfactual, if the model gives probabilities",
+        "probability of the target class for the counterfactual, if the model gives probabilities",
     ));
     fields.push(maybe_number(
         "margin",
@@ -180,7 +180,7 @@ pub fn counterfactual_schema(
         "valid",
         DataType::Boolean,
         Nulls::Never,
-        "whether the model's decision about the counterfactual is the wanted one",
+        "whether the model's decision about the counterfactual is the target",
     ));
     fields.push(described(
         "queries",
@@ -192,7 +192,7 @@ pub fn counterfactual_schema(
         "certified",
         DataType::Boolean,
         Nulls::Never,
-        "whether it is proven that no allowed change gets the wanted decision",
+        "true if every allowed change was tried or excluded and none reaches the target",
     ));
     fields.push(maybe_number(
         "cost",
@@ -291,7 +291,7 @@ fn group_fields(by: &[String]) -> Vec<FieldRef> {
             "target",
             DataType::Utf8,
             Nulls::Possible,
-            "the wanted class, or range of values; null at level `all`",
+            "the target class, or range of values; null at level `all`",
         ),
     ];
     let meaning = "the segment's value at level `segment`, else null";
@@ -315,7 +315,7 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
             Nulls::Possible,
             "as in the counterfactual table: `solved` has a row for each; null for other statuses",
         ),
-        count("rows", "rows and wanted decisions with it"),
+        count("rows", "rows and targets with it"),
         number("share", "their share of those of the same level, target and segment"),
         count("queries", "times that the model was asked about their counterfactuals"),
         count("certified", "those for which it is proven that there is no answer"),
@@ -327,7 +327,7 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
 pub fn validity_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         count("rows", "counterfactuals that were needed: not of rows that have the decision"),
-        count("valid", "those that get the wanted decision"),
+        count("valid", "those that reach the target"),
         maybe_number("validity", "valid ÷ rows; null where none was needed"),
         number("low", "lower end of the 95 % Wilson interval"),
         number("high", "its upper end"),
@@ -378,7 +378,10 @@ pub fn survival_schema() -> SchemaRef {
         described("model", DataType::Utf8, Nulls::Possible, model),
         described("sha256", DataType::Utf8, Nulls::Possible, "SHA-256 of the model"),
         count("rows", "valid counterfactuals that were needed"),
-        maybe_number("survival", "share of them that the model decides as wanted; null of none"),
+        maybe_number(
+            "survival",
+            "share of them that the model decides as the target; null without any",
+        ),
         maybe_number(
             "low",
             "lower end of its 95 % Wilson interval; least of the models, for the mean",
@@ -413,7 +416,7 @@ pub fn mmd_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         text("over", "`all` counterfactuals or the `valid` ones"),
         text("space", "`encoder`: outputs of random encoders; `raw`: standardised features"),
-        number("mmd2", "MMD² against training rows of the wanted class, mean over the encoders"),
+        number("mmd2", "MMD² against training rows of the target class, mean over the encoders"),
         number("spread", "its standard deviation over the encoders"),
         maybe_number("low", "lower end of a 95 % interval, from a block estimate"),
         maybe_number("high", "its upper end"),
@@ -453,7 +456,7 @@ pub fn training_schema() -> SchemaRef {
         ("actor_loss", "the actor's loss"),
         ("sparsity_loss", "its part for sparsity"),
         ("consistency_loss", "its part for consistency"),
-        ("validity", "share of validation rows with the wanted decision"),
+        ("validity", "share of validation rows that reach the target"),
         ("l0", "changed categorical features ÷ categorical features, over valid rows"),
         ("l1", "mean |Δ| over standardised numeric features, over valid rows"),
         ("n_changed", "changed features, over valid rows"),

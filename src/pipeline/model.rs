@@ -12,7 +12,7 @@ use tokio::task::block_in_place;
 use super::{Inputs, Scope};
 use crate::document::read_regular;
 use crate::error::{Error, Result};
-use crate::feature::{Admission, key_hashes};
+use crate::feature::{RowValidator, key_hashes};
 use crate::job::{Job, PredictorJob, PredictorKind, RepeatableSpec};
 use crate::output::{RunFacts, hex};
 use crate::predictor::{self, Disagreement, Predictor, Repeated, ask_again};
@@ -156,22 +156,23 @@ fn hint(difference: &Disagreement) -> String {
 async fn few_rows(inputs: &Inputs, scope: Scope<'_>) -> Result<Option<(RecordBatch, RecordBatch)>> {
     let lost = |error| Error::internal("repetition", "a column is lost").source(error);
     let mut stream = inputs.engine.scan(inputs.plan(scope)).await?.stream()?;
-    let admission = Admission::new(&inputs.schema);
+    let validator = RowValidator::new(&inputs.schema);
     let (mut keys, mut features, mut rows) = (Vec::new(), Vec::new(), 0);
     while rows < READ_ROWS
         && let Some(batch) = stream.next().await
     {
         let batch = batch?;
         let batch = batch.slice(0, batch.num_rows().min(READ_ROWS - rows));
-        let admitted = admission.admit(&batch.project(&inputs.feature_columns).map_err(lost)?)?;
+        let validated =
+            validator.validate_rows(&batch.project(&inputs.feature_columns).map_err(lost)?)?;
         let key = batch.project(&inputs.key).map_err(lost)?;
-        let key = match &admitted.rows {
+        let key = match &validated.rows {
             Some(rows) => take_record_batch(&key, rows).map_err(lost)?,
             None => key,
         };
         rows += key.num_rows();
         keys.push(key);
-        features.push(admitted.features);
+        features.push(validated.features);
     }
     if rows == 0 {
         return Ok(None);

@@ -106,7 +106,9 @@ pub(super) async fn check_label(job: &Job, inputs: &Inputs, task: &Task) -> Resu
     let Some(label) = job.audit.label.as_ref().filter(|_| !job.audit.sections.is_empty()) else {
         return Ok(());
     };
-    let Task::Classification { classes, .. } = task else { return number_label(job, inputs, label) };
+    let Task::Classification { classes, .. } = task else {
+        return number_label(job, inputs, label);
+    };
     let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
     let (wanted, most) = ((std::slice::from_ref(label), predicate), classes.len() + VALUES_SHOWN);
     let found = distinct_values(&inputs.engine, &inputs.features, wanted, most).await?;
@@ -118,8 +120,10 @@ pub(super) async fn check_label(job: &Job, inputs: &Inputs, task: &Task) -> Resu
     let shown = other[..other.len().min(VALUES_SHOWN)].join("`, `");
     let problem = format!("names `{label}`, which holds `{shown}`, no classes of the model");
     let known: Vec<&str> = classes.iter().map(String::as_str).take(VALUES_SHOWN).collect();
-    Err(Error::spec("audit.label", problem)
-        .hint(format!("name a column with `{}`, or nulls where it is not known", known.join("`, `"))))
+    Err(Error::spec("audit.label", problem).hint(format!(
+        "name a column with `{}`, or nulls where it is not known",
+        known.join("`, `")
+    )))
 }
 
 /// A regression's label is a number, and its target the same range for all rows.

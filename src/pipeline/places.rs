@@ -67,7 +67,10 @@ fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<Source>> {
         found.extend(files.map(|file| (key, file.path.clone())));
     }
     found.push(("input.schema", job.input.schema.clone()));
-    found.push(("the job file", job.file.clone()));
+    // That of a manifest has no file.
+    if !job.file.as_os_str().is_empty() {
+        found.push(("the job file", job.file.clone()));
+    }
     found.extend(job.explain.generator.iter().map(|path| ("explain.generator", path.clone())));
     found.extend(job.train.from.iter().map(|path| ("train.from", path.clone())));
     let key = match &job.predictor.kind {

@@ -20,7 +20,7 @@ use crate::artefact::{Artefact, load, load_neighbours};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
 use crate::explain::{Decisions, check_fit, check_plausibility};
-use crate::feature::{Admission, numbers, type_name};
+use crate::feature::{RowValidator, numbers, type_name};
 use crate::job::{Job, MemoryEstimate, ScoresJob, Target, available_memory};
 use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
@@ -120,12 +120,13 @@ pub(super) fn check_generator(
 /// Asks the model about the first rows that can be used: what can be loaded may still not answer.
 async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Result<()> {
     let scan = inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?;
-    let (mut stream, admission) = (scan.stream()?, Admission::new(&inputs.schema));
+    let (mut stream, validator) = (scan.stream()?, RowValidator::new(&inputs.schema));
     while let Some(batch) = stream.next().await {
         let batch = batch?
             .project(&inputs.feature_columns)
             .map_err(|error| Error::internal("validation", "a column is lost").source(error))?;
-        let rows = admission.admit(&batch.slice(0, batch.num_rows().min(TRIED_ROWS)))?.features;
+        let rows =
+            validator.validate_rows(&batch.slice(0, batch.num_rows().min(TRIED_ROWS)))?.features;
         if rows.num_rows() == 0 {
             continue;
         }
@@ -169,7 +170,7 @@ pub(super) async fn hold_against(
 ) -> Result<()> {
     let mut stream =
         inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?.stream()?;
-    let admission = Admission::new(&inputs.schema);
+    let validator = RowValidator::new(&inputs.schema);
     let lost = |error| Error::internal("parity", "a column is lost").source(error);
     let mut parity = ParitySummary::default();
     while (parity.rows_compared as usize) < scores.parity_rows
@@ -184,9 +185,9 @@ pub(super) async fn hold_against(
         let rows = take_record_batch(&batch, &known).map_err(lost)?;
         let stored = arrow::compute::take(&stored, &known, None).map_err(lost)?;
         let compared = (&rows, &stored);
-        block_in_place(|| compare_rows(compared, inputs, &admission, predictor, &mut parity))?;
+        block_in_place(|| compare_rows(compared, inputs, &validator, predictor, &mut parity))?;
     }
-    judge(job, scores, parity).map(|_| ())
+    check_parity(job, scores, parity).map(|_| ())
 }
 
 pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {
@@ -259,7 +260,7 @@ async fn compare(
         .engine
         .scan(ScanPlan { scores: table, ..inputs.plan(Scope::explained(&job.input)) })
         .await?;
-    let admission = Admission::new(&inputs.schema);
+    let validator = RowValidator::new(&inputs.schema);
     let mut parity = ParitySummary::default();
     let mut stream = scan.stream()?;
     while let Some(batch) = stream.next().await {
@@ -271,30 +272,30 @@ async fn compare(
         if left > 0 {
             let batch = batch.slice(0, left.min(batch.num_rows()));
             let compared = (&batch, batch.column(batch.num_columns() - 1));
-            block_in_place(|| compare_rows(compared, inputs, &admission, predictor, &mut parity))?;
+            block_in_place(|| compare_rows(compared, inputs, &validator, predictor, &mut parity))?;
         }
     }
-    judge(job, scores, parity)
+    check_parity(job, scores, parity)
 }
 
 fn compare_rows(
     (batch, stored): (&RecordBatch, &ArrayRef),
     inputs: &Inputs,
-    admission: &Admission,
+    validator: &RowValidator,
     predictor: &dyn Predictor,
     parity: &mut ParitySummary,
 ) -> Result<()> {
     let lost = |error| Error::internal("parity", "a column is lost").source(error);
     let features = batch.project(&inputs.feature_columns).map_err(lost)?;
-    let admitted = admission.admit(&features)?;
+    let validated = validator.validate_rows(&features)?;
     let mut decision: ArrayRef = Arc::clone(stored);
-    if let Some(rows) = &admitted.rows {
+    if let Some(rows) = &validated.rows {
         decision = arrow::compute::take(&decision, rows, None).map_err(lost)?;
     }
-    if admitted.features.num_rows() == 0 {
+    if validated.features.num_rows() == 0 {
         return Ok(());
     }
-    let scores = predictor.predict(&admitted.features)?;
+    let scores = predictor.predict(&validated.features)?;
     let (compared, different) = differences(&decision, &scores, predictor.task())?;
     parity.rows_compared += compared;
     parity.rows_different += different;
@@ -332,7 +333,7 @@ fn differences(decision: &ArrayRef, scores: &Scores, task: &Task) -> Result<(u64
     Ok((compared, different))
 }
 
-fn judge(job: &Job, scores: &ScoresJob, parity: ParitySummary) -> Result<ParitySummary> {
+fn check_parity(job: &Job, scores: &ScoresJob, parity: ParitySummary) -> Result<ParitySummary> {
     let shown = scores.table.join(", ");
     if parity.rows_compared == 0 && scores.parity_rows > 0 {
         return Err(Error::input(shown, "has no row whose key occurs in the feature table")

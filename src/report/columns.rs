@@ -32,8 +32,8 @@ impl Columns {
     pub(super) fn group(&mut self, level: &Level<'_>, names: &Names) {
         self.text(Some(level.name));
         self.text(level.target.and_then(|target| target_name(names, target).ok()));
-        for place in 0..self.by {
-            let value = level.segment.and_then(|segment| segment.0.get(place)?.as_deref());
+        for index in 0..self.by {
+            let value = level.segment.and_then(|segment| segment.0.get(index)?.as_deref());
             self.text(value);
         }
     }
@@ -61,13 +61,13 @@ impl Columns {
     /// The table.
     pub(crate) fn finish(self, schema: SchemaRef) -> Result<RecordBatch> {
         let width = schema.fields().len();
-        let of = |place: usize| self.cells.iter().skip(place).step_by(width);
-        let column = |(place, field): (usize, &Arc<arrow::datatypes::Field>)| -> ArrayRef {
+        let of = |index: usize| self.cells.iter().skip(index).step_by(width);
+        let column = |(index, field): (usize, &Arc<arrow::datatypes::Field>)| -> ArrayRef {
             match field.data_type() {
-                DataType::Utf8 => Arc::new(StringArray::from_iter(of(place).map(Cell::text))),
-                DataType::Int64 => Arc::new(Int64Array::from_iter(of(place).map(Cell::count))),
-                DataType::Boolean => Arc::new(BooleanArray::from_iter(of(place).map(Cell::flag))),
-                _ => Arc::new(Float64Array::from_iter(of(place).map(Cell::number))),
+                DataType::Utf8 => Arc::new(StringArray::from_iter(of(index).map(Cell::text))),
+                DataType::Int64 => Arc::new(Int64Array::from_iter(of(index).map(Cell::count))),
+                DataType::Boolean => Arc::new(BooleanArray::from_iter(of(index).map(Cell::flag))),
+                _ => Arc::new(Float64Array::from_iter(of(index).map(Cell::number))),
             }
         };
         let columns = schema.fields().iter().enumerate().map(column).collect();

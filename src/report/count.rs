@@ -15,7 +15,7 @@ use super::sample::{Keep, MmdSample};
 use super::written::{column, named, only, sources, statuses};
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
-use crate::feature::{Admission, FeatureSchema, RowReader, Rows, key_hashes};
+use crate::feature::{FeatureSchema, RowReader, RowValidator, Rows, key_hashes};
 use crate::metrics::{Changes, Distances, Outcomes, Status, Tally};
 
 /// Examples kept of every split.
@@ -62,7 +62,7 @@ pub struct Counter {
     setup: CounterSetup,
     /// The columns that are read.
     pub(super) columns: SchemaRef,
-    admission: Admission,
+    validator: RowValidator,
     reader: RowReader,
 }
 
@@ -117,9 +117,9 @@ impl Counter {
         let features: Vec<String> = setup.schema.names().map(|name| format!("cf_{name}")).collect();
         let names = setup.key.iter().map(String::as_str).chain(COUNTED).chain(["plausibility"]);
         let columns = only(&setup.table, names.chain(features.iter().map(String::as_str)));
-        let admission = Admission::new(&setup.schema);
+        let validator = RowValidator::new(&setup.schema);
         let reader = RowReader::new(&setup.schema);
-        Counter { setup, columns, admission, reader }
+        Counter { setup, columns, validator, reader }
     }
 
     /// Nothing yet.
@@ -175,11 +175,12 @@ impl Counter {
         let found = &mut *counts.figures;
         let outcomes = pieces.iter().map(|piece| self.outcomes(input, piece, found));
         let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
-        let firsts = if self.setup.every { firsts(pieces, &outcomes) } else { Firsts::new() };
+        let first_samples =
+            if self.setup.every { first_samples(pieces, &outcomes) } else { FirstSamples::new() };
         for (piece, outcomes) in pieces.iter().zip(&outcomes) {
             let first = |index: usize| {
                 let (row, sample) = (piece.rows[index], outcomes.samples[index]);
-                let first = firsts.get(&(row, outcomes.targets[index]));
+                let first = first_samples.get(&(row, outcomes.targets[index]));
                 first.map_or(sample == 0, |first| *first == sample)
             };
             let first: Vec<bool> = (0..piece.rows.len()).map(first).collect();
@@ -283,12 +284,12 @@ impl Counter {
 
     /// Rows of the input as they were explained, with stand-ins filled in.
     fn originals(&self, input: &InputRows, rows: &[u32]) -> Result<Rows> {
-        let admitted = self.admission.admit(&taken(&input.features, rows)?)?;
-        if let Some(reject) = admitted.rejects.first() {
+        let validated = self.validator.validate_rows(&taken(&input.features, rows)?)?;
+        if let Some(reject) = validated.rejects.first() {
             let problem = format!("has rows that the run has explained, but {}", reject.detail);
             return Err(Error::input("features", problem).hint("run the job again"));
         }
-        self.reader.read(&admitted.features)
+        self.reader.read(&validated.features)
     }
 
     /// Keeps some of them for the comparison of distributions.
@@ -296,21 +297,21 @@ impl Counter {
         if self.setup.keep == Keep::None {
             return;
         }
-        let kept = |index: &u32| {
+        let sampled = |index: &u32| {
             let index = *index as usize;
             sample.may_keep(changes.targets[index], hashes[index])
         };
-        let kept: Vec<u32> = (0..hashes.len() as u32).filter(kept).collect();
-        if kept.is_empty() {
+        let sampled: Vec<u32> = (0..hashes.len() as u32).filter(sampled).collect();
+        if sampled.is_empty() {
             return;
         }
-        let at = |values: &[u32]| kept.iter().map(|index| values[*index as usize]).collect();
-        let encoded = |rows: &Rows| self.setup.encoder.encode_rows(&rows.take(&kept)).values;
+        let at = |values: &[u32]| sampled.iter().map(|index| values[*index as usize]).collect();
+        let encoded = |rows: &Rows| self.setup.encoder.encode_rows(&rows.take(&sampled)).values;
         sample.append(MmdSample {
-            hashes: kept.iter().map(|index| hashes[*index as usize]).collect(),
+            hashes: sampled.iter().map(|index| hashes[*index as usize]).collect(),
             targets: at(changes.targets),
             segments: at(changes.segments),
-            valid: kept.iter().map(|index| changes.valid[*index as usize]).collect(),
+            valid: sampled.iter().map(|index| changes.valid[*index as usize]).collect(),
             counterfactuals: encoded(changes.counterfactuals),
             originals: encoded(changes.originals),
             ..MmdSample::default()
@@ -340,19 +341,19 @@ impl Counter {
 }
 
 /// Row and target → first sample.
-type Firsts = HashMap<(u32, u32), i32>;
+type FirstSamples = HashMap<(u32, u32), i32>;
 
 /// Where a row has several targets: the first sample of each, whatever folders they are in.
-fn firsts(pieces: &[Piece], outcomes: &[OutcomeColumns]) -> Firsts {
-    let mut firsts = Firsts::new();
+fn first_samples(pieces: &[Piece], outcomes: &[OutcomeColumns]) -> FirstSamples {
+    let mut first_samples = FirstSamples::new();
     for (piece, outcomes) in pieces.iter().zip(outcomes) {
-        let wishes = piece.rows.iter().copied().zip(outcomes.targets.iter().copied());
-        for (wish, sample) in wishes.zip(&outcomes.samples) {
-            let first = firsts.entry(wish).or_insert(*sample);
+        let pairs = piece.rows.iter().copied().zip(outcomes.targets.iter().copied());
+        for (pair, sample) in pairs.zip(&outcomes.samples) {
+            let first = first_samples.entry(pair).or_insert(*sample);
             *first = (*first).min(*sample);
         }
     }
-    firsts
+    first_samples
 }
 
 /// Where the first solved rows of a piece stand.

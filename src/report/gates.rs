@@ -17,7 +17,7 @@ pub struct Reached {
     pub survival: Option<f64>,
     /// The widest gap between groups that is not by chance; none if no groups could be compared.
     pub gap: Option<f64>,
-    /// MMD² as a multiple of that of the rows left as they are, by wanted decision.
+    /// MMD² as a multiple of that of the rows left as they are, by target.
     pub mmd_ratios: Vec<(String, Option<f64>)>,
 }
 
@@ -36,10 +36,10 @@ pub struct Gate {
 }
 
 /// Holds a run against its gates.
-pub fn judge(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
-    let mut judged = Vec::new();
+pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
+    let mut checked = Vec::new();
     let mut add = |gate: String, limit: f64, found: Option<f64>, passed: bool| {
-        judged.push(Gate { gate, limit, found, passed });
+        checked.push(Gate { gate, limit, found, passed });
     };
     if let Some(least) = gates.min_validity {
         let passed = reached.validity.is_none_or(|found| found >= least);
@@ -70,7 +70,7 @@ pub fn judge(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
             add(gate, most, *found, found.is_some_and(|found| found <= most));
         }
     }
-    judged
+    checked
 }
 
 #[cfg(test)]
@@ -95,13 +95,14 @@ mod tests {
             gap: Some(0.1),
             mmd_ratios: vec![("yes".to_string(), Some(1.0)), ("no".to_string(), None)],
         };
-        let passed: Vec<bool> = judge(&gates, &reached).iter().map(|gate| gate.passed).collect();
+        let passed: Vec<bool> =
+            check_gates(&gates, &reached).iter().map(|gate| gate.passed).collect();
         assert_eq!(
             passed,
             [true, false, true, false, true, true, false],
             "what cannot be measured fails"
         );
-        assert!(judge(&GatesSpec::default(), &reached).is_empty());
+        assert!(check_gates(&GatesSpec::default(), &reached).is_empty());
     }
 
     #[test]
@@ -109,7 +110,7 @@ mod tests {
         let gates = GatesSpec { min_median_plausibility: Some(0.2), ..GatesSpec::default() };
         let passes = |validity: Option<f64>, plausibility: Option<f64>| {
             let reached = Reached { validity, plausibility, ..Reached::default() };
-            judge(&gates, &reached)[0].passed
+            check_gates(&gates, &reached)[0].passed
         };
         assert!(passes(None, None), "nothing was needed");
         assert!(!passes(Some(0.0), None), "needed, and none is valid");

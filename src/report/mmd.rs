@@ -1,4 +1,4 @@
-//! How like rows of the wanted class counterfactuals are, with two yardsticks: rows of the class that were
+//! How like rows of the target class counterfactuals are, with two yardsticks: rows of the class that were
 //! not trained on, and the explained rows left as they are.
 
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ struct Samples {
 /// One row of the report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MmdRow {
-    /// Number of the wanted decision.
+    /// Number of the target.
     pub target: u32,
     /// The segment, if it is one's.
     pub segment: Option<Segment>,
@@ -197,8 +197,8 @@ fn space(spec: &MmdSpec, rows: &ReferenceRows, width: usize) -> Result<Option<Sp
         MmdSpace::None => None,
         MmdSpace::Raw => Some(Space::Raw { width }),
         MmdSpace::Encoder => {
-            let kept = rows.encoders.chunks_exact(count).take(spec.encoders);
-            let encoders = kept
+            let encoders = rows.encoders.chunks_exact(count).take(spec.encoders);
+            let encoders = encoders
                 .map(|weights| RandomEncoder::from_weights(width, weights))
                 .collect::<Result<Vec<_>>>()?;
             if encoders.len() < spec.encoders {

@@ -28,7 +28,7 @@ use crate::output::{
 
 pub(crate) use columns::Columns;
 pub use count::{Counter, CounterSetup, Counts, FurtherCounts, SplitFigures};
-pub use gates::{Gate, Reached, judge};
+pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
 pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
 pub use pieces::SplitReader;
@@ -56,13 +56,13 @@ pub struct Names {
 pub struct Level<'a> {
     /// `all`, `target` or `segment`.
     pub name: &'static str,
-    /// Number of the wanted decision.
+    /// Number of the target.
     pub target: Option<u32>,
     /// Values of the segment columns.
     pub segment: Option<&'a Segment>,
 }
 
-/// The segments of every wanted decision, in the order of their values.
+/// The segments of every target, in the order of their values.
 fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
     if names.by.is_empty() {
         return Vec::new();
@@ -130,7 +130,7 @@ fn statuses(group: &Group) -> Vec<(&'static str, Option<&'static str>, Count)> {
     by_source.into_iter().chain(others).collect()
 }
 
-/// How many counterfactuals get the wanted decision.
+/// How many counterfactuals reaches the target.
 ///
 /// # Errors
 /// Only if there is a bug.
@@ -229,8 +229,8 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The name of a wanted decision.
+/// The name of a target.
 fn target_name(names: &Names, target: u32) -> Result<&str> {
     let name = names.targets.get(target as usize).map(String::as_str);
-    name.ok_or_else(|| Error::internal("reports", "a wanted decision has no name"))
+    name.ok_or_else(|| Error::internal("reports", "a target has no name"))
 }

@@ -18,11 +18,11 @@ pub struct Retrained {
     pub model: String,
     /// Its SHA-256.
     pub sha256: String,
-    /// By wanted decision: valid counterfactuals, and those that it decides as wanted.
+    /// By target: valid counterfactuals, and those that it decides as the target.
     pub targets: BTreeMap<String, (u64, u64)>,
 }
 
-/// How many of the valid counterfactuals other trainings of the model decide as wanted.
+/// How many of the valid counterfactuals other trainings of the model decide as the target.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Survival {
     /// Models asked.
@@ -36,7 +36,7 @@ pub struct Survival {
 }
 
 impl Survival {
-    /// The figures of a wanted decision, or of all; none without models or counterfactuals.
+    /// The figures of a target, or of all; none without models or counterfactuals.
     pub fn of(models: &[Retrained], target: Option<&str>) -> Option<Survival> {
         let counts = models.iter().map(|model| model.counts(target));
         let shares: Vec<f64> =
@@ -50,12 +50,12 @@ impl Survival {
 
 impl Retrained {
     fn counts(&self, target: Option<&str>) -> (u64, u64) {
-        let wanted = self.targets.iter().filter(|(name, _)| target.is_none_or(|of| of == *name));
-        wanted.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))
+        let matching = self.targets.iter().filter(|(name, _)| target.is_none_or(|of| of == *name));
+        matching.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))
     }
 }
 
-/// A row for the mean over the models and for each of them: of all counterfactuals, and by wanted decision.
+/// A row for the mean over the models and for each of them: of all counterfactuals, and by target.
 ///
 /// # Errors
 /// Only if there is a bug.
@@ -67,14 +67,13 @@ pub fn survival(models: &[Retrained]) -> Result<RecordBatch> {
         let found = Survival::of(models, target);
         let rows = models.first().map_or(0, |model| model.counts(target).0);
         let mean = [found.map(|of| of.mean), found.map(|of| of.least), found.map(|of| of.most)];
-        columns.survival((level, target), (None, None), rows, mean);
+        columns.survival((level, target), None, rows, mean);
         for model in models {
             let (rows, held) = model.counts(target);
             let interval = wilson(held, rows);
             let held = (rows > 0).then(|| share(held, rows));
             let figures = [held, Some(interval.low), Some(interval.high)];
-            let name = (Some(model.model.as_str()), Some(model.sha256.as_str()));
-            columns.survival((level, target), name, rows, figures);
+            columns.survival((level, target), Some(model), rows, figures);
         }
     }
     columns.finish(survival_schema())
@@ -83,15 +82,15 @@ pub fn survival(models: &[Retrained]) -> Result<RecordBatch> {
 impl Columns {
     fn survival(
         &mut self,
-        (level, target): (&str, Option<&str>),
-        (model, sha256): (Option<&str>, Option<&str>),
+        level: (&str, Option<&str>),
+        model: Option<&Retrained>,
         rows: u64,
         figures: [Option<f64>; 3],
     ) {
-        self.text(Some(level));
-        self.text(target);
-        self.text(model);
-        self.text(sha256);
+        self.text(Some(level.0));
+        self.text(level.1);
+        self.text(model.map(|model| model.model.as_str()));
+        self.text(model.map(|model| model.sha256.as_str()));
         self.count(rows);
         figures.into_iter().for_each(|figure| self.number(figure));
     }

@@ -49,9 +49,9 @@ fn rows(
     let file = File::open(folder.join(name)).map_err(parquet::errors::ParquetError::from);
     let builder = file.and_then(ParquetRecordBatchReaderBuilder::try_new).map_err(unreadable)?;
     let stored = Arc::clone(builder.schema());
-    let wanted = stored.fields().iter().enumerate();
-    let wanted = wanted.filter(|(_, field)| schema.field_with_name(field.name()).is_ok());
-    let mask = ProjectionMask::roots(builder.parquet_schema(), wanted.map(|(index, _)| index));
+    let present = stored.fields().iter().enumerate();
+    let present = present.filter(|(_, field)| schema.field_with_name(field.name()).is_ok());
+    let mask = ProjectionMask::roots(builder.parquet_schema(), present.map(|(index, _)| index));
     let mut builder = builder.with_projection(mask).with_batch_size(BLOCK_ROWS);
     if let Some(selection) = selection {
         builder = builder.with_row_selection(selection);
@@ -130,7 +130,7 @@ pub fn features(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> 
 /// What became of each row.
 ///
 /// # Errors
-/// When a status is none.
+/// When a status is unknown.
 pub fn statuses(batch: &RecordBatch) -> Result<Vec<Status>> {
     let status = |text: Option<&str>| {
         text.and_then(Status::of_name).ok_or_else(|| {

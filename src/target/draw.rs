@@ -5,7 +5,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{LEAST_PROBABILITY, TargetCodec, Wishes, one_hots};
+use super::{LEAST_PROBABILITY, TargetCodec, Targets, one_hots};
 use crate::job::{Target, TargetsKind};
 use crate::predictor::{NO_CLASS, Outcome, Scores};
 
@@ -75,7 +75,7 @@ pub struct TargetSampler {
     distributions: Vec<f32>,
     /// The model's values on the training rows, ascending.
     values: Vec<f64>,
-    /// Half the width of a wanted range.
+    /// Half the width of a target range.
     half: f64,
     /// The job's own range, asked for every other time.
     range: Option<(f64, f64)>,
@@ -98,7 +98,7 @@ impl TargetSampler {
         let mut sampler = TargetSampler {
             classes: Vec::new(),
             kind: TargetsKind::Label,
-            width: codec.wish_width(),
+            width: codec.target_width(),
             distributions: Vec::new(),
             values: Vec::new(),
             half: 0.0,
@@ -113,12 +113,12 @@ impl TargetSampler {
                 if let Some(Target::Class(class)) = target {
                     sampler.class = (0u32..)
                         .zip(classes)
-                        .find(|(_, own)| *own == class)
+                        .find(|(_, name)| *name == class)
                         .map(|(index, _)| index);
                 }
-                let wanted = |index: &u32| sampler.class == Some(*index) || labels.contains(index);
-                let asked = (0..classes.len() as u32).filter(wanted);
-                sampler.classes = asked.map(|index| (index, 1.0)).collect();
+                let drawn = |index: &u32| sampler.class == Some(*index) || labels.contains(index);
+                let drawn = (0..classes.len() as u32).filter(drawn);
+                sampler.classes = drawn.map(|index| (index, 1.0)).collect();
                 sampler.kind = *kind;
                 if *kind == TargetsKind::Distribution {
                     let all = probabilities.iter().flatten();
@@ -156,12 +156,12 @@ impl TargetSampler {
     }
 
     /// y_T for training: any label, the row's own too.
-    pub fn draw(&self, rows: usize, random: &mut impl Rng) -> Wishes {
+    pub fn draw(&self, rows: usize, random: &mut impl Rng) -> Targets {
         self.draw_but(rows, |_| NO_CLASS, random)
     }
 
     /// y_T for training where each row has a decision already: any label but that.
-    pub fn draw_unlike(&self, labels: &[u32], random: &mut impl Rng) -> Wishes {
+    pub fn draw_unlike(&self, labels: &[u32], random: &mut impl Rng) -> Targets {
         self.draw_but(labels.len(), |row| labels[row], random)
     }
 
@@ -172,49 +172,54 @@ impl TargetSampler {
 
     /// y_T for judging: the job's own target or any label, but never the one the row has. Of a distribution,
     /// all is asked for one class, as explanations do.
-    pub fn draw_other(&self, labels: &[u32], random: &mut impl Rng) -> Wishes {
-        let mut wishes = self.draw_classes(labels.len(), |row| labels[row], random);
-        if let (Some(own), Wishes::Classes { classes, .. }) = (self.class, &mut wishes) {
+    pub fn draw_other(&self, labels: &[u32], random: &mut impl Rng) -> Targets {
+        let mut targets = self.draw_classes(labels.len(), |row| labels[row], random);
+        if let (Some(named), Targets::Classes { classes, .. }) = (self.class, &mut targets) {
             for (class, label) in classes.iter_mut().zip(labels) {
-                *class = if *label == own { *class } else { own };
+                *class = if *label == named { *class } else { named };
             }
         }
-        match wishes {
-            Wishes::Classes { classes, .. } if self.kind == TargetsKind::Distribution => {
+        match targets {
+            Targets::Classes { classes, .. } if self.kind == TargetsKind::Distribution => {
                 let values = one_hots(&classes, self.width);
-                Wishes::Distributions { classes, values }
+                Targets::Distributions { classes, values }
             }
-            wishes => wishes,
+            targets => targets,
         }
     }
 
-    fn draw_but(&self, rows: usize, own: impl Fn(usize) -> u32, random: &mut impl Rng) -> Wishes {
+    fn draw_but(
+        &self,
+        rows: usize,
+        decided: impl Fn(usize) -> u32,
+        random: &mut impl Rng,
+    ) -> Targets {
         if self.classes.is_empty() {
             return self.ranges(rows, random);
         }
         if !self.distributions.is_empty() {
-            return self.draw_distributions(rows, own, random);
+            return self.draw_distributions(rows, decided, random);
         }
-        self.draw_classes(rows, own, random)
+        self.draw_classes(rows, decided, random)
     }
 
     fn draw_classes(
         &self,
         rows: usize,
-        own: impl Fn(usize) -> u32,
+        decided: impl Fn(usize) -> u32,
         random: &mut impl Rng,
-    ) -> Wishes {
-        let classes: Vec<u32> = (0..rows).map(|row| self.class(own(row), random)).collect();
+    ) -> Targets {
+        let classes: Vec<u32> = (0..rows).map(|row| self.class(decided(row), random)).collect();
         let least = |_| match self.kind {
             TargetsKind::Probability => random.random_range(LEAST_PROBABILITY..MOST_PROBABILITY),
             _ => 0.0,
         };
         let probabilities = (0..rows).map(least).collect();
-        Wishes::Classes { classes, probabilities }
+        Targets::Classes { classes, probabilities }
     }
 
-    fn class(&self, own: u32, random: &mut impl Rng) -> u32 {
-        let others = || self.classes.iter().filter(|(class, _)| *class != own);
+    fn class(&self, decided: u32, random: &mut impl Rng) -> u32 {
+        let others = || self.classes.iter().filter(|(class, _)| *class != decided);
         let total: f64 = others().map(|(_, weight)| weight).sum();
         let mut left = random.random_range(0.0..1.0) * total;
         for (class, weight) in others() {
@@ -223,16 +228,16 @@ impl TargetSampler {
                 return *class;
             }
         }
-        others().next_back().map_or(own, |(class, _)| *class)
+        others().next_back().map_or(decided, |(class, _)| *class)
     }
 
     /// Distributions as the model gives them, of another decision each if there is one to be found.
     fn draw_distributions(
         &self,
         rows: usize,
-        own: impl Fn(usize) -> u32,
+        decided: impl Fn(usize) -> u32,
         random: &mut impl Rng,
-    ) -> Wishes {
+    ) -> Targets {
         let width = self.width;
         let examples = self.distributions.len() / width;
         let mut values = Vec::with_capacity(rows * width);
@@ -243,7 +248,7 @@ impl TargetSampler {
             };
             let mut drawn = one();
             for _ in 0..REDRAWN {
-                if most_probable(drawn) != own(row) {
+                if most_probable(drawn) != decided(row) {
                     break;
                 }
                 drawn = one();
@@ -251,28 +256,28 @@ impl TargetSampler {
             values.extend_from_slice(drawn);
         }
         let classes = values.chunks_exact(width).map(most_probable).collect();
-        Wishes::Distributions { classes, values }
+        Targets::Distributions { classes, values }
     }
 
-    fn ranges(&self, rows: usize, random: &mut impl Rng) -> Wishes {
+    fn ranges(&self, rows: usize, random: &mut impl Rng) -> Targets {
         let mut low = Vec::with_capacity(rows);
         let mut high = Vec::with_capacity(rows);
         for _ in 0..rows {
-            let own = self.range.filter(|_| random.random_bool(0.5));
-            let (from, to) = own.unwrap_or_else(|| {
+            let of_job = self.range.filter(|_| random.random_bool(0.5));
+            let (from, to) = of_job.unwrap_or_else(|| {
                 let centre = self.values[random.random_range(0..self.values.len())];
                 (centre - self.half, centre + self.half)
             });
             low.push(from);
             high.push(to);
         }
-        Wishes::Ranges { low, high }
+        Targets::Ranges { low, high }
     }
 
     /// The job's own range for every row, if it has one.
-    pub fn own_range(&self, rows: usize) -> Option<Wishes> {
+    pub fn job_range(&self, rows: usize) -> Option<Targets> {
         let (low, high) = self.range?;
-        Some(Wishes::Ranges { low: vec![low; rows], high: vec![high; rows] })
+        Some(Targets::Ranges { low: vec![low; rows], high: vec![high; rows] })
     }
 }
 
@@ -328,7 +333,7 @@ mod tests {
 
     #[test]
     fn targets_are_uniform_over_the_classes_that_occur() {
-        let Wishes::Classes { classes, .. } =
+        let Targets::Classes { classes, .. } =
             sampler(TargetsKind::Label, None).draw(10_000, &mut random())
         else {
             panic!("classes")
@@ -339,7 +344,10 @@ mod tests {
         let labels = [0u32, 1].repeat(100);
         let unlike = sampler(TargetsKind::Label, None).draw_unlike(&labels, &mut random());
         let mut pairs = unlike.classes().expect("classes").iter().zip(&labels);
-        assert!(pairs.all(|(wanted, own)| wanted != own), "no row is asked to be what it is");
+        assert!(
+            pairs.all(|(target, decided)| target != decided),
+            "no row is asked to be what it is"
+        );
         let named = Target::Class("c".to_string());
         let drawn = sampler(TargetsKind::Label, Some(&named)).draw(1_000, &mut random());
         assert!(drawn.classes().expect("classes").contains(&2));
@@ -348,40 +356,52 @@ mod tests {
     #[test]
     fn judging_asks_for_another_decision() {
         let labels = [0u32, 1].repeat(100);
-        let wishes = sampler(TargetsKind::Label, None).draw_other(&labels, &mut random());
-        let wanted = wishes.classes().expect("classes");
-        assert!(wanted.iter().zip(&labels).all(|(wanted, own)| wanted != own));
+        let targets = sampler(TargetsKind::Label, None).draw_other(&labels, &mut random());
+        let target = targets.classes().expect("classes");
+        assert!(target.iter().zip(&labels).all(|(target, decided)| target != decided));
         let named = Target::Class("a".to_string());
-        let wishes = sampler(TargetsKind::Label, Some(&named)).draw_other(&labels, &mut random());
+        let targets = sampler(TargetsKind::Label, Some(&named)).draw_other(&labels, &mut random());
         assert!(
-            wishes.classes().expect("classes").iter().skip(1).step_by(2).all(|wanted| *wanted == 0)
+            targets
+                .classes()
+                .expect("classes")
+                .iter()
+                .skip(1)
+                .step_by(2)
+                .all(|target| *target == 0)
         );
         // A distribution is asked for as explanations do: all of it on one class.
         let soft = sampler(TargetsKind::Distribution, Some(&named));
-        let Wishes::Distributions { classes, values } = soft.draw_other(&labels, &mut random())
+        let Targets::Distributions { classes, values } = soft.draw_other(&labels, &mut random())
         else {
             panic!("distributions")
         };
-        for ((wanted, own), shares) in classes.iter().zip(&labels).zip(values.chunks_exact(3)) {
-            assert_ne!(wanted, own);
-            assert!(*own == 0 || *wanted == 0, "the job's own class where the row has another");
-            assert_eq!(shares[*wanted as usize], 1.0);
+        for ((target, decided), shares) in classes.iter().zip(&labels).zip(values.chunks_exact(3)) {
+            assert_ne!(target, decided);
+            assert!(
+                *decided == 0 || *target == 0,
+                "the job's decided class where the row has another"
+            );
+            assert_eq!(shares[*target as usize], 1.0);
             assert_eq!(shares.iter().sum::<f32>(), 1.0);
         }
         let drawn = soft.draw_unlike(&labels, &mut random());
         let mut pairs = drawn.classes().expect("classes").iter().zip(&labels);
-        assert!(pairs.all(|(wanted, own)| wanted != own), "no row is asked to be what it is");
+        assert!(
+            pairs.all(|(target, decided)| target != decided),
+            "no row is asked to be what it is"
+        );
     }
 
     #[test]
     fn soft_targets_demand_a_probability_or_a_distribution_that_occurs() {
-        let Wishes::Classes { probabilities, .. } =
+        let Targets::Classes { probabilities, .. } =
             sampler(TargetsKind::Probability, None).draw(50, &mut random())
         else {
             panic!("classes")
         };
         assert!(probabilities.iter().all(|least| (0.5..0.95).contains(least)));
-        let Wishes::Distributions { classes, values } =
+        let Targets::Distributions { classes, values } =
             sampler(TargetsKind::Distribution, None).draw(50, &mut random())
         else {
             panic!("distributions")
@@ -398,11 +418,11 @@ mod tests {
             Scores { rows: 2, outcome: Outcome::Values(vec![10.0, 20.0]), failures: Vec::new() };
         let target = Target::Range { low: 14.0, high: 16.0 };
         let sampler = TargetSampler::new(&codec, &scores, Some(&target));
-        let Wishes::Ranges { low, high } = sampler.draw(1_000, &mut random()) else {
+        let Targets::Ranges { low, high } = sampler.draw(1_000, &mut random()) else {
             panic!("ranges")
         };
-        let own = low.iter().filter(|low| **low == 14.0).count();
-        assert!((400..600).contains(&own), "{own}");
+        let decided = low.iter().filter(|low| **low == 14.0).count();
+        assert!((400..600).contains(&decided), "{decided}");
         assert!(low.iter().zip(&high).all(|(low, high)| high - low == 2.0));
         assert!(low.iter().all(|low| [9.0, 14.0, 19.0].contains(low)));
     }

@@ -1,6 +1,6 @@
 //! How far inside its target an answer is.
 
-use super::{TargetCodec, Wishes};
+use super::{TargetCodec, Targets};
 use crate::predictor::{Outcome, Scores};
 
 /// How far inside the target each answer is, on one scale for all models: 0.5 at the border, 1 at most.
@@ -10,17 +10,17 @@ use crate::predictor::{Outcome, Scores};
 /// u half the range's width or, where that is less, a standard deviation of the model's values.
 ///
 /// NaN where the model does not tell.
-pub fn margins(scores: &Scores, wishes: &Wishes, codec: &TargetCodec) -> Vec<f64> {
-    match (&scores.outcome, wishes) {
+pub fn margins(scores: &Scores, targets: &Targets, codec: &TargetCodec) -> Vec<f64> {
+    match (&scores.outcome, targets) {
         (
             Outcome::Classes { probabilities: Some(all), .. },
-            Wishes::Classes { classes, .. } | Wishes::Distributions { classes, .. },
+            Targets::Classes { classes, .. } | Targets::Distributions { classes, .. },
         ) => {
             let width = (all.len() / classes.len().max(1)).max(1);
             let rows = all.chunks_exact(width).zip(classes);
             rows.map(|(row, class)| against_runner_up(row, *class as usize)).collect()
         }
-        (Outcome::Values(values), Wishes::Ranges { low, high }) => {
+        (Outcome::Values(values), Targets::Ranges { low, high }) => {
             let most = if let TargetCodec::Range { std, .. } = codec { *std } else { 1.0 };
             let rows = values.iter().zip(low.iter().zip(high));
             rows.map(|(value, (low, high))| within(*value, (*low, *high), most)).collect()
@@ -31,11 +31,11 @@ pub fn margins(scores: &Scores, wishes: &Wishes, codec: &TargetCodec) -> Vec<f64
 
 /// The probability of a class against that of the most probable other one.
 fn against_runner_up(probabilities: &[f64], class: usize) -> f64 {
-    let own = probabilities[class];
+    let target = probabilities[class];
     let others = probabilities.iter().enumerate().filter(|(other, _)| *other != class);
     let runner_up = others.map(|(_, share)| *share).fold(0.0, f64::max);
     // A pair of zeros is 0 ÷ 0: not known.
-    own / (own + runner_up)
+    target / (target + runner_up)
 }
 
 /// How far inside a range a value is; `most` is the longest way that counts.
@@ -90,13 +90,13 @@ mod tests {
         let codec = TargetCodec::Range { mean: 0.0, std: 4.0 };
         let values = vec![10.0, 12.0, 15.0, 20.0, 9.0, f64::NAN];
         let scores = Scores { rows: 6, outcome: Outcome::Values(values), failures: Vec::new() };
-        let wishes = |high: f64| Wishes::Ranges { low: vec![10.0; 6], high: vec![high; 6] };
-        let found = margins(&scores, &wishes(20.0), &codec);
+        let targets = |high: f64| Targets::Ranges { low: vec![10.0; 6], high: vec![high; 6] };
+        let found = margins(&scores, &targets(20.0), &codec);
         assert_eq!(found[..4], [0.5, 0.75, 1.0, 0.5]);
         assert!(found[4] < 0.5 && found[5].is_nan());
         // A range without an end to speak of counts in standard deviations.
-        assert_eq!(margins(&scores, &wishes(1e9), &codec)[..4], [0.5, 0.75, 1.0, 1.0]);
-        assert_eq!(margins(&scores, &wishes(10.0), &codec)[..2], [1.0, 0.0]);
+        assert_eq!(margins(&scores, &targets(1e9), &codec)[..4], [0.5, 0.75, 1.0, 1.0]);
+        assert_eq!(margins(&scores, &targets(10.0), &codec)[..2], [1.0, 0.0]);
     }
 
     proptest! {

@@ -15,18 +15,18 @@ pub use draw::{RowOrder, TargetSampler};
 pub use margin::margins;
 pub use reward::{Rewarder, is_valid};
 
-/// What is asked for where a wish is a probability and the job names a class only: the least that was
+/// What is asked for where a target is a probability and the job names a class only: the least that was
 /// asked for in training.
 const LEAST_PROBABILITY: f32 = 0.5;
 
-/// Turns decisions and wishes into numbers.
+/// Turns decisions and targets into numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TargetCodec {
     /// One of these classes.
     Classes {
         /// Labels in the model's order.
         classes: Vec<String>,
-        /// What is told and asked for.
+        /// What the generator is given.
         kind: TargetsKind,
     },
     /// A value between two others.
@@ -38,9 +38,9 @@ pub enum TargetCodec {
     },
 }
 
-/// What is wanted of some rows.
+/// The target of some rows.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Wishes {
+pub enum Targets {
     /// A class each, with at least this probability.
     Classes {
         /// Index into the classes.
@@ -64,14 +64,14 @@ pub enum Wishes {
     },
 }
 
-impl Wishes {
+impl Targets {
     /// Rows.
     pub fn len(&self) -> usize {
         match self {
-            Wishes::Classes { classes, .. } | Wishes::Distributions { classes, .. } => {
+            Targets::Classes { classes, .. } | Targets::Distributions { classes, .. } => {
                 classes.len()
             }
-            Wishes::Ranges { low, .. } => low.len(),
+            Targets::Ranges { low, .. } => low.len(),
         }
     }
 
@@ -80,38 +80,38 @@ impl Wishes {
         self.len() == 0
     }
 
-    /// The wishes at these positions, in this order.
+    /// The targets at these positions, in this order.
     #[must_use]
-    pub fn take(&self, rows: &[u32]) -> Wishes {
+    pub fn take(&self, rows: &[u32]) -> Targets {
         fn taken<T: Copy>(values: &[T], rows: &[u32]) -> Vec<T> {
             rows.iter().map(|row| values[*row as usize]).collect()
         }
         match self {
-            Wishes::Classes { classes, probabilities } => Wishes::Classes {
+            Targets::Classes { classes, probabilities } => Targets::Classes {
                 classes: taken(classes, rows),
                 probabilities: taken(probabilities, rows),
             },
-            Wishes::Distributions { classes, values } => {
+            Targets::Distributions { classes, values } => {
                 let width = values.len() / classes.len().max(1);
                 let row = |row: &u32| &values[*row as usize * width..(*row as usize + 1) * width];
-                Wishes::Distributions {
+                Targets::Distributions {
                     classes: taken(classes, rows),
                     values: rows.iter().flat_map(row).copied().collect(),
                 }
             }
-            Wishes::Ranges { low, high } => {
-                Wishes::Ranges { low: taken(low, rows), high: taken(high, rows) }
+            Targets::Ranges { low, high } => {
+                Targets::Ranges { low: taken(low, rows), high: taken(high, rows) }
             }
         }
     }
 
-    /// The wanted class of each row, where there are classes.
+    /// The target class of each row, where there are classes.
     pub fn classes(&self) -> Option<&[u32]> {
         match self {
-            Wishes::Classes { classes, .. } | Wishes::Distributions { classes, .. } => {
+            Targets::Classes { classes, .. } | Targets::Distributions { classes, .. } => {
                 Some(classes)
             }
-            Wishes::Ranges { .. } => None,
+            Targets::Ranges { .. } => None,
         }
     }
 }
@@ -147,20 +147,20 @@ impl TargetCodec {
         }
     }
 
-    /// Wishes for classes, as the generator was trained to hear them.
-    pub fn labels(&self, classes: Vec<u32>) -> Wishes {
+    /// Targets for classes, as the generator was trained to hear them.
+    pub fn labels(&self, classes: Vec<u32>) -> Targets {
         match self {
             TargetCodec::Classes { classes: all, kind: TargetsKind::Distribution } => {
                 let values = one_hots(&classes, all.len());
-                Wishes::Distributions { classes, values }
+                Targets::Distributions { classes, values }
             }
             TargetCodec::Classes { kind: TargetsKind::Probability, .. } => {
                 let probabilities = vec![LEAST_PROBABILITY; classes.len()];
-                Wishes::Classes { classes, probabilities }
+                Targets::Classes { classes, probabilities }
             }
             _ => {
                 let probabilities = vec![0.0; classes.len()];
-                Wishes::Classes { classes, probabilities }
+                Targets::Classes { classes, probabilities }
             }
         }
     }
@@ -176,7 +176,7 @@ impl TargetCodec {
         }
     }
 
-    /// Whether the generator is told whole distributions.
+    /// Whether the generator is given whole distributions.
     pub fn tells_distributions(&self) -> bool {
         matches!(self, TargetCodec::Classes { kind: TargetsKind::Distribution, .. })
     }
@@ -190,7 +190,7 @@ impl TargetCodec {
     }
 
     /// Width of y_T.
-    pub fn wish_width(&self) -> usize {
+    pub fn target_width(&self) -> usize {
         match self {
             TargetCodec::Classes { classes, .. } => classes.len(),
             TargetCodec::Range { .. } => 2,
@@ -215,25 +215,25 @@ impl TargetCodec {
     }
 
     /// y_T of every row, row-major.
-    pub fn wishes(&self, wishes: &Wishes) -> Vec<f32> {
-        let width = self.wish_width();
-        match (self, wishes) {
-            (TargetCodec::Range { mean, std }, Wishes::Ranges { low, high }) => {
+    pub fn encode_targets(&self, targets: &Targets) -> Vec<f32> {
+        let width = self.target_width();
+        match (self, targets) {
+            (TargetCodec::Range { mean, std }, Targets::Ranges { low, high }) => {
                 let scaled = |value: &f64| known(((value - mean) / std) as f32);
                 low.iter().zip(high).flat_map(|(low, high)| [scaled(low), scaled(high)]).collect()
             }
-            (_, Wishes::Distributions { values, .. }) => values.clone(),
+            (_, Targets::Distributions { values, .. }) => values.clone(),
             (
                 TargetCodec::Classes { kind: TargetsKind::Probability, .. },
-                Wishes::Classes { classes, probabilities },
+                Targets::Classes { classes, probabilities },
             ) => {
                 let mut values = one_hots(classes, width);
                 let rows = values.chunks_exact_mut(width).zip(probabilities);
                 rows.for_each(|(row, share)| row.iter_mut().for_each(|value| *value *= share));
                 values
             }
-            (_, Wishes::Classes { classes, .. }) => one_hots(classes, width),
-            (TargetCodec::Classes { .. }, Wishes::Ranges { low, .. }) => {
+            (_, Targets::Classes { classes, .. }) => one_hots(classes, width),
+            (TargetCodec::Classes { .. }, Targets::Ranges { low, .. }) => {
                 vec![0.0; low.len() * width]
             }
         }

@@ -1,6 +1,6 @@
-//! R: what an answer is worth, and whether it is what was wanted.
+//! R: what an answer is worth, and whether it reaches its target.
 
-use super::{TargetCodec, Wishes};
+use super::{TargetCodec, Targets};
 use crate::job::RewardKind;
 use crate::predictor::{NO_CLASS, Outcome, Scores};
 
@@ -21,11 +21,11 @@ pub struct Rewarder {
 
 impl Rewarder {
     /// R of every row, from 0 to 1.
-    pub fn rewards(&self, scores: &Scores, wishes: &Wishes) -> Vec<f32> {
-        let valid = is_valid(scores, wishes);
+    pub fn rewards(&self, scores: &Scores, targets: &Targets) -> Vec<f32> {
+        let valid = is_valid(scores, targets);
         let valid = valid.iter().map(|valid| if *valid { 1.0 } else { 0.0 });
         let share = self.near_share;
-        match nearness(scores, wishes, self.scale).filter(|_| share > 0.0) {
+        match closeness(scores, targets, self.scale).filter(|_| share > 0.0) {
             Some(near) => {
                 let pairs = valid.zip(near);
                 pairs.map(|(valid, near)| (1.0 - share) * valid + share * near).collect()
@@ -34,20 +34,24 @@ impl Rewarder {
         }
     }
 
-    /// What the model decided, as numbers for a critic that tells outcomes apart: a place for every class
+    /// What the model decided, as numbers for a critic that predicts outcomes: a place for every class
     /// and one for no answer. Where coming near counts, part of it is the model's own probabilities.
     pub fn outcomes(&self, scores: &Scores, classes: usize) -> Vec<f32> {
         let mut values = vec![0.0; scores.rows * (classes + 1)];
         let Outcome::Classes { labels, probabilities } = &scores.outcome else { return values };
         let share = self.near_share;
-        for (row, (told, label)) in values.chunks_exact_mut(classes + 1).zip(labels).enumerate() {
+        for (row, (encoded, label)) in values.chunks_exact_mut(classes + 1).zip(labels).enumerate()
+        {
             let place = if *label == NO_CLASS { classes } else { *label as usize };
-            told[place] = 1.0;
+            encoded[place] = 1.0;
             if let Some(all) = probabilities.as_ref().filter(|_| share > 0.0 && place < classes) {
-                let own = &all[row * classes..(row + 1) * classes];
-                if own.iter().all(|part| part.is_finite()) {
-                    told.iter_mut().for_each(|value| *value *= 1.0 - share);
-                    told.iter_mut().zip(own).for_each(|(to, from)| *to += share * *from as f32);
+                let of_row = &all[row * classes..(row + 1) * classes];
+                if of_row.iter().all(|part| part.is_finite()) {
+                    encoded.iter_mut().for_each(|value| *value *= 1.0 - share);
+                    encoded
+                        .iter_mut()
+                        .zip(of_row)
+                        .for_each(|(to, from)| *to += share * *from as f32);
                 }
             }
         }
@@ -65,12 +69,12 @@ impl Rewarder {
     }
 }
 
-/// Whether each answer is what was wanted. A row without an answer is not.
-pub fn is_valid(scores: &Scores, wishes: &Wishes) -> Vec<bool> {
-    match (&scores.outcome, wishes) {
+/// Whether each prediction reaches its target. A row without a prediction does not.
+pub fn is_valid(scores: &Scores, targets: &Targets) -> Vec<bool> {
+    match (&scores.outcome, targets) {
         (
             Outcome::Classes { labels, probabilities },
-            Wishes::Classes { classes, probabilities: least },
+            Targets::Classes { classes, probabilities: least },
         ) => {
             let width = probabilities.as_ref().map_or(0, |all| all.len() / labels.len().max(1));
             let share = |row: usize, class: u32| {
@@ -82,10 +86,10 @@ pub fn is_valid(scores: &Scores, wishes: &Wishes) -> Vec<bool> {
             })
             .collect()
         }
-        (Outcome::Classes { labels, .. }, Wishes::Distributions { classes, .. }) => {
+        (Outcome::Classes { labels, .. }, Targets::Distributions { classes, .. }) => {
             labels.iter().zip(classes).map(|(label, class)| label == class).collect()
         }
-        (Outcome::Values(values), Wishes::Ranges { low, high }) => values
+        (Outcome::Values(values), Targets::Ranges { low, high }) => values
             .iter()
             .zip(low.iter().zip(high))
             .map(|(value, (low, high))| (*low..=*high).contains(value))
@@ -94,26 +98,29 @@ pub fn is_valid(scores: &Scores, wishes: &Wishes) -> Vec<bool> {
     }
 }
 
-/// How near an answer came, 1 where it is what was wanted: the wanted class's probability against the
+/// How near an answer came, 1 where it reaches its target: the target class's probability against the
 /// most probable one's, the overlap of two distributions, the closeness of a value to its range. None
 /// where the model gives labels only.
-fn nearness(scores: &Scores, wishes: &Wishes, scale: f64) -> Option<Vec<f32>> {
-    match (&scores.outcome, wishes) {
-        (Outcome::Classes { probabilities: Some(all), .. }, Wishes::Classes { classes, .. }) => {
+fn closeness(scores: &Scores, targets: &Targets, scale: f64) -> Option<Vec<f32>> {
+    match (&scores.outcome, targets) {
+        (Outcome::Classes { probabilities: Some(all), .. }, Targets::Classes { classes, .. }) => {
             let rows = all.chunks_exact(all.len() / classes.len().max(1)).zip(classes);
             Some(rows.map(|(row, class)| ratio(row, *class as usize)).collect())
         }
         (
             Outcome::Classes { probabilities: Some(all), .. },
-            Wishes::Distributions { values, classes },
+            Targets::Distributions { values, classes },
         ) => {
             let width = values.len() / classes.len().max(1);
             let rows = all.chunks_exact(width).zip(values.chunks_exact(width));
-            Some(rows.map(|(found, wanted)| overlap(found, wanted)).collect())
+            Some(rows.map(|(found, target)| overlap(found, target)).collect())
         }
-        (Outcome::Values(values), Wishes::Ranges { low, high }) => {
+        (Outcome::Values(values), Targets::Ranges { low, high }) => {
             let rows = values.iter().zip(low.iter().zip(high));
-            Some(rows.map(|(value, (low, high))| closeness(*value, *low, *high, scale)).collect())
+            Some(
+                rows.map(|(value, (low, high))| range_closeness(*value, *low, *high, scale))
+                    .collect(),
+            )
         }
         _ => None,
     }
@@ -125,14 +132,14 @@ fn ratio(row: &[f64], class: usize) -> f32 {
     if share.is_finite() { share.clamp(0.0, 1.0) as f32 } else { 0.0 }
 }
 
-fn overlap(found: &[f64], wanted: &[f32]) -> f32 {
-    let pairs = found.iter().zip(wanted);
-    let common: f64 = pairs.map(|(found, wanted)| found.min(f64::from(*wanted))).sum();
+fn overlap(found: &[f64], target: &[f32]) -> f32 {
+    let pairs = found.iter().zip(target);
+    let common: f64 = pairs.map(|(found, target)| found.min(f64::from(*target))).sum();
     if common.is_finite() { common.clamp(0.0, 1.0) as f32 } else { 0.0 }
 }
 
-fn closeness(value: f64, low: f64, high: f64, scale: f64) -> f32 {
-    // A value that is none is not near, though `max` would overlook it.
+fn range_closeness(value: f64, low: f64, high: f64, scale: f64) -> f32 {
+    // NaN is not near, though `max` would overlook it.
     let off = if value.is_nan() { value } else { (low - value).max(value - high).max(0.0) / scale };
     if off.is_finite() { (-off).exp() as f32 } else { 0.0 }
 }
@@ -155,11 +162,11 @@ mod tests {
 
     #[test]
     fn labels_are_worth_one_or_nothing_and_probabilities_what_they_come_near() {
-        let wishes = Wishes::Classes { classes: vec![1, 1, 1], probabilities: vec![0.0; 3] };
+        let targets = Targets::Classes { classes: vec![1, 1, 1], probabilities: vec![0.0; 3] };
         let label = Rewarder { near_share: 0.0, scale: 1.0 };
-        assert_eq!(label.rewards(&answers(), &wishes), [0.0, 1.0, 0.0]);
+        assert_eq!(label.rewards(&answers(), &targets), [0.0, 1.0, 0.0]);
         let near = Rewarder { near_share: 0.5, scale: 1.0 };
-        let rewards = near.rewards(&answers(), &wishes);
+        let rewards = near.rewards(&answers(), &targets);
         assert!((rewards[0] - 0.5 * 0.4 / 0.6).abs() < 1e-6, "{rewards:?}");
         assert_eq!(rewards[1..], [1.0, 0.0]);
     }
@@ -167,19 +174,21 @@ mod tests {
     #[test]
     fn outcomes_are_the_decision_or_partly_the_probabilities_and_one_is_no_answer() {
         let label = Rewarder { near_share: 0.0, scale: 1.0 };
-        let told = label.outcomes(&answers(), 2);
-        assert_eq!(told, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+        let encoded = label.outcomes(&answers(), 2);
+        assert_eq!(encoded, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
         let near = Rewarder { near_share: 0.5, scale: 1.0 };
-        let told = near.outcomes(&answers(), 2);
-        for (found, expected) in told.iter().zip([0.8, 0.2, 0.0, 0.05, 0.95, 0.0, 0.0, 0.0, 1.0]) {
-            assert!((found - expected).abs() < 1e-6, "{told:?}");
+        let encoded = near.outcomes(&answers(), 2);
+        for (found, expected) in encoded.iter().zip([0.8, 0.2, 0.0, 0.05, 0.95, 0.0, 0.0, 0.0, 1.0])
+        {
+            assert!((found - expected).abs() < 1e-6, "{encoded:?}");
         }
     }
 
     #[test]
     fn a_demanded_probability_must_be_reached() {
-        let wishes = Wishes::Classes { classes: vec![0, 1, 0], probabilities: vec![0.7, 0.7, 0.0] };
-        assert_eq!(is_valid(&answers(), &wishes), [false, true, false]);
+        let targets =
+            Targets::Classes { classes: vec![0, 1, 0], probabilities: vec![0.7, 0.7, 0.0] };
+        assert_eq!(is_valid(&answers(), &targets), [false, true, false]);
     }
 
     #[test]
@@ -189,10 +198,10 @@ mod tests {
             outcome: Outcome::Values(vec![1.0, 3.0, f64::NAN]),
             failures: Vec::new(),
         };
-        let wishes = Wishes::Ranges { low: vec![0.0; 3], high: vec![2.0; 3] };
-        assert_eq!(is_valid(&scores, &wishes), [true, false, false]);
+        let targets = Targets::Ranges { low: vec![0.0; 3], high: vec![2.0; 3] };
+        assert_eq!(is_valid(&scores, &targets), [true, false, false]);
         let near = Rewarder { near_share: 0.5, scale: 2.0 };
-        let rewards = near.rewards(&scores, &wishes);
+        let rewards = near.rewards(&scores, &targets);
         assert!((rewards[1] - 0.5 * (-0.5f32).exp()).abs() < 1e-6, "{rewards:?}");
         assert_eq!((rewards[0], rewards[2]), (1.0, 0.0));
     }

@@ -10,7 +10,7 @@ use crate::encode::Layout;
 use crate::error::{Error, Result};
 use crate::job::AutoencoderKind;
 use crate::nn::host::HostAutoencoderFit;
-use crate::nn::{Adam, Autoencoder, Network, Places, reconstruction_loss, to_numbers};
+use crate::nn::{Adam, Autoencoder, Network, TensorLayout, reconstruction_loss, to_numbers};
 use crate::target::RowOrder;
 
 /// Steps between two words to the listener.
@@ -60,7 +60,7 @@ pub(super) fn fit(
     setup: &Setup<'_>,
     rows: &[f32],
     held_out: &Tensor,
-    places: &Places,
+    tensor_layout: &TensorLayout,
 ) -> Result<(Autoencoder, AutoencoderFigures)> {
     let layout = setup.encoder.layout();
     let projection = Autoencoder::Projection { width: layout.width as i64 };
@@ -69,7 +69,7 @@ pub(super) fn fit(
         return Ok((projection, figures));
     }
     let began = std::time::Instant::now();
-    let (hidden, latent) = sizes(setup, layout, places.numerics as usize);
+    let (hidden, latent) = sizes(setup, layout, tensor_layout.numerics as usize);
     let random = &mut setup.streams.random("autoencoder");
     let mut autoencoder = Autoencoder::new(layout.width, &hidden, latent, random, setup.device)?;
     (setup.listener)(Event::Stage("autoencoder", setup.autoencoder.steps as u64));
@@ -77,10 +77,10 @@ pub(super) fn fit(
         learn_on_host(setup, &autoencoder, rows)?;
     } else {
         let rows = RowMatrix::of(rows, layout.width, setup.device)?;
-        learn(setup, &mut autoencoder, &rows, places)?;
+        learn(setup, &mut autoencoder, &rows, tensor_layout)?;
     }
     refuse_diverged(&autoencoder)?;
-    let mut figures = judge(&autoencoder, held_out, places);
+    let mut figures = evaluate(&autoencoder, held_out, tensor_layout);
     figures.steps = setup.autoencoder.steps;
     (figures.hidden, figures.latent) = (hidden, latent);
     figures.seconds = began.elapsed().as_secs_f64();
@@ -127,7 +127,7 @@ fn refuse(setup: &Setup<'_>, figures: &AutoencoderFigures) -> Result<()> {
              to do without it",
         ));
     }
-    tracing::warn!("the autoencoder {problem}; going on without it");
+    tracing::warn!("the autoencoder {problem}; continuing without it");
     Ok(())
 }
 
@@ -135,7 +135,7 @@ fn learn(
     setup: &Setup<'_>,
     autoencoder: &mut Autoencoder,
     rows: &RowMatrix,
-    places: &Places,
+    tensor_layout: &TensorLayout,
 ) -> Result<()> {
     let job = setup.autoencoder;
     let mut random = setup.streams.random("autoencoder rows");
@@ -143,10 +143,10 @@ fn learn(
     autoencoder.trainable(true);
     let mut optimisers = networks(autoencoder).map(Adam::new);
     each_step(setup, |rate| {
-        let places_of_rows: Vec<i64> = order.next(job.batch).into_iter().map(i64::from).collect();
-        let batch = rows.take(&Tensor::from_slice(&places_of_rows))?;
+        let indexes: Vec<i64> = order.next(job.batch).into_iter().map(i64::from).collect();
+        let batch = rows.take(&Tensor::from_slice(&indexes))?;
         let decoded = autoencoder.decode(&autoencoder.encode(&batch));
-        let loss = reconstruction_loss(&decoded, &batch, places);
+        let loss = reconstruction_loss(&decoded, &batch, tensor_layout);
         let gradients = Network::gradients(&networks(autoencoder), &loss)?;
         for ((network, optimiser), gradient) in
             networks(autoencoder).into_iter().zip(&mut optimisers).zip(&gradients)
@@ -200,7 +200,7 @@ fn each_step(setup: &Setup<'_>, mut take: impl FnMut(f64) -> Result<()>) -> Resu
 fn refuse_diverged(autoencoder: &Autoencoder) -> Result<()> {
     let finite = networks(autoencoder).iter().all(|network| network.is_finite());
     let diverged = || {
-        Error::training("autoencoder", "diverged: its weights are no numbers any more")
+        Error::training("autoencoder", "diverged: its weights are NaN or infinite")
             .hint("lower `autoencoder.learning_rate`")
     };
     if finite { Ok(()) } else { Err(diverged()) }
@@ -218,16 +218,23 @@ pub(super) fn cosine(share: f64) -> f64 {
     0.5 * (1.0 + (std::f64::consts::PI * share.clamp(0.0, 1.0)).cos())
 }
 
-fn judge(autoencoder: &Autoencoder, rows: &Tensor, places: &Places) -> AutoencoderFigures {
+fn evaluate(
+    autoencoder: &Autoencoder,
+    rows: &Tensor,
+    tensor_layout: &TensorLayout,
+) -> AutoencoderFigures {
     no_grad(|| {
         let decoded = autoencoder.decode(&autoencoder.encode(rows));
         let mut shares = Vec::new();
         let mut figures = AutoencoderFigures { accuracy: 1.0, ..Default::default() };
-        if places.numerics > 0 {
-            let own = places.numerics_of(rows);
-            let errors =
-                (places.numerics_of(&decoded) - &own).square().mean_dim(0, false, Kind::Float);
-            let spread = own.var_dim(0, false, false);
+        if tensor_layout.numerics > 0 {
+            let original = tensor_layout.numerics_of(rows);
+            let errors = (tensor_layout.numerics_of(&decoded) - &original).square().mean_dim(
+                0,
+                false,
+                Kind::Float,
+            );
+            let spread = original.var_dim(0, false, false);
             figures.squared_error = errors.mean(Kind::Float).double_value(&[]);
             for (error, spread) in numbers(&errors).into_iter().zip(numbers(&spread)) {
                 // A constant column has nothing to reconstruct.
@@ -236,11 +243,14 @@ fn judge(autoencoder: &Autoencoder, rows: &Tensor, places: &Places) -> Autoencod
                 }
             }
         }
-        if places.blocks > 0 {
-            let own = places.one_hots(rows);
-            let right = places.logits(&decoded).argmax(-1, false).eq_tensor(&own.argmax(-1, false));
+        if tensor_layout.blocks > 0 {
+            let original = tensor_layout.one_hots(rows);
+            let right = tensor_layout
+                .logits(&decoded)
+                .argmax(-1, false)
+                .eq_tensor(&original.argmax(-1, false));
             let right = right.to_kind(Kind::Float).mean_dim(0, false, Kind::Float);
-            let frequent = own.mean_dim(0, false, Kind::Float).amax(-1, false);
+            let frequent = original.mean_dim(0, false, Kind::Float).amax(-1, false);
             figures.accuracy = right.mean(Kind::Float).double_value(&[]);
             for (right, frequent) in numbers(&right).into_iter().zip(numbers(&frequent)) {
                 if frequent < 1.0 - 1e-6 {
@@ -256,5 +266,5 @@ fn judge(autoencoder: &Autoencoder, rows: &Tensor, places: &Places) -> Autoencod
 }
 
 fn numbers(row: &Tensor) -> Vec<f64> {
-    (0..row.size()[0]).map(|place| row.double_value(&[place])).collect()
+    (0..row.size()[0]).map(|slot| row.double_value(&[slot])).collect()
 }

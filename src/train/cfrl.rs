@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! x  row, encoded      y_M  the model's decision    z_cf = μ(s), the counterfactual's latent
-//! z  = enc(x)          y_T  the wanted decision     z̃    = clip(z_cf + ε, −1, 1), ε Gaussian
+//! z  = enc(x)          y_T  the target     z̃    = clip(z_cf + ε, −1, 1), ε Gaussian
 //! c  conditions        s    = (z, y_M, y_T, c)      x̃    = pp(dec(z̃), c),  R = f(M(x̃), y_T)
 //! ```
 //!
@@ -21,14 +21,14 @@
 //! The default preset deviates further:
 //!
 //! 5. The actor says how far the latent moves, and the decoder how far features move; beside that it moves
-//!    features itself, and trifling moves are none ([`Form::Relative`]). z_cf and z̃ below stand for both.
+//!    features itself, and moves below a tolerance are none ([`Form::Relative`]). z_cf and z̃ below stand for both.
 //! 6. The critic is shown x̃: what R depends on. It then has the model to learn, not the model behind the
 //!    decoder. The gradient reaches the actor through pp, straight-through for categories.
 //! 7. Sparsity is measured on pp(dec(z_cf), c) rather than on dec(z_cf): what a constraint undoes is free.
 //! 8. Half of the conditions are as wide as the schema allows, which is what explanations ask for and what
 //!    the paper's draws hardly ever contain.
 //! 9. For a regression, half of R says how near the value came.
-//! 10. Where wishes are labels, the critic does not learn R but the model's decision, with a logarithmic loss,
+//! 10. Where targets are labels, the critic does not learn R but the model's decision, with a logarithmic loss,
 //!     and the actor descends on −log Q(y_T | x_cf). One answer teaches it about every class at once, which
 //!     rare ones need; training rows, whose decisions are known, teach it too; and an actor that is far from
 //!     valid is told so, while −Q is flat there. Else the critic learns R, and λ_s and λ_c grow from nothing:
@@ -39,7 +39,7 @@
 //!     few to tell), and rises again when it is not: models with ragged borders, as deep trees have them, need
 //!     larger moves.
 //! 13. No row is asked to become what it is: explanations never ask that.
-//! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the wanted class
+//! 14. Some experiences undo a part of what the actor did, or graft single values of a row of the target class
 //!     instead: what a change is worth shows where it is missing.
 //! 15. Where labels of more than two classes are asked for, a batch has 256 rows: each class has fewer of them.
 //! 16. The actor's step uses the critic of the step before: the two descend side by side.
@@ -51,19 +51,19 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
 use super::autoencoder::cosine;
-use super::engine::{Acting, Draw, Engine, Factors, Losses, Told};
+use super::engine::{ActorBatch, BatchOutcome, Draw, Engine, Factors, Losses};
+use super::evaluator::Evaluator;
 use super::explore::vary;
-use super::judge::Judge;
-use super::sample::Picked;
 use super::start::adapts;
 use super::table::Examples;
+use super::training_rows::Picked;
 use super::{Problem, Setup};
 use crate::constrain::Conditions;
 use crate::encode::{Dense, Encoder};
 use crate::error::{Error, Result};
 use crate::job::{Method, Preset};
 use crate::nn::{ActorShape, Form};
-use crate::target::{Rewarder, RowOrder, TargetSampler, Wishes};
+use crate::target::{Rewarder, RowOrder, TargetSampler, Targets};
 
 /// Steps in which z̃ is uniform in [−1, 1].
 const EXPLORATION: usize = 100;
@@ -79,10 +79,10 @@ const LEAST_RATE: f64 = 0.01;
 /// Share of the training in which λ_s and λ_c grow from nothing, for a critic that gives R itself.
 const GROWING: f64 = 0.4;
 /// Share of λ_s that counts at the beginning, and while the actor is valid fairly often.
-pub(super) const FAIRLY_EASED: f64 = 0.45;
-/// By what factors that share falls and rises, at most, at one judgement.
-const EASIER: f64 = 0.8;
-const HARDER: f64 = 1.25;
+pub(super) const FAIR_SPARSITY_SCALE: f64 = 0.45;
+/// By what factors that share falls and rises, at most, at one evaluation.
+const SLOWEST_SCALE: f64 = 0.8;
+const FASTEST_SCALE: f64 = 1.25;
 /// What a changed category weighs beside a numeric's standard deviation, both as means over features.
 pub(super) const CATEGORY_WEIGHT: f64 = 0.95;
 /// Training rows that the critic sees for every experience.
@@ -92,19 +92,21 @@ const AVERAGING: f64 = 0.002;
 
 /// What the presets differ in, beside the keys of the job file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Details {
+pub(super) struct PresetOptions {
     pub(super) form: Form,
     /// Share of conditions as wide as the schema allows.
     wide_share: f64,
     /// Whether learning rate and noise fall, and the actor is the mean of the last ones.
-    falling: bool,
+    decays: bool,
 }
 
-impl Details {
-    pub(super) fn of(method: &Method) -> Details {
+impl PresetOptions {
+    pub(super) fn of(method: &Method) -> PresetOptions {
         match method.preset {
-            Preset::Paper => Details { form: Form::Paper, wide_share: 0.0, falling: false },
-            Preset::Default => Details { form: Form::Relative, wide_share: 0.5, falling: true },
+            Preset::Paper => PresetOptions { form: Form::Paper, wide_share: 0.0, decays: false },
+            Preset::Default => {
+                PresetOptions { form: Form::Relative, wide_share: 0.5, decays: true }
+            }
         }
     }
 }
@@ -119,7 +121,7 @@ pub(super) struct Learner<'a> {
     /// Steps done.
     pub(super) step: usize,
     /// How much of λ_s counts: less while the actor is not valid often enough.
-    pub(super) eased: f64,
+    pub(super) sparsity_scale: f64,
     /// Slows learning down after it diverged.
     pub(super) rate_factor: f64,
     /// Sum and number of rewards since they were last asked for.
@@ -130,52 +132,52 @@ pub(super) struct Learner<'a> {
 pub(super) struct BatchSource<'a> {
     pub(super) setup: &'a Setup<'a>,
     pub(super) problem: &'a Problem<'a>,
-    pub(super) details: Details,
+    pub(super) options: PresetOptions,
     /// Rows per step.
     pub(super) batch: usize,
     pub(super) lambda_s: f64,
     pub(super) lambda_c: f64,
     pub(super) sampler: TargetSampler,
-    /// Training rows for a critic that tells outcomes apart.
+    /// Training rows for a critic that predicts outcomes.
     pub(super) examples: Examples,
-    /// Whether the critic tells outcomes apart.
-    pub(super) tells: bool,
+    /// Whether the critic predicts outcomes.
+    pub(super) predicts_outcomes: bool,
     /// Numbers of an action.
     pub(super) action: usize,
 }
 
 /// What the model is asked about a batch, but for the rows themselves.
-struct Asked {
+struct QueryContext {
     picked: Picked,
     conditions: Conditions,
-    wishes: Wishes,
+    targets: Targets,
 }
 
 /// What the model is asked about a batch.
-struct Question {
+struct ModelQuery {
     decoded: Dense,
-    asked: Asked,
+    context: QueryContext,
 }
 
 /// What the model says about it, and R.
-struct Answer {
+struct ModelReply {
     rewards: Vec<f32>,
-    told: Told,
+    outcome: BatchOutcome,
 }
 
 /// The two ends of the model's thread.
-struct Model {
-    ask: SyncSender<Question>,
-    answers: Receiver<Result<Answer>>,
+struct ModelChannel {
+    queries: SyncSender<ModelQuery>,
+    answers: Receiver<Result<ModelReply>>,
 }
 
-impl Model {
+impl ModelChannel {
     fn gone() -> Error {
         Error::internal("training", "the model's thread has ended")
     }
 
-    fn answer(&self) -> Result<Answer> {
-        self.answers.recv().map_err(|_| Model::gone())?
+    fn answer(&self) -> Result<ModelReply> {
+        self.answers.recv().map_err(|_| ModelChannel::gone())?
     }
 }
 
@@ -183,18 +185,18 @@ impl<'a> Learner<'a> {
     /// Takes steps until `after` says to end.
     pub(super) fn learn(
         &mut self,
-        judge: &Judge,
+        evaluator: &Evaluator,
         mut after: impl FnMut(&mut Self, Option<&Losses>) -> Result<bool>,
     ) -> Result<()> {
-        let answerer = Answerer::of(self, judge);
+        let model_thread = ModelThread::of(self, evaluator);
         std::thread::scope(|scope| {
-            let (ask, questions) = sync_channel::<Question>(1);
-            let (tell, answers) = sync_channel::<Result<Answer>>(1);
+            let (queries, incoming) = sync_channel::<ModelQuery>(1);
+            let (tell, answers) = sync_channel::<Result<ModelReply>>(1);
             // M runs on a thread of its own, while the networks learn.
             let thread = std::thread::Builder::new().name("training-model".to_string());
             let answer = move || {
-                for question in questions {
-                    if tell.send(answerer.answer(&question)).is_err() {
+                for query in incoming {
+                    if tell.send(model_thread.answer(&query)).is_err() {
                         break;
                     }
                 }
@@ -202,7 +204,7 @@ impl<'a> Learner<'a> {
             thread
                 .spawn_scoped(scope, answer)
                 .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;
-            let model = Model { ask, answers };
+            let model = ModelChannel { queries, answers };
             loop {
                 let losses = self.take_step(&model)?;
                 if after(self, losses.as_ref())? {
@@ -214,26 +216,26 @@ impl<'a> Learner<'a> {
 
     /// Samples x, constructs random y_T and c, computes z̃ and dec(z̃), asks the model, and meanwhile takes one step of
     /// gradient descent for critic and actor on experiences sampled uniformly from D.
-    fn take_step(&mut self, model: &Model) -> Result<Option<Losses>> {
+    fn take_step(&mut self, model: &ModelChannel) -> Result<Option<Losses>> {
         let random = &mut self.setup.streams.random(&format!("step {}", self.step));
         let (deviation, factors) = (self.deviation(), self.factors());
         let rows = self.order.next(self.source.batch);
-        let (acting, asked) = self.source.act(rows, deviation, random)?;
+        let (actor_batch, context) = self.source.act(rows, deviation, random)?;
         let draw = self.source.draw(self.engine.held(), random);
         let source = &self.source;
-        let mut asked = Some(asked);
-        let mut ask = |mut decoded: Dense| {
-            let Some(asked) = asked.take() else { return Err(Model::gone()) };
-            source.vary(&mut decoded, (&acting.rows, &asked.wishes), random);
-            model.ask.send(Question { decoded, asked }).map_err(|_| Model::gone())
+        let mut context = Some(context);
+        let mut send = |mut decoded: Dense| {
+            let Some(context) = context.take() else { return Err(ModelChannel::gone()) };
+            source.vary(&mut decoded, (&actor_batch.rows, &context.targets), random);
+            model.queries.send(ModelQuery { decoded, context }).map_err(|_| ModelChannel::gone())
         };
         let update = draw.as_ref().map(|draw| (draw, factors));
-        let losses = self.engine.step(&acting, update, &mut ask)?;
+        let losses = self.engine.step(&actor_batch, update, &mut send)?;
         let answer = model.answer()?;
         self.rewards.0 += answer.rewards.iter().map(|reward| f64::from(*reward)).sum::<f64>();
         self.rewards.1 += answer.rewards.len();
         // Stores (x, z, y_M, y_T, c, z̃, x̃, R) in D.
-        self.engine.remember(&acting, &answer.told)?;
+        self.engine.remember(&actor_batch, &answer.outcome)?;
         self.step += 1;
         Ok(losses)
     }
@@ -241,40 +243,44 @@ impl<'a> Learner<'a> {
     /// The standard deviation of ε; none while z̃ is uniform.
     fn deviation(&self) -> Option<f64> {
         let explores = self.step < EXPLORATION && !self.source.problem.warm;
-        (!explores).then(|| (NOISE - LEAST_NOISE) * self.falling() + LEAST_NOISE)
+        (!explores).then(|| (NOISE - LEAST_NOISE) * self.cosine_decay() + LEAST_NOISE)
     }
 
     pub(super) fn factors(&self) -> Factors {
-        let grown = self.grown();
-        let falling = self.falling().max(LEAST_RATE);
+        let warmup = self.loss_warmup();
+        let decay = self.cosine_decay().max(LEAST_RATE);
         Factors {
-            rate: self.setup.train.method.learning_rate * self.rate_factor * falling,
-            sparsity: self.source.lambda_s * grown * self.eased,
-            consistency: self.source.lambda_c * grown,
-            averaging: if self.source.details.falling { AVERAGING } else { 1.0 },
+            rate: self.setup.train.method.learning_rate * self.rate_factor * decay,
+            sparsity: self.source.lambda_s * warmup * self.sparsity_scale,
+            consistency: self.source.lambda_c * warmup,
+            averaging: if self.source.options.decays { AVERAGING } else { 1.0 },
         }
     }
 
     /// How much of λ_s and λ_c counts already: at first an actor learns to be valid at all, unless it has, or
-    /// no change at all is worth infinitely little, as it is to a critic that tells outcomes apart.
-    fn grown(&self) -> f64 {
+    /// no change at all is worth infinitely little, as it is to a critic that predicts outcomes.
+    fn loss_warmup(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        let BatchSource { details, problem, tells, .. } = &self.source;
-        if details.falling && !problem.warm && !tells { (share / GROWING).min(1.0) } else { 1.0 }
+        let BatchSource { options, problem, predicts_outcomes, .. } = &self.source;
+        if options.decays && !problem.warm && !predicts_outcomes {
+            (share / GROWING).min(1.0)
+        } else {
+            1.0
+        }
     }
 
     /// Whether λ_s and λ_c count in full: before, a generator need not get better.
     pub(super) fn is_settled(&self) -> bool {
-        self.grown() >= 1.0
+        self.loss_warmup() >= 1.0
     }
 
     /// From 1 to 0 over the training, or always 1.
-    fn falling(&self) -> f64 {
+    fn cosine_decay(&self) -> f64 {
         let share = self.step as f64 / self.setup.train.limits.max_steps as f64;
-        if self.source.details.falling { cosine(share) } else { 1.0 }
+        if self.source.options.decays { cosine(share) } else { 1.0 }
     }
 
-    /// Goes on after so many steps, as far as rows are concerned.
+    /// Resumes after so many steps, as far as rows are concerned.
     pub(super) fn skip_to(&mut self, step: usize) {
         for _ in self.step..step {
             self.order.next(self.source.batch);
@@ -283,9 +289,10 @@ impl<'a> Learner<'a> {
     }
 
     /// Lets λ_s, where it follows validity, count a little more or less: on the way to this share.
-    pub(super) fn ease(&mut self, share: f64) {
+    pub(super) fn scale_sparsity(&mut self, share: f64) {
         if adapts(&self.setup.train.method, self.shape) {
-            self.eased = share.clamp(self.eased * EASIER, self.eased * HARDER);
+            self.sparsity_scale = share
+                .clamp(self.sparsity_scale * SLOWEST_SCALE, self.sparsity_scale * FASTEST_SCALE);
         }
     }
 
@@ -297,38 +304,38 @@ impl<'a> Learner<'a> {
 }
 
 /// Turns questions into answers, on the model's thread.
-struct Answerer<'j> {
-    judge: &'j Judge,
+struct ModelThread<'j> {
+    evaluator: &'j Evaluator,
     rewarder: Rewarder,
     encoder: &'j Encoder,
     /// Whether the critic is shown the post-processed row.
     shows: bool,
-    /// Classes, where the critic tells outcomes apart.
+    /// Classes, where the critic predicts outcomes.
     classes: Option<usize>,
 }
 
-impl<'j> Answerer<'j> {
-    fn of(learner: &Learner<'j>, judge: &'j Judge) -> Answerer<'j> {
-        Answerer {
-            judge,
+impl<'j> ModelThread<'j> {
+    fn of(learner: &Learner<'j>, evaluator: &'j Evaluator) -> ModelThread<'j> {
+        ModelThread {
+            evaluator,
             rewarder: learner.source.problem.rewarder.clone(),
             encoder: &learner.setup.encoder,
-            shows: learner.source.details.form == Form::Relative,
+            shows: learner.source.options.form == Form::Relative,
             classes: learner.shape.classes(),
         }
     }
 
-    fn answer(&self, question: &Question) -> Result<Answer> {
-        let Question { decoded, asked } = question;
-        let judged = self.judge.judge(decoded, &asked.picked, &asked.conditions)?;
-        let rewards = self.rewarder.rewards(&judged.scores, &asked.wishes);
+    fn answer(&self, query: &ModelQuery) -> Result<ModelReply> {
+        let ModelQuery { decoded, context } = query;
+        let evaluated = self.evaluator.evaluate(decoded, &context.picked, &context.conditions)?;
+        let rewards = self.rewarder.rewards(&evaluated.scores, &context.targets);
         let seen =
-            if self.shows { self.encoder.encode_rows(&judged.rows).values } else { Vec::new() };
+            if self.shows { self.encoder.encode_rows(&evaluated.rows).values } else { Vec::new() };
         let answers = match self.classes {
-            Some(classes) => self.rewarder.outcomes(&judged.scores, classes),
+            Some(classes) => self.rewarder.outcomes(&evaluated.scores, classes),
             None => rewards.clone(),
         };
-        Ok(Answer { rewards, told: Told { seen, answers } })
+        Ok(ModelReply { rewards, outcome: BatchOutcome { seen, answers } })
     }
 }
 
@@ -339,9 +346,9 @@ impl BatchSource<'_> {
         rows: Vec<u32>,
         deviation: Option<f64>,
         random: &mut ChaCha8Rng,
-    ) -> Result<(Acting, Asked)> {
-        let picked = self.problem.sample.pick(&rows)?;
-        let wishes = self.wishes(&rows, random);
+    ) -> Result<(ActorBatch, QueryContext)> {
+        let picked = self.problem.training_rows.pick(&rows)?;
+        let targets = self.targets(&rows, random);
         let conditions = self.conditions(&picked, random);
         let count = rows.len() * self.action;
         let noise: Vec<f32> = match deviation {
@@ -351,9 +358,9 @@ impl BatchSource<'_> {
                 (0..count).map(one).collect()
             }
         };
-        let (y_t, c) = (self.problem.codec.wishes(&wishes), conditions.values.clone());
-        let acting = Acting { rows, y_t, c, noise, explores: deviation.is_none() };
-        Ok((acting, Asked { picked, conditions, wishes }))
+        let (y_t, c) = (self.problem.codec.encode_targets(&targets), conditions.values.clone());
+        let actor_batch = ActorBatch { rows, y_t, c, noise, explores: deviation.is_none() };
+        Ok((actor_batch, QueryContext { picked, conditions, targets }))
     }
 
     /// What an update learns from, once D holds enough.
@@ -361,17 +368,17 @@ impl BatchSource<'_> {
         if held < WARM_UP * self.batch {
             return None;
         }
-        let places = (0..self.batch).map(|_| random.random_range(0..held as i64)).collect();
+        let indexes = (0..self.batch).map(|_| random.random_range(0..held as i64)).collect();
         let examples = self.examples.draw((EXAMPLES * self.batch as f64) as usize, random);
-        Some(Draw { places, examples })
+        Some(Draw { indexes, examples })
     }
 
     /// y_T of rows: not what they have already, unless the paper's method is wanted.
-    fn wishes(&self, rows: &[u32], random: &mut ChaCha8Rng) -> Wishes {
-        match self.problem.sample.labels().filter(|_| self.details.form == Form::Relative) {
+    fn targets(&self, rows: &[u32], random: &mut ChaCha8Rng) -> Targets {
+        match self.problem.training_rows.labels().filter(|_| self.options.form == Form::Relative) {
             Some(labels) => {
-                let own: Vec<u32> = rows.iter().map(|row| labels[*row as usize]).collect();
-                self.sampler.draw_unlike(&own, random)
+                let original: Vec<u32> = rows.iter().map(|row| labels[*row as usize]).collect();
+                self.sampler.draw_unlike(&original, random)
             }
             None => self.sampler.draw(rows.len(), random),
         }
@@ -381,12 +388,12 @@ impl BatchSource<'_> {
     fn vary(
         &self,
         decoded: &mut Dense,
-        (rows, wishes): (&[u32], &Wishes),
+        (rows, targets): (&[u32], &Targets),
         random: &mut ChaCha8Rng,
     ) {
-        if let Some(wanted) = wishes.classes().filter(|_| self.tells) {
+        if let Some(target) = targets.classes().filter(|_| self.predicts_outcomes) {
             let others: Vec<i64> =
-                wanted.iter().map(|class| self.examples.of(*class, random)).collect();
+                target.iter().map(|class| self.examples.of(*class, random)).collect();
             vary(decoded, &self.problem.encoded, (rows, &others), random);
         }
     }
@@ -395,10 +402,10 @@ impl BatchSource<'_> {
         let widest = self.setup.constraints.widest(&picked.rows, &picked.bounds);
         let mut drawn = self.setup.constraints.draw(&widest, &picked.rows, random);
         let width = drawn.width;
-        if self.details.wide_share > 0.0 {
+        if self.options.wide_share > 0.0 {
             let rows = drawn.values.chunks_exact_mut(width).zip(widest.values.chunks_exact(width));
             for (row, wide) in rows {
-                if random.random_bool(self.details.wide_share) {
+                if random.random_bool(self.options.wide_share) {
                     row.copy_from_slice(wide);
                 }
             }

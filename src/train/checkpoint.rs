@@ -1,4 +1,4 @@
-//! What a killed training goes on from: networks, optimisers, replay buffer and curve, in one tensor file
+//! What a killed training resumes from: networks, optimisers, replay buffer and curve, in one tensor file
 //! and one JSON file that names it. The JSON file is renamed into place last, so that a checkpoint is the
 //! old one or the new one, never half of each.
 
@@ -17,7 +17,7 @@ use crate::output::{cannot_write, write_synced};
 
 const STATE_FILE: &str = "checkpoint.json";
 
-/// What must be the same for a checkpoint to be gone on from, by name: a hash or a value each.
+/// What must be the same for a checkpoint to be resumed from, by name: a hash or a value each.
 pub type Fingerprint = BTreeMap<String, String>;
 
 /// The place of a run's checkpoint.
@@ -50,14 +50,16 @@ pub(super) struct State {
     /// Steps that the actor's and the critic's optimiser have taken.
     pub(super) adam_steps: [i64; 2],
     pub(super) replay_next: i64,
-    pub(super) eased: f64,
+    #[serde(rename = "eased")]
+    pub(super) sparsity_scale: f64,
     pub(super) rate_factor: f64,
-    /// Sum and number of rewards since the last judgement.
+    /// Sum and number of rewards since the last evaluation.
     pub(super) rewards: (f64, usize),
     pub(super) seconds: f64,
     pub(super) counts: Counts,
-    /// Steps of the optimisers at the best judgement.
-    pub(super) good_steps: Option<[i64; 2]>,
+    /// Steps of the optimisers at the best evaluation.
+    #[serde(rename = "good_steps")]
+    pub(super) best_steps: Option<[i64; 2]>,
     pub(super) best_score: Option<f64>,
     pub(super) autoencoder: AutoencoderFigures,
     pub(super) curve: Vec<Point>,
@@ -99,25 +101,25 @@ impl Checkpoints {
     pub(super) fn save(&self, mut state: State, tensors: &[(&str, Tensor)]) -> Result<()> {
         state.tensors = tensors_name(state.step);
         fs::create_dir_all(&self.folder).map_err(|error| cannot_write(&self.folder, error))?;
-        let (new, place) = (self.folder.join(".tensors"), self.folder.join(&state.tensors));
+        let (new, slot) = (self.folder.join(".tensors"), self.folder.join(&state.tensors));
         // A run that fails in its first step writes the file again that it went on from.
         let written = write_tensors(&new, tensors)
-            .and_then(|()| fs::rename(&new, &place).map_err(|error| cannot_write(&place, error)));
+            .and_then(|()| fs::rename(&new, &slot).map_err(|error| cannot_write(&slot, error)));
         // Half a file would take space that the generator itself may need.
         written.inspect_err(|_| drop(fs::remove_file(&new)))?;
         let json = serde_json::to_string(&state)
             .map_err(|error| Error::internal("checkpoint", "has no JSON").source(error))?;
-        let (new, place) = (self.folder.join(".new"), self.folder.join(STATE_FILE));
+        let (new, slot) = (self.folder.join(".new"), self.folder.join(STATE_FILE));
         write_synced(&new, json.as_bytes())?;
-        fs::rename(&new, &place).map_err(|error| cannot_write(&place, error))?;
+        fs::rename(&new, &slot).map_err(|error| cannot_write(&slot, error))?;
         self.remove_all_but(&state.tensors);
         Ok(())
     }
 
-    fn remove_all_but(&self, kept: &str) {
+    fn remove_all_but(&self, retained: &str) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if name != kept && name != STATE_FILE {
+            if name != retained && name != STATE_FILE {
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -6,17 +6,16 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::cfrl::CATEGORY_WEIGHT;
 use super::engine::{
-    Acting, Ask, Draw, Engine, Factors, Judging, Losses, ReplayState, Snapshot, Told,
+    ActorBatch, BatchOutcome, Draw, Engine, EngineInput, Evaluate, Factors, Losses, ReplayState,
+    SendQuery, Snapshot,
 };
-use super::table::{Known, Table};
+use super::table::{Table, TableRows};
 use super::validate::Quality;
-use super::{Problem, Setup};
 use crate::encode::Layout;
 use crate::error::Result;
 use crate::nn::{
-    ActorShape, Adam, Autoencoder, Experiences, Form, Generator, Network, Replay, ReplayShape,
-    consistency_loss, critic_loss, outcome_loss, output_sparsity, sparsity_loss, to_dense,
-    to_tensor,
+    ActorShape, Adam, Autoencoder, Experiences, Form, Generator, Network, Replay, consistency_loss,
+    critic_loss, outcome_loss, output_sparsity, sparsity_loss, to_dense, to_tensor,
 };
 
 /// Networks that learn on a device.
@@ -32,19 +31,16 @@ pub(super) struct DeviceEngine {
     adams: [Adam; 2],
     replay: Replay,
     /// z̃ of the last step.
-    acted: Option<Tensor>,
+    last_action: Option<Tensor>,
 }
 
 impl DeviceEngine {
     /// Networks at the start of a training, and an empty D of this shape and capacity.
-    pub(super) fn new(
-        (setup, problem): (&Setup<'_>, &Problem<'_>),
-        (mut generator, mut critic): (Generator, Network),
-        (kept, capacity): (ReplayShape, usize),
-    ) -> Result<DeviceEngine> {
+    pub(super) fn new(input: EngineInput<'_>) -> Result<DeviceEngine> {
+        let EngineInput { setup, problem, mut generator, mut critic, replay, capacity } = input;
         generator.actor.trainable(true);
         critic.trainable(true);
-        let decisions = problem.codec.decisions(&problem.sample.scores)?;
+        let decisions = problem.codec.decisions(&problem.training_rows.scores)?;
         let decisions = (&decisions[..], problem.codec.decision_width());
         let device = setup.device;
         Ok(DeviceEngine {
@@ -54,8 +50,8 @@ impl DeviceEngine {
             table: no_grad(|| Table::new(&generator, &problem.encoded, decisions, device))?,
             average: generator.actor.flat().copy(),
             adams: [Adam::new(&generator.actor), Adam::new(&critic)],
-            replay: Replay::new(kept, capacity, device),
-            acted: None,
+            replay: Replay::new(replay, capacity, device),
+            last_action: None,
             generator,
             critic,
         })
@@ -66,32 +62,38 @@ impl DeviceEngine {
     }
 
     /// Computes z̃ and dec(z̃).
-    fn act(&mut self, acting: &Acting, ask: Ask<'_>) -> Result<()> {
-        let known = self.table.known(&indices(&acting.rows))?;
-        let count = acting.rows.len();
-        let noise = self.matrix(&acting.noise, count)?;
-        let z_tilde = if acting.explores {
+    fn act(&mut self, actor_batch: &ActorBatch, send: SendQuery<'_>) -> Result<()> {
+        let rows = self.table.rows(&indices(&actor_batch.rows))?;
+        let count = actor_batch.rows.len();
+        let noise = self.matrix(&actor_batch.noise, count)?;
+        let z_tilde = if actor_batch.explores {
             noise
         } else {
-            let (y_t, c) = (self.matrix(&acting.y_t, count)?, self.matrix(&acting.c, count)?);
-            let s = Tensor::cat(&[&known.state, &y_t, &c], 1);
+            let (y_t, c) =
+                (self.matrix(&actor_batch.y_t, count)?, self.matrix(&actor_batch.c, count)?);
+            let s = Tensor::cat(&[&rows.state, &y_t, &c], 1);
             no_grad(|| (self.generator.act(&s) + noise).clamp(-1.0, 1.0))
         };
-        let decoded = no_grad(|| self.generator.decode(&z_tilde, &known.x, &known.base));
-        self.acted = Some(z_tilde);
+        let decoded = no_grad(|| self.generator.decode(&z_tilde, &rows.x, &rows.base));
+        self.last_action = Some(z_tilde);
         // The one time in a step that the host waits for the device: the model is on the host.
-        ask(to_dense(&decoded, &self.layout)?)
+        send(to_dense(&decoded, &self.layout)?)
     }
 
     /// The loss of the critic.
-    fn critic_loss(&self, batch: &Experiences, known: &Known, examples: &[i64]) -> Result<Tensor> {
+    fn critic_loss(
+        &self,
+        batch: &Experiences,
+        rows: &TableRows,
+        examples: &[i64],
+    ) -> Result<Tensor> {
         if self.shape.classes().is_none() {
             // L_Q = mean (Q(s, z̃, x̃) − R)²
-            let q = self.critic.forward(&Tensor::cat(&[&known.state, &batch.deeds()], 1));
+            let q = self.critic.forward(&Tensor::cat(&[&rows.state, &batch.critic_input()], 1));
             return Ok(critic_loss(&q, &batch.answers()));
         }
         // L_Q = −mean log Q(M(x̃) | x̃), on training rows as well
-        let examples = self.table.known(&Tensor::from_slice(examples))?;
+        let examples = self.table.rows(&Tensor::from_slice(examples))?;
         let rows = Tensor::cat(&[batch.seen(), examples.x], 0);
         let decisions = examples.decisions.pad([0, 1], "constant", 0.0);
         let outcomes = Tensor::cat(&[batch.answers(), decisions], 0);
@@ -99,22 +101,22 @@ impl DeviceEngine {
     }
 
     /// The losses of the actor, in which the critic's is none yet.
-    fn actor_losses(&self, batch: &Experiences, known: &Known, factors: Factors) -> Losses {
-        let (x, c) = (&known.x, batch.conditions());
-        let s = Tensor::cat(&[&known.state, &batch.wishes()], 1);
+    fn actor_losses(&self, batch: &Experiences, rows: &TableRows, factors: Factors) -> Losses {
+        let (x, c) = (&rows.x, batch.conditions());
+        let s = Tensor::cat(&[&rows.state, &batch.actor_input()], 1);
 
         // L_μ = −mean Q(s, z_cf, x_cf) + λ_s L_sparsity + λ_c L_consist
         let z_cf = self.generator.act(&s);
-        let decoded = self.generator.decode(&z_cf, x, &known.base);
-        let places = &self.generator.places;
+        let decoded = self.generator.decode(&z_cf, x, &rows.base);
+        let tensor_layout = &self.generator.tensor_layout;
         let (x_cf, parts) = match self.shape.form {
             Form::Paper => {
-                let x_cf = places.post_process(&decoded.detach(), x, &c);
-                (x_cf, sparsity_loss(&decoded, x, places))
+                let x_cf = tensor_layout.post_process(&decoded.detach(), x, &c);
+                (x_cf, sparsity_loss(&decoded, x, tensor_layout))
             }
             Form::Relative => {
-                let x_cf = places.post_process(&decoded, x, &c);
-                let parts = output_sparsity(&x_cf, x, places);
+                let x_cf = tensor_layout.post_process(&decoded, x, &c);
+                let parts = output_sparsity(&x_cf, x, tensor_layout);
                 (x_cf, parts)
             }
         };
@@ -137,21 +139,21 @@ impl DeviceEngine {
     }
 
     /// mean Q
-    fn value(&self, judged: &[&Tensor]) -> Tensor {
-        self.critic.forward(&Tensor::cat(judged, 1)).mean(Kind::Float)
+    fn value(&self, evaluated: &[&Tensor]) -> Tensor {
+        self.critic.forward(&Tensor::cat(evaluated, 1)).mean(Kind::Float)
     }
 
     fn descend(&mut self, draw: &Draw, factors: Factors) -> Result<Losses> {
-        let batch = self.replay.sample(&Tensor::from_slice(&draw.places))?;
-        let known = self.table.known(&batch.rows)?;
-        let critic = self.critic_loss(&batch, &known, &draw.examples)?;
+        let batch = self.replay.sample(&Tensor::from_slice(&draw.indexes))?;
+        let rows = self.table.rows(&batch.rows)?;
+        let critic = self.critic_loss(&batch, &rows, &draw.examples)?;
         let of_critic = self.critic.gradient(&critic)?;
         // In the paper's reference the actor meets the critic of the same step, else that of the step before.
         let in_turn = self.shape.form == Form::Paper;
         if in_turn {
             self.adams[1].step(&self.critic, &of_critic, factors.rate);
         }
-        let losses = self.actor_losses(&batch, &known, factors);
+        let losses = self.actor_losses(&batch, &rows, factors);
         let of_actor = self.generator.actor.gradient(&losses.actor)?;
         if !in_turn {
             self.adams[1].step(&self.critic, &of_critic, factors.rate);
@@ -170,27 +172,27 @@ fn indices(rows: &[u32]) -> Tensor {
 impl Engine for DeviceEngine {
     fn step(
         &mut self,
-        acting: &Acting,
+        actor_batch: &ActorBatch,
         update: Option<(&Draw, Factors)>,
-        ask: Ask<'_>,
+        send: SendQuery<'_>,
     ) -> Result<Option<Losses>> {
-        self.act(acting, ask)?;
+        self.act(actor_batch, send)?;
         update.map(|(draw, factors)| self.descend(draw, factors)).transpose()
     }
 
-    fn remember(&mut self, acting: &Acting, told: &Told) -> Result<()> {
-        let count = acting.rows.len();
-        let (y_t, c) = (self.matrix(&acting.y_t, count)?, self.matrix(&acting.c, count)?);
-        let answers = self.matrix(&told.answers, count)?;
+    fn remember(&mut self, actor_batch: &ActorBatch, outcome: &BatchOutcome) -> Result<()> {
+        let count = actor_batch.rows.len();
+        let (y_t, c) = (self.matrix(&actor_batch.y_t, count)?, self.matrix(&actor_batch.c, count)?);
+        let answers = self.matrix(&outcome.answers, count)?;
         let mut parts = vec![y_t, c];
         if self.shape.classes().is_none() {
-            parts.extend(self.acted.take());
+            parts.extend(self.last_action.take());
         }
         if self.shape.form == Form::Relative {
-            parts.push(self.matrix(&told.seen, count)?);
+            parts.push(self.matrix(&outcome.seen, count)?);
         }
         parts.push(answers);
-        self.replay.append(&indices(&acting.rows), &parts.iter().collect::<Vec<_>>());
+        self.replay.append(&indices(&actor_batch.rows), &parts.iter().collect::<Vec<_>>());
         Ok(())
     }
 
@@ -245,11 +247,11 @@ impl Engine for DeviceEngine {
         Ok(self.average.copy())
     }
 
-    fn judge(&mut self, actor: &Tensor, judge: Judging<'_>) -> Result<Quality> {
-        let own = self.generator.actor.flat().copy();
+    fn evaluate(&mut self, actor: &Tensor, evaluator: Evaluate<'_>) -> Result<Quality> {
+        let original = self.generator.actor.flat().copy();
         self.generator.actor.set(actor);
-        let quality = judge(&self.generator);
-        self.generator.actor.set(&own);
+        let quality = evaluator(&self.generator);
+        self.generator.actor.set(&original);
         quality
     }
 

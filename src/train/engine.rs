@@ -1,15 +1,28 @@
-//! Where networks learn: a step of experience and of descent, and the state that a training goes back to or goes on
+//! Where networks learn: a step of experience and of descent, and the state that a training goes back to or resumes
 //! from. In plain memory on a CPU, with tensors on a GPU.
 
 use tch::Tensor;
 
 use super::validate::Quality;
+use super::{Problem, Setup};
 use crate::encode::Dense;
 use crate::error::Result;
-use crate::nn::{Autoencoder, Generator, Network};
+use crate::nn::{Autoencoder, Generator, Network, ReplayShape};
+
+/// What an engine begins with.
+pub(super) struct EngineInput<'a> {
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) generator: Generator,
+    pub(super) critic: Network,
+    /// What D holds of an experience …
+    pub(super) replay: ReplayShape,
+    /// … and of how many.
+    pub(super) capacity: usize,
+}
 
 /// A batch of training rows and what is asked of them.
-pub(super) struct Acting {
+pub(super) struct ActorBatch {
     /// Training rows.
     pub(super) rows: Vec<u32>,
     /// y_T.
@@ -25,7 +38,7 @@ pub(super) struct Acting {
 /// What one update learns from.
 pub(super) struct Draw {
     /// Experiences of D.
-    pub(super) places: Vec<i64>,
+    pub(super) indexes: Vec<i64>,
     /// Training rows beside them.
     pub(super) examples: Vec<i64>,
 }
@@ -44,7 +57,7 @@ pub(super) struct Factors {
 }
 
 /// What the model says about a batch: x̃ where the critic is shown it, and R or which outcome.
-pub(super) struct Told {
+pub(super) struct BatchOutcome {
     pub(super) seen: Vec<f32>,
     pub(super) answers: Vec<f32>,
 }
@@ -96,28 +109,28 @@ pub(super) struct ReplayState {
     pub(super) rows: Tensor,
     /// The rest of it.
     pub(super) records: Tensor,
-    /// Where writing goes on.
+    /// Where writing continues.
     pub(super) next: i64,
 }
 
 /// Hears decoded counterfactuals as soon as they are there, and hands them to the model.
-pub(super) type Ask<'a> = &'a mut dyn FnMut(Dense) -> Result<()>;
+pub(super) type SendQuery<'a> = &'a mut dyn FnMut(Dense) -> Result<()>;
 
 /// Says how good a generator is.
-pub(super) type Judging<'a> = &'a mut dyn FnMut(&Generator) -> Result<Quality>;
+pub(super) type Evaluate<'a> = &'a mut dyn FnMut(&Generator) -> Result<Quality>;
 
 /// Networks that learn, and D.
 pub(super) trait Engine {
     /// Lets the actor act and hands on what it did, and descends, if there is something to learn from.
     fn step(
         &mut self,
-        acting: &Acting,
+        actor_batch: &ActorBatch,
         update: Option<(&Draw, Factors)>,
-        ask: Ask<'_>,
+        send: SendQuery<'_>,
     ) -> Result<Option<Losses>>;
 
     /// Stores what the last step did in D.
-    fn remember(&mut self, acting: &Acting, told: &Told) -> Result<()>;
+    fn remember(&mut self, actor_batch: &ActorBatch, outcome: &BatchOutcome) -> Result<()>;
 
     /// Experiences in D.
     fn held(&self) -> usize;
@@ -134,7 +147,7 @@ pub(super) trait Engine {
     /// D, as a checkpoint keeps it.
     fn replay(&self) -> Result<ReplayState>;
 
-    /// Goes on from it.
+    /// Restores it.
     fn restore_replay(&mut self, state: &ReplayState) -> Result<()>;
 
     /// Whether all weights are numbers.
@@ -143,8 +156,8 @@ pub(super) trait Engine {
     /// Steps that the actor has taken.
     fn actor_steps(&self) -> i64;
 
-    /// Judges the generator with these weights of the actor.
-    fn judge(&mut self, actor: &Tensor, judge: Judging<'_>) -> Result<Quality>;
+    /// Evaluates the generator with these weights of the actor.
+    fn evaluate(&mut self, actor: &Tensor, evaluator: Evaluate<'_>) -> Result<Quality>;
 
     /// The mean of actors, as flat weights.
     fn average(&self) -> Result<Tensor>;

@@ -7,15 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::encode::Dense;
 
-/// Share of trials in which some of the changes are undone …
+/// Share of proposals in which some of the changes are undone …
 const UNDONE: f64 = 0.15;
-/// … and in which a few values of a row of the wanted class stand in for all of them …
+/// … and in which a few values of a row of the target class stand in for all of them …
 const GRAFTED: f64 = 0.1;
 /// … so many at most.
 const MOST_GRAFTS: usize = 3;
 
 /// Lets some rows try less than the actor does: some changes are undone, back to the original, or a few values of a
-/// row of the wanted class put in the place of all of them. Whether a change is needed shows where it is missing.
+/// row of the target class put in the place of all of them. Whether a change is needed shows where it is missing.
 /// `originals` and `others` say which training rows these are.
 pub(super) fn vary(
     decoded: &mut Dense,
@@ -25,21 +25,21 @@ pub(super) fn vary(
 ) {
     let layout = Arc::clone(&decoded.layout);
     let rows = originals.iter().zip(others);
-    for ((own, other), values) in rows.zip(decoded.values.chunks_exact_mut(layout.width)) {
-        let (own, other) = (training.row(*own as usize), training.row(*other as usize));
+    for ((original, other), values) in rows.zip(decoded.values.chunks_exact_mut(layout.width)) {
+        let (original, other) = (training.row(*original as usize), training.row(*other as usize));
         let lot: f64 = random.random_range(0.0..1.0);
         if lot < UNDONE {
             for slots in &layout.slots {
                 if random.random_bool(0.5) {
-                    let places = slots.places();
-                    values[places.clone()].copy_from_slice(&own[places]);
+                    let range = slots.range();
+                    values[range.clone()].copy_from_slice(&original[range]);
                 }
             }
         } else if lot < UNDONE + GRAFTED {
-            values.copy_from_slice(own);
+            values.copy_from_slice(original);
             for _ in 0..random.random_range(1..=MOST_GRAFTS) {
-                let places = layout.slots[random.random_range(0..layout.slots.len())].places();
-                values[places.clone()].copy_from_slice(&other[places]);
+                let range = layout.slots[random.random_range(0..layout.slots.len())].range();
+                values[range.clone()].copy_from_slice(&other[range]);
             }
         }
     }

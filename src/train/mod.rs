@@ -4,18 +4,18 @@
 mod autoencoder;
 mod cfrl;
 mod checkpoint;
-mod course;
 mod device;
 mod engine;
+mod evaluator;
 mod explore;
 mod host;
-mod judge;
 mod rows;
-mod sample;
 mod start;
 mod table;
 #[cfg(test)]
 mod tests;
+mod training_loop;
+mod training_rows;
 mod validate;
 
 use std::sync::Arc;
@@ -30,20 +30,20 @@ use crate::encode::{Dense, Encoder};
 use crate::error::{Error, Kind, Result};
 use crate::feature::FeatureSchema;
 use crate::job::{AutoencoderJob, RewardKind, Target, TrainJob};
-use crate::nn::{ActorShape, Autoencoder, Generator, Network, Places, to_tensor};
+use crate::nn::{ActorShape, Autoencoder, Generator, Network, TensorLayout, to_tensor};
 use crate::predictor::Predictor;
 use crate::runtime::Streams;
 use crate::target::{Rewarder, TargetCodec, TargetSampler};
 
 pub use autoencoder::AutoencoderFigures;
 pub use checkpoint::{Checkpoints, Fingerprint};
-pub use course::Ending;
-pub use judge::Judge;
-pub use sample::Sample;
+pub use evaluator::Evaluator;
+pub use training_loop::Ending;
+pub use training_rows::TrainingRows;
 pub use validate::{ClassQuality, Quality};
 
 use cfrl::Learner;
-use course::Course;
+use training_loop::TrainingLoop;
 use validate::{Bridges, Validation};
 
 /// What training needs to know and to use.
@@ -81,7 +81,7 @@ pub enum Event {
     Stage(&'static str, u64),
     /// So many steps more are done.
     Steps(u64),
-    /// The generator was judged.
+    /// The generator was evaluated.
     Point(Point),
 }
 
@@ -110,7 +110,7 @@ pub struct Point {
 
 /// What is to be learnt, in numbers.
 struct Problem<'a> {
-    sample: &'a Sample,
+    training_rows: &'a TrainingRows,
     /// Rows to train on; those after them are for validation.
     train: usize,
     /// All rows, on the host.
@@ -118,14 +118,14 @@ struct Problem<'a> {
     codec: TargetCodec,
     sampler: TargetSampler,
     rewarder: Rewarder,
-    /// Whether an earlier generator is gone on from.
+    /// Whether training starts from an earlier generator.
     warm: bool,
 }
 
 /// What learning starts from.
 struct Start {
     autoencoder: Autoencoder,
-    places: Places,
+    tensor_layout: TensorLayout,
     /// An earlier generator's actor and critic.
     networks: Option<(Network, Network)>,
 }
@@ -139,7 +139,7 @@ pub struct Fitted {
     pub critic: Network,
     /// Shape of actor and critic.
     pub shape: ActorShape,
-    /// Decisions and wishes as numbers.
+    /// Decisions and targets as numbers.
     pub codec: TargetCodec,
     /// Decisions that were asked for.
     pub sampler: TargetSampler,
@@ -156,14 +156,14 @@ pub struct Fitted {
 }
 
 /// Which rows to train on and what to start from.
-pub struct Lesson<'a> {
+pub struct FitInput<'a> {
     /// Rows, those for validation last.
-    pub sample: &'a Sample,
+    pub training_rows: &'a TrainingRows,
     /// How many are trained on; if all, validation is on the same.
     pub train: usize,
-    /// An earlier generator to go on from.
+    /// An earlier generator to start from.
     pub from: Option<Artefact>,
-    /// Whether to go on from a checkpoint, if there is one.
+    /// Whether to resume from a checkpoint, if there is one.
     pub resume: bool,
     /// Whether anything is expected of the generator: not where training rows alone are asked for.
     pub learns: bool,
@@ -173,46 +173,50 @@ pub struct Lesson<'a> {
 ///
 /// # Errors
 /// When there is nothing to learn, the model fails, or learning diverges or comes to nothing.
-pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
-    let Lesson { sample, train, from, resume, learns } = lesson;
-    let problem = Problem::new(setup, sample, train, from.is_some())?;
+pub fn fit(setup: &Setup<'_>, input: FitInput<'_>) -> Result<Fitted> {
+    let FitInput { training_rows, train, from, resume, learns } = input;
+    let problem = Problem::new(setup, training_rows, train, from.is_some())?;
     let saved = match setup.checkpoints.filter(|_| resume) {
         Some(checkpoints) => checkpoints.load()?,
         None => None,
     };
     let (start, figures) = problem.start(setup, from, saved.as_ref())?;
     let mut learner = Learner::new(setup, &problem, start)?;
-    let judge =
-        Judge::new(&setup.schema, Arc::clone(&setup.constraints), Arc::clone(&setup.predictor));
     let bridges = Bridges::new(setup, &problem.codec);
     let random = &mut setup.streams.random("validation");
-    let validation =
-        Validation::new(sample, &problem.validation_rows(), &problem.sampler, &bridges, random)?;
+    let validation = Validation::new(
+        training_rows,
+        &problem.validation_rows(),
+        &problem.sampler,
+        &bridges,
+        random,
+    )?;
     (setup.listener)(Event::Stage("training", setup.train.limits.max_steps as u64));
-    let mut course = Course::new(setup, &validation, &judge, &bridges, figures.clone());
+    let mut training = TrainingLoop::new(setup, &validation, &bridges, figures.clone());
     if let Some(saved) = &saved {
-        course.resume(&mut learner, saved)?;
+        training.resume(&mut learner, saved)?;
     }
-    if !course.is_over(&learner) {
-        let learnt = learner.learn(&judge, |learner, losses| course.after_step(learner, losses));
+    if !training.is_over(&learner) {
+        let learnt = learner
+            .learn(&bridges.evaluator, |learner, losses| training.after_step(learner, losses));
         if let Err(error) = learnt {
             // An update may be done whose experience is missing. The checkpoint before it is the better
-            // one to go on from; this one is better than none.
+            // one to resume from; this one is better than none.
             if error.kind() == Kind::Predictor && !checkpoint::exists(setup.checkpoints) {
-                course.save_or_warn(&learner);
+                training.save_or_warn(&learner);
             }
             return Err(error);
         }
         // If what follows fails, it need not be learnt again.
-        course.save_or_warn(&learner);
+        training.save_or_warn(&learner);
     }
     let (shape, steps, actor_steps) = (learner.shape, learner.step, learner.engine.actor_steps());
-    let (generator, critic) = learner.engine.finish(course.best())?;
-    let validation = validation.quality(&generator, &judge, &bridges)?;
+    let (generator, critic) = learner.engine.finish(training.best())?;
+    let validation = validation.quality(&generator, &bridges)?;
     if learns {
         refuse_nothing(setup, (steps, actor_steps), &validation)?;
     }
-    let (ending, curve) = (course.ending.unwrap_or(Ending::MaxSteps), course.curve);
+    let (ending, curve) = (training.ending.unwrap_or(Ending::MaxSteps), training.curve);
     let (codec, sampler) = (problem.codec.clone(), problem.sampler.clone());
     let autoencoder = figures;
     Ok(Fitted {
@@ -229,38 +233,46 @@ pub fn fit(setup: &Setup<'_>, lesson: Lesson<'_>) -> Result<Fitted> {
     })
 }
 
-/// Judges a fitted generator on other rows.
+/// Evaluates a fitted generator on other rows.
 ///
 /// # Errors
 /// When the model fails.
-pub fn judge_on(setup: &Setup<'_>, fitted: &Fitted, sample: &Sample) -> Result<Quality> {
-    let judge =
-        Judge::new(&setup.schema, Arc::clone(&setup.constraints), Arc::clone(&setup.predictor));
+pub fn evaluate_on(
+    setup: &Setup<'_>,
+    fitted: &Fitted,
+    training_rows: &TrainingRows,
+) -> Result<Quality> {
     let bridges = Bridges::new(setup, &fitted.codec);
-    let rows: Vec<u32> = (0..sample.rows.len as u32).collect();
+    let rows: Vec<u32> = (0..training_rows.rows.len as u32).collect();
     let random = &mut setup.streams.random("test");
-    let rows = Validation::new(sample, &rows, &fitted.sampler, &bridges, random)?;
-    rows.quality(&fitted.generator, &judge, &bridges)
+    let rows = Validation::new(training_rows, &rows, &fitted.sampler, &bridges, random)?;
+    rows.quality(&fitted.generator, &bridges)
 }
 
 impl<'a> Problem<'a> {
-    fn new(setup: &Setup<'_>, sample: &'a Sample, train: usize, warm: bool) -> Result<Problem<'a>> {
+    fn new(
+        setup: &Setup<'_>,
+        training_rows: &'a TrainingRows,
+        train: usize,
+        warm: bool,
+    ) -> Result<Problem<'a>> {
         let method = &setup.train.method;
-        let codec = TargetCodec::new(setup.predictor.task(), method.targets, &sample.scores)?;
-        let sampler = TargetSampler::new(&codec, &sample.scores, setup.target);
+        let codec =
+            TargetCodec::new(setup.predictor.task(), method.targets, &training_rows.scores)?;
+        let sampler = TargetSampler::new(&codec, &training_rows.scores, setup.target);
         // A class is had or not; a range is too narrow an aim to be found by chance.
         let usual = match codec {
             TargetCodec::Classes { .. } => RewardKind::Label,
             TargetCodec::Range { .. } => RewardKind::Probability,
         };
         let rewarder = Rewarder::new(method.reward.unwrap_or(usual), &codec);
-        let encoded = setup.encoder.encode_rows(&sample.rows);
-        Ok(Problem { sample, train, encoded, codec, sampler, rewarder, warm })
+        let encoded = setup.encoder.encode_rows(&training_rows.rows);
+        Ok(Problem { training_rows, train, encoded, codec, sampler, rewarder, warm })
     }
 
     /// Rows that are not trained on; all, if there is none.
     fn validation_rows(&self) -> Vec<u32> {
-        let all = self.sample.rows.len;
+        let all = self.training_rows.rows.len;
         let first = if self.train < all { self.train } else { 0 };
         (first as u32..all as u32).collect()
     }
@@ -273,7 +285,8 @@ impl<'a> Problem<'a> {
         saved: Option<&checkpoint::Saved>,
     ) -> Result<(Start, AutoencoderFigures)> {
         let layout = setup.encoder.layout();
-        let places = Places::new(layout, setup.constraints.numeric_ranges(), setup.device);
+        let tensor_layout =
+            TensorLayout::new(layout, setup.constraints.numeric_ranges(), setup.device);
         if let Some(Artefact { description, generator, critic, .. }) = from {
             let figures = description.figures.get("autoencoder").cloned().unwrap_or_default();
             let mut figures: AutoencoderFigures =
@@ -282,20 +295,20 @@ impl<'a> Problem<'a> {
             figures.used = description.autoencoder.is_some();
             figures.hidden = description.autoencoder.unwrap_or(figures.hidden);
             let Generator { autoencoder, actor, .. } = generator;
-            let start = Start { autoencoder, places, networks: Some((actor, critic)) };
+            let start = Start { autoencoder, tensor_layout, networks: Some((actor, critic)) };
             return Ok((start, figures));
         }
         if let Some(saved) = saved {
             let figures = saved.state.autoencoder.clone();
             let autoencoder = autoencoder::restore(saved, layout, setup.device)?;
-            return Ok((Start { autoencoder, places, networks: None }, figures));
+            return Ok((Start { autoencoder, tensor_layout, networks: None }, figures));
         }
         let (values, width) = (&self.encoded.values, layout.width);
         let first = self.validation_rows()[0] as usize;
         let held_out = to_tensor(&values[first * width..], width, setup.device)?;
         let train = &values[..self.train * width];
-        let (autoencoder, figures) = autoencoder::fit(setup, train, &held_out, &places)?;
-        Ok((Start { autoencoder, places, networks: None }, figures))
+        let (autoencoder, figures) = autoencoder::fit(setup, train, &held_out, &tensor_layout)?;
+        Ok((Start { autoencoder, tensor_layout, networks: None }, figures))
     }
 }
 
@@ -315,15 +328,13 @@ fn refuse_nothing(
     if validation.validity > 0.0 {
         return Ok(());
     }
-    let wanted = match setup.target {
+    let target = match setup.target {
         Some(Target::Class(class)) => format!("the class `{class}`"),
         Some(Target::Range { low, high }) => format!("a value from {low} to {high}"),
         _ => "another decision".to_string(),
     };
-    let problem = format!(
-        "came to nothing: for none of {} validation rows does the model give {wanted}",
-        validation.rows
-    );
+    let problem =
+        format!("failed: the model predicts {target} for 0 of {} validation rows", validation.rows);
     Err(Error::training("training", problem).hint(
         "check that the model ever decides so, that the schema lets the features change that it \
          depends on, or raise `train.max_steps`",

@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn rows_that_do_not_fit_into_a_device_stay_on_the_host() {
         let gpu = Device::Cuda(0);
-        let asked = |bytes| home(bytes, gpu, |bytes, _| bytes <= 4 << 30);
-        assert_eq!(asked(3 << 30), gpu);
-        assert_eq!(asked((3 << 30) + 1), Device::Cpu);
+        let context = |bytes| home(bytes, gpu, |bytes, _| bytes <= 4 << 30);
+        assert_eq!(context(3 << 30), gpu);
+        assert_eq!(context((3 << 30) + 1), Device::Cpu);
         assert_eq!(home(i64::MAX, Device::Cpu, |_, _| panic!("not to be asked")), Device::Cpu);
     }
 

@@ -2,9 +2,9 @@
 
 use tch::Device;
 
-use super::cfrl::{BatchSource, Details, FAIRLY_EASED, Learner, WARM_UP};
+use super::cfrl::{BatchSource, FAIR_SPARSITY_SCALE, Learner, PresetOptions, WARM_UP};
 use super::device::DeviceEngine;
-use super::engine::Engine;
+use super::engine::{Engine, EngineInput};
 use super::host::HostEngine;
 use super::table::Examples;
 use super::{Problem, Setup, Start};
@@ -21,7 +21,7 @@ const REPLAY_ROWS: usize = 128_000;
 const BATCH: usize = 128;
 /// … and for more.
 const BATCH_OF_MANY: usize = 256;
-/// λ_s for a critic that tells outcomes apart, without an autoencoder a sixth of it: −log Q weighs more than −Q
+/// λ_s for a critic that predicts outcomes, without an autoencoder a sixth of it: −log Q weighs more than −Q
 /// where a row is far from valid.
 const OUTCOME_SPARSITY: f64 = 2.4;
 
@@ -33,32 +33,33 @@ impl<'a> Learner<'a> {
         start: Start,
     ) -> Result<Learner<'a>> {
         let method = &setup.train.method;
-        let details = Details::of(method);
-        let (networks, kept) = networks(setup, problem, start)?;
-        let (shape, trained) = (networks.0.shape, networks.0.autoencoder.is_trained());
+        let options = PresetOptions::of(method);
+        let input = engine_input(setup, problem, start)?;
+        let Generator { shape, autoencoder, .. } = &input.generator;
+        let (shape, trained) = (*shape, autoencoder.is_trained());
         let (lambda_s, lambda_c) = lambdas(setup, shape, trained);
         let batch = batch(method, shape);
-        let balanced = problem.sample.labels().filter(|_| method.balance == Balance::Rows);
+        let balanced = problem.training_rows.labels().filter(|_| method.balance == Balance::Rows);
         let source = BatchSource {
             setup,
             problem,
-            details,
+            options,
             batch,
             lambda_s,
             lambda_c,
             sampler: problem.sampler.clone(),
             examples: Examples::new(problem, shape.classes().unwrap_or(0)),
-            tells: shape.classes().is_some(),
+            predicts_outcomes: shape.classes().is_some(),
             action: shape.action() as usize,
         };
         Ok(Learner {
             order: RowOrder::new(problem.train, balanced, &mut setup.streams.random("rows")),
-            engine: engine((setup, problem), networks, kept)?,
+            engine: engine(input)?,
             setup,
             source,
             shape,
             step: 0,
-            eased: if adapts(method, shape) { FAIRLY_EASED } else { 1.0 },
+            sparsity_scale: if adapts(method, shape) { FAIR_SPARSITY_SCALE } else { 1.0 },
             rate_factor: 1.0,
             rewards: (0.0, 0),
         })
@@ -66,49 +67,50 @@ impl<'a> Learner<'a> {
 }
 
 /// What learns: plain memory on a CPU, tensors elsewhere.
-fn engine<'a>(
-    of: (&'a Setup<'a>, &'a Problem<'a>),
-    networks: (Generator, Network),
-    kept: (ReplayShape, usize),
-) -> Result<Box<dyn Engine + 'a>> {
-    Ok(if of.0.device == Device::Cpu {
-        Box::new(HostEngine::new(of, networks, kept)?)
+fn engine<'a>(input: EngineInput<'a>) -> Result<Box<dyn Engine + 'a>> {
+    Ok(if input.setup.device == Device::Cpu {
+        Box::new(HostEngine::new(input)?)
     } else {
-        Box::new(DeviceEngine::new(of, networks, kept)?)
+        Box::new(DeviceEngine::new(input)?)
     })
 }
 
 /// μ and Q, an earlier generator's or random ones, and what D is to hold.
-pub(super) fn networks(
-    setup: &Setup<'_>,
-    problem: &Problem<'_>,
+pub(super) fn engine_input<'a>(
+    setup: &'a Setup<'a>,
+    problem: &'a Problem<'a>,
     start: Start,
-) -> Result<((Generator, Network), (ReplayShape, usize))> {
+) -> Result<EngineInput<'a>> {
     let method = &setup.train.method;
-    let shape = actor_shape(setup, problem, &start, Details::of(method).form);
+    let shape = actor_shape(setup, problem, &start, PresetOptions::of(method).form);
     let (actor, critic) = match start.networks {
         Some(networks) => networks,
         None => random_networks(setup, shape)?,
     };
-    let kept = kept(setup, &problem.codec, shape);
-    let generator =
-        Generator { autoencoder: start.autoencoder, actor, places: start.places, shape };
-    Ok(((generator, critic), (kept, capacity(kept, batch(method, shape)))))
+    let replay = replay_shape(setup, &problem.codec, shape);
+    let generator = Generator {
+        autoencoder: start.autoencoder,
+        actor,
+        tensor_layout: start.tensor_layout,
+        shape,
+    };
+    let capacity = capacity(replay, batch(method, shape));
+    Ok(EngineInput { setup, problem, generator, critic, replay, capacity })
 }
 
 /// What the actor is given and what it moves.
 fn actor_shape(setup: &Setup<'_>, problem: &Problem<'_>, start: &Start, form: Form) -> ActorShape {
     let codec = &problem.codec;
-    let asked = codec.decision_width() + codec.wish_width() + setup.constraints.width();
+    let inputs = codec.decision_width() + codec.target_width() + setup.constraints.width();
     ActorShape {
         latent: start.autoencoder.latent(),
         direct: 0,
-        wishes: asked as i64,
+        inputs: inputs as i64,
         hidden: setup.train.method.hidden as i64,
         form,
         outcomes: outcomes(setup, codec, form),
     }
-    .moving(&start.autoencoder, &start.places)
+    .moving(&start.autoencoder, &start.tensor_layout)
 }
 
 /// λ_s and λ_c: the job's, or by what the critic learns and whether there is an autoencoder.
@@ -123,7 +125,7 @@ fn lambdas(setup: &Setup<'_>, shape: ActorShape, trained: bool) -> (f64, f64) {
     (lambda_s, lambda_c)
 }
 
-/// Whether λ_s follows validity: where the critic tells outcomes apart, unless the job gives it.
+/// Whether λ_s follows validity: where the critic predicts outcomes, unless the job gives it.
 pub(super) fn adapts(method: &Method, shape: ActorShape) -> bool {
     shape.classes().is_some() && method.sparsity.is_none()
 }
@@ -135,10 +137,10 @@ fn batch(method: &Method, shape: ActorShape) -> usize {
 }
 
 /// What D keeps of an experience.
-fn kept(setup: &Setup<'_>, codec: &TargetCodec, shape: ActorShape) -> ReplayShape {
+fn replay_shape(setup: &Setup<'_>, codec: &TargetCodec, shape: ActorShape) -> ReplayShape {
     let width = setup.encoder.layout().width as i64;
     ReplayShape {
-        target: codec.wish_width() as i64,
+        target: codec.target_width() as i64,
         conditions: setup.constraints.width() as i64,
         latent: if shape.outcomes > 0 { 0 } else { shape.action() },
         seen: if shape.form == Form::Relative { width } else { 0 },
@@ -146,7 +148,7 @@ fn kept(setup: &Setup<'_>, codec: &TargetCodec, shape: ActorShape) -> ReplayShap
     }
 }
 
-/// Outcomes that the critic tells apart: where wishes are labels, every answer of the model teaches it about
+/// Outcomes that the critic predicts: where targets are labels, every answer of the model teaches it about
 /// all of them at once.
 fn outcomes(setup: &Setup<'_>, codec: &TargetCodec, form: Form) -> i64 {
     let labels = setup.train.method.targets == TargetsKind::Label;
@@ -167,7 +169,7 @@ fn random_networks(setup: &Setup<'_>, shape: ActorShape) -> Result<(Network, Net
 }
 
 /// Experiences that D holds.
-fn capacity(kept: ReplayShape, batch: usize) -> usize {
-    let fit = (REPLAY_BYTES / kept.bytes()) as usize;
+fn capacity(replay: ReplayShape, batch: usize) -> usize {
+    let fit = (REPLAY_BYTES / replay.bytes()) as usize;
     REPLAY_ROWS.min(fit).max(2 * WARM_UP * batch)
 }

@@ -21,7 +21,7 @@ pub(super) struct Table {
 }
 
 /// Some of them.
-pub(super) struct Known {
+pub(super) struct TableRows {
     pub(super) x: Tensor,
     /// dec(z).
     pub(super) base: Tensor,
@@ -39,8 +39,8 @@ impl Table {
         (decisions, y_m): (&[f32], usize),
         device: Device,
     ) -> Result<Table> {
-        let places = &generator.places;
-        let base = places.numerics + places.places;
+        let tensor_layout = &generator.tensor_layout;
+        let base = tensor_layout.numerics + tensor_layout.block_slots;
         let widths = [encoded.width as i64, base, generator.autoencoder.latent(), y_m as i64];
         let rows = RowMatrix::empty(encoded.rows, widths.iter().sum(), device);
         for start in (0..encoded.rows).step_by(AT_ONCE) {
@@ -56,14 +56,14 @@ impl Table {
     }
 
     /// What is known of training rows, whose indices are on the host.
-    pub(super) fn known(&self, rows: &Tensor) -> Result<Known> {
-        let known = self.rows.take(rows)?;
+    pub(super) fn rows(&self, rows: &Tensor) -> Result<TableRows> {
+        let taken = self.rows.take(rows)?;
         let [x, base, z, y_m] = self.widths;
-        Ok(Known {
-            x: known.narrow(1, 0, x),
-            base: known.narrow(1, x, base),
-            state: known.narrow(1, x + base, z + y_m),
-            decisions: known.narrow(1, x + base + z, y_m),
+        Ok(TableRows {
+            x: taken.narrow(1, 0, x),
+            base: taken.narrow(1, x, base),
+            state: taken.narrow(1, x + base, z + y_m),
+            decisions: taken.narrow(1, x + base + z, y_m),
         })
     }
 }
@@ -79,7 +79,7 @@ pub(super) struct Examples {
 
 impl Examples {
     pub(super) fn new(problem: &Problem<'_>, classes: usize) -> Examples {
-        let labels = problem.sample.labels().unwrap_or_default();
+        let labels = problem.training_rows.labels().unwrap_or_default();
         let mut by_class = vec![Vec::new(); classes];
         for (row, label) in (0u32..).zip(labels).take(problem.train) {
             // A row without an answer is of no class.
@@ -87,8 +87,8 @@ impl Examples {
                 rows.push(row);
             }
         }
-        let known = (0u32..).zip(&by_class).filter(|(_, rows): &(_, &Vec<u32>)| !rows.is_empty());
-        let classes = known.map(|(class, _)| class).collect();
+        let filled = (0u32..).zip(&by_class).filter(|(_, rows): &(_, &Vec<u32>)| !rows.is_empty());
+        let classes = filled.map(|(class, _)| class).collect();
         Examples { by_class, classes, rows: problem.train }
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::device::DeviceEngine;
-use super::engine::{Acting, Draw, Engine, Factors, Losses, ReplayState, Snapshot};
+use super::engine::{ActorBatch, Draw, Engine, Factors, Losses, ReplayState, Snapshot};
 use super::host::HostEngine;
 use super::*;
 use crate::constrain::{Constraints, RowBounds};
@@ -45,23 +45,23 @@ fn assert_close(found: &Tensor, expected: &Value, what: &str) {
     let found = to_numbers(found).expect("numbers");
     let expected = numbers(expected);
     assert_eq!(found.len(), expected.len(), "{what}");
-    for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
+    for (slot, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let off = (f64::from(*found) - expected).abs();
-        assert!(off < TOLERANCE, "{what}[{place}]: {found} instead of {expected}");
+        assert!(off < TOLERANCE, "{what}[{slot}]: {found} instead of {expected}");
     }
 }
 
 fn fill(count: usize, salt: f64) -> Vec<f32> {
-    (0..count).map(|place| ((0.7 * place as f64 + salt).sin() * 0.5) as f32).collect()
+    (0..count).map(|slot| ((0.7 * slot as f64 + salt).sin() * 0.5) as f32).collect()
 }
 
 /// Weights of an actor or critic as the oracle fills them: gains lie around one.
 fn filled(shape: &crate::nn::Shape, first_salt: f64) -> Vec<f32> {
     let mut values = Vec::new();
-    for (place, size) in shape.sizes().iter().enumerate() {
+    for (slot, size) in shape.sizes().iter().enumerate() {
         let count = size.iter().product::<i64>() as usize;
-        let part = fill(count, first_salt + place as f64);
-        let gain = shape.norm && place % 4 == 2;
+        let part = fill(count, first_salt + slot as f64);
+        let gain = shape.norm && slot % 4 == 2;
         values.extend(part.into_iter().map(|value| if gain { 1.0 + 0.1 * value } else { value }));
     }
     values
@@ -136,8 +136,8 @@ fn stats() -> Stats {
 fn batch() -> RecordBatch {
     use arrow::array::{ArrayRef, Float64Array, StringArray};
     let numbers = fill(ROWS * 3, 50.0);
-    let column = |place: usize| -> ArrayRef {
-        let values = numbers.iter().skip(place).step_by(3).map(|value| f64::from(*value) * 2.0);
+    let column = |slot: usize| -> ArrayRef {
+        let values = numbers.iter().skip(slot).step_by(3).map(|value| f64::from(*value) * 2.0);
         Arc::new(Float64Array::from_iter_values(values))
     };
     let texts = |values: &[&str]| -> ArrayRef {
@@ -192,10 +192,10 @@ fn autoencoder_job() -> AutoencoderJob {
     }
 }
 
-fn sample(schema: &FeatureSchema) -> Sample {
+fn training_rows(schema: &FeatureSchema) -> TrainingRows {
     let originals = batch();
     let labels = (0..ROWS as u32).map(|row| row % 2).collect();
-    Sample {
+    TrainingRows {
         rows: RowReader::new(schema).read(&originals).expect("read"),
         bounds: RowBounds::none(),
         scores: Scores {
@@ -260,15 +260,15 @@ fn with_problem(case: &Case, check: impl FnOnce(&Setup<'_>, &Problem<'_>)) {
         checkpoints: None,
         listener: &|_| {},
     };
-    let mut sample = sample(&schema);
-    if let Outcome::Classes { probabilities, .. } = &mut sample.scores.outcome {
+    let mut training_rows = training_rows(&schema);
+    if let Outcome::Classes { probabilities, .. } = &mut training_rows.scores.outcome {
         *probabilities = Some((0..2 * ROWS).map(|index| [0.3, 0.7][index % 2]).collect());
     }
     if !case.classes {
         let values = (0..ROWS).map(|row| row as f64).collect();
-        sample.scores.outcome = Outcome::Values(values);
+        training_rows.scores.outcome = Outcome::Values(values);
     }
-    check(&setup, &Problem::new(&setup, &sample, ROWS, false).expect("a problem"));
+    check(&setup, &Problem::new(&setup, &training_rows, ROWS, false).expect("a problem"));
 }
 
 /// Networks of the case's shape in the oracle's state, in memory or as tensors.
@@ -278,23 +278,23 @@ fn engine<'a>(
     plain: bool,
 ) -> Box<dyn Engine + 'a> {
     let layout = setup.encoder.layout();
-    let places = Places::new(layout, setup.constraints.numeric_ranges(), Device::Cpu);
+    let tensor_layout = TensorLayout::new(layout, setup.constraints.numeric_ranges(), Device::Cpu);
     let autoencoder = match case.trained {
         true => frozen_autoencoder(),
         false => Autoencoder::Projection { width: layout.width as i64 },
     };
-    let start = Start { autoencoder, places, networks: None };
-    let (networks, kept) = start::networks(setup, problem, start).expect("networks");
+    let start = Start { autoencoder, tensor_layout, networks: None };
+    let input = start::engine_input(setup, problem, start).expect("networks");
     let set = |network: &Network, salt| {
         let values = filled(network.shape(), salt);
         network.set(&Tensor::from_slice(&values));
     };
-    set(&networks.0.actor, 11.0);
-    set(&networks.1, 31.0);
+    set(&input.generator.actor, 11.0);
+    set(&input.critic, 31.0);
     if plain {
-        Box::new(HostEngine::new((setup, problem), networks, kept).expect("an engine"))
+        Box::new(HostEngine::new(input).expect("an engine"))
     } else {
-        Box::new(DeviceEngine::new((setup, problem), networks, kept).expect("an engine"))
+        Box::new(DeviceEngine::new(input).expect("an engine"))
     }
 }
 
@@ -309,16 +309,16 @@ fn update(engine: &mut dyn Engine, parts: &[Tensor], action: usize) -> Losses {
     let rows = Tensor::arange(ROWS as i64, (Kind::Int64, Device::Cpu));
     let records = Tensor::cat(parts, 1);
     engine.restore_replay(&ReplayState { rows, records, next: ROWS as i64 }).expect("restored");
-    let places = (0..ROWS as i64).collect();
-    let draw = Draw { places, examples: vec![4, 1, 2] };
-    let acting = Acting {
+    let indexes = (0..ROWS as i64).collect();
+    let draw = Draw { indexes, examples: vec![4, 1, 2] };
+    let actor_batch = ActorBatch {
         rows: (0..ROWS as u32).collect(),
         y_t: to_numbers(&parts[0]).expect("numbers"),
         c: to_numbers(&parts[1]).expect("numbers"),
         noise: vec![0.0; ROWS * action],
         explores: false,
     };
-    let losses = engine.step(&acting, Some((&draw, FACTORS)), &mut |_| Ok(()));
+    let losses = engine.step(&actor_batch, Some((&draw, FACTORS)), &mut |_| Ok(()));
     losses.expect("a step").expect("an update")
 }
 
@@ -408,22 +408,22 @@ fn parts_of(
     };
     let shares = |width: usize| matrix(width, 3.0).softmax(-1, Kind::Float);
     let relative = case.preset == Preset::Default;
-    let tells = relative && case.classes && case.targets == TargetsKind::Label;
+    let predicts_outcomes = relative && case.classes && case.targets == TargetsKind::Label;
     let width = setup.encoder.layout().width;
     let latent = if case.trained { 3 } else { width };
     let direct = match relative {
-        true if tells && case.trained => width,
+        true if predicts_outcomes && case.trained => width,
         true => 3,
         false => 0,
     };
-    let mut parts = vec![shares(problem.codec.wish_width()), oracle_tensor(oracle, "c")];
-    if !tells {
+    let mut parts = vec![shares(problem.codec.target_width()), oracle_tensor(oracle, "c")];
+    if !predicts_outcomes {
         parts.push(matrix(latent + direct, 4.0) * 1.5);
     }
     if relative {
         parts.push(oracle_tensor(oracle, "x") * 0.9);
     }
-    parts.push(if tells { shares(3) } else { oracle_tensor(oracle, "reward") });
+    parts.push(if predicts_outcomes { shares(3) } else { oracle_tensor(oracle, "reward") });
     (parts, latent + direct)
 }
 
@@ -437,8 +437,8 @@ fn the_autoencoder_s_loss_and_gradients_are_what_an_independent_computation_give
         let decoded = autoencoder.decode(&autoencoder.encode(&x));
         assert_close(&decoded, &oracle["autoencoder"]["decoded"], "decoded");
         let ranges = setup.constraints.numeric_ranges();
-        let places = Places::new(setup.encoder.layout(), ranges, Device::Cpu);
-        let loss = reconstruction_loss(&decoded, &x, &places);
+        let tensor_layout = TensorLayout::new(setup.encoder.layout(), ranges, Device::Cpu);
+        let loss = reconstruction_loss(&decoded, &x, &tensor_layout);
         assert_close(&loss, &oracle["autoencoder"]["loss"]["total"], "reconstruction");
         let Autoencoder::Trained { encoder, decoder } = &autoencoder else { panic!("trained") };
         let gradients = Network::gradients(&[encoder, decoder], &loss).expect("gradients");

@@ -1,20 +1,22 @@
-//! How good a generator is on rows it was not trained on: the paper's measures, through the real
+//! How reached a generator is on rows it was not trained on: the paper's measures, through the real
 //! post-processing and the real model.
+
+use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
 use super::Setup;
-use super::judge::{Judge, Judged};
-use super::sample::{Picked, Sample};
+use super::evaluator::{Evaluated, Evaluator};
+use super::training_rows::{Picked, TrainingRows};
 use crate::constrain::{Conditions, Constraints};
 use crate::encode::Encoder;
 use crate::error::Result;
 use crate::feature::{Cells, Rows};
 use crate::metrics::distances;
 use crate::nn::{Generator, to_dense, to_tensor};
-use crate::target::{TargetCodec, TargetSampler, Wishes, is_valid};
+use crate::target::{TargetCodec, TargetSampler, Targets, is_valid};
 
 /// What the unit of distance is worth in validity when two generators are compared.
 const DISTANCE_WEIGHT: f64 = 0.1;
@@ -24,7 +26,7 @@ const DISTANCE_WEIGHT: f64 = 0.1;
 pub struct Quality {
     /// Rows.
     pub rows: usize,
-    /// Share of rows with the wanted decision.
+    /// Share of rows that reach the target.
     pub validity: f64,
     /// Mean share of changed categoricals, over valid rows.
     pub l0: f64,
@@ -34,20 +36,20 @@ pub struct Quality {
     pub changed: f64,
     /// Counterfactuals that break a constraint: always 0.
     pub violations: usize,
-    /// By wanted class; empty for a regression.
+    /// By target class; empty for a regression.
     pub by_class: Vec<ClassQuality>,
     /// Per feature, in the schema's order, the share of valid rows in which it changes.
     pub by_feature: Vec<f64>,
 }
 
-/// How often a wanted class was reached.
+/// How often a target class was reached.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassQuality {
     /// Index into the model's classes.
     pub class: u32,
-    /// Rows that wanted it.
+    /// Rows with this target.
     pub rows: usize,
-    /// Share of them that got it.
+    /// Share of them that reached it.
     pub validity: f64,
 }
 
@@ -66,95 +68,101 @@ impl Quality {
     }
 }
 
-/// Rows that a generator is judged on, ready to be used again and again.
+/// Rows that a generator is evaluated on, ready to be used again and again.
 pub(super) struct Validation {
     picked: Picked,
-    wishes: Wishes,
+    targets: Targets,
     conditions: Conditions,
     encoded: Tensor,
     decisions: Tensor,
-    asked: Tensor,
+    actor_input: Tensor,
 }
 
 /// What turns rows into tensors.
 pub(super) struct Bridges<'a> {
     /// Rows to numbers.
     pub encoder: &'a Encoder,
-    /// Decisions and wishes to numbers.
+    /// Decisions and targets to numbers.
     pub codec: &'a TargetCodec,
     /// What may change.
     pub constraints: &'a Constraints,
     /// Where tensors live.
     pub device: Device,
+    /// The model.
+    pub evaluator: Evaluator,
 }
 
 impl<'a> Bridges<'a> {
     pub(super) fn new(setup: &'a Setup<'_>, codec: &'a TargetCodec) -> Bridges<'a> {
         let (encoder, constraints) = (&setup.encoder, setup.constraints.as_ref());
-        Bridges { encoder, codec, constraints, device: setup.device }
+        let evaluator = Evaluator::new(
+            &setup.schema,
+            Arc::clone(&setup.constraints),
+            Arc::clone(&setup.predictor),
+        );
+        Bridges { encoder, codec, constraints, device: setup.device, evaluator }
     }
 }
 
 impl Validation {
     /// All rows of a sample, each with a target other than its own decision, as wide as allowed.
     pub(super) fn new(
-        sample: &Sample,
+        training_rows: &TrainingRows,
         rows: &[u32],
         sampler: &TargetSampler,
         bridges: &Bridges<'_>,
         random: &mut ChaCha8Rng,
     ) -> Result<Validation> {
-        let rows = &unsatisfied(sample, rows, sampler);
-        let picked = sample.pick(rows)?;
-        let wishes = match sample.labels() {
+        let rows = &unsatisfied(training_rows, rows, sampler);
+        let picked = training_rows.pick(rows)?;
+        let targets = match training_rows.labels() {
             Some(labels) => {
-                let own: Vec<u32> = rows.iter().map(|row| labels[*row as usize]).collect();
-                sampler.draw_other(&own, random)
+                let original: Vec<u32> = rows.iter().map(|row| labels[*row as usize]).collect();
+                sampler.draw_other(&original, random)
             }
             None => {
-                sampler.own_range(rows.len()).unwrap_or_else(|| sampler.draw(rows.len(), random))
+                sampler.job_range(rows.len()).unwrap_or_else(|| sampler.draw(rows.len(), random))
             }
         };
         let conditions = bridges.constraints.widest(&picked.rows, &picked.bounds);
         let encoded = bridges.encoder.encode_rows(&picked.rows);
         let device = bridges.device;
-        let decisions = bridges.codec.decisions(&sample.scores)?;
+        let decisions = bridges.codec.decisions(&training_rows.scores)?;
         let width = bridges.codec.decision_width();
         let decisions: Vec<f32> = rows
             .iter()
             .flat_map(|row| &decisions[*row as usize * width..(*row as usize + 1) * width])
             .copied()
             .collect();
-        let wanted = to_tensor(&bridges.codec.wishes(&wishes), bridges.codec.wish_width(), device)?;
+        let target = to_tensor(
+            &bridges.codec.encode_targets(&targets),
+            bridges.codec.target_width(),
+            device,
+        )?;
         let allowed = to_tensor(&conditions.values, conditions.width, device)?;
         Ok(Validation {
             encoded: to_tensor(&encoded.values, encoded.width, device)?,
             decisions: to_tensor(&decisions, width, device)?,
-            asked: Tensor::cat(&[wanted, allowed], 1),
+            actor_input: Tensor::cat(&[target, allowed], 1),
             picked,
-            wishes,
+            targets,
             conditions,
         })
     }
 
-    /// Judges a generator.
-    pub(super) fn quality(
-        &self,
-        generator: &Generator,
-        judge: &Judge,
-        bridges: &Bridges<'_>,
-    ) -> Result<Quality> {
-        let decoded = generator.generate(&self.encoded, &self.decisions, &self.asked);
+    /// Evaluates a generator.
+    pub(super) fn quality(&self, generator: &Generator, bridges: &Bridges<'_>) -> Result<Quality> {
+        let decoded = generator.generate(&self.encoded, &self.decisions, &self.actor_input);
         let decoded = to_dense(&decoded, bridges.encoder.layout())?;
-        let judged = judge.judge(&decoded, &self.picked, &self.conditions)?;
+        let evaluated = bridges.evaluator.evaluate(&decoded, &self.picked, &self.conditions)?;
         let broken =
-            bridges.constraints.violations(&judged.rows, &self.picked.rows, &self.picked.bounds);
-        Ok(Quality { violations: broken.len(), ..self.measure(&judged, bridges) })
+            bridges.constraints.violations(&evaluated.rows, &self.picked.rows, &self.picked.bounds);
+        Ok(Quality { violations: broken.len(), ..self.measure(&evaluated, bridges) })
     }
 
-    fn measure(&self, judged: &Judged, bridges: &Bridges<'_>) -> Quality {
-        let valid = is_valid(&judged.scores, &self.wishes);
-        let found = distances(&judged.rows, &self.picked.rows, bridges.encoder.layout());
+    fn measure(&self, evaluated: &Evaluated, bridges: &Bridges<'_>) -> Quality {
+        let valid = is_valid(&evaluated.scores, &self.targets);
+        let found = distances(&evaluated.rows, &self.picked.rows, bridges.encoder.layout());
         let count = valid.iter().filter(|valid| **valid).count();
         let mean = |values: &mut dyn Iterator<Item = f64>| {
             let sum: f64 =
@@ -168,33 +176,33 @@ impl Validation {
             l1: mean(&mut found.l1.iter().copied()),
             changed: mean(&mut found.changed.iter().map(|changed| f64::from(*changed))),
             violations: 0,
-            by_class: self.by_class(&valid, bridges.codec.wish_width()),
-            by_feature: changed_shares(&judged.rows, &self.picked.rows, &valid),
+            by_class: self.by_class(&valid, bridges.codec.target_width()),
+            by_feature: changed_shares(&evaluated.rows, &self.picked.rows, &valid),
         }
     }
 
     fn by_class(&self, valid: &[bool], classes: usize) -> Vec<ClassQuality> {
-        let Some(wanted) = self.wishes.classes() else { return Vec::new() };
+        let Some(target) = self.targets.classes() else { return Vec::new() };
         let mut counts = vec![(0usize, 0usize); classes];
-        for (class, valid) in wanted.iter().zip(valid) {
-            let (rows, good) = &mut counts[*class as usize];
+        for (class, valid) in target.iter().zip(valid) {
+            let (rows, reached) = &mut counts[*class as usize];
             *rows += 1;
-            *good += usize::from(*valid);
+            *reached += usize::from(*valid);
         }
         let counted = counts.iter().enumerate().filter(|(_, (rows, _))| *rows > 0);
         counted
-            .map(|(class, (rows, good))| ClassQuality {
+            .map(|(class, (rows, reached))| ClassQuality {
                 class: class as u32,
                 rows: *rows,
-                validity: *good as f64 / *rows as f64,
+                validity: *reached as f64 / *rows as f64,
             })
             .collect()
     }
 }
 
 /// The rows that have not got the class that the job names; all, if that leaves none.
-fn unsatisfied(sample: &Sample, rows: &[u32], sampler: &TargetSampler) -> Vec<u32> {
-    let (Some(class), Some(labels)) = (sampler.named_class(), sample.labels()) else {
+fn unsatisfied(training_rows: &TrainingRows, rows: &[u32], sampler: &TargetSampler) -> Vec<u32> {
+    let (Some(class), Some(labels)) = (sampler.named_class(), training_rows.labels()) else {
         return rows.to_vec();
     };
     let left: Vec<u32> =
@@ -206,10 +214,10 @@ fn unsatisfied(sample: &Sample, rows: &[u32], sampler: &TargetSampler) -> Vec<u3
 fn changed_shares(counterfactuals: &Rows, originals: &Rows, valid: &[bool]) -> Vec<f64> {
     let count = valid.iter().filter(|valid| **valid).count().max(1) as f64;
     let cells = counterfactuals.cells.iter().zip(&originals.cells);
-    cells.map(|(new, own)| changed(new, own, valid) as f64 / count).collect()
+    cells.map(|(new, original)| changed(new, original, valid) as f64 / count).collect()
 }
 
-fn changed(new: &Cells, own: &Cells, valid: &[bool]) -> usize {
-    let moved = new.moved_from(own);
+fn changed(new: &Cells, original: &Cells, valid: &[bool]) -> usize {
+    let moved = new.moved_from(original);
     moved.iter().zip(valid).filter(|(moved, valid)| **moved && **valid).count()
 }

@@ -5,6 +5,7 @@
 
 #![expect(unreachable_pub, reason = "the harness in `util` is this binary's own")]
 
+mod audit;
 mod cli;
 mod commit;
 mod demo;

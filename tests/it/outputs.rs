@@ -363,7 +363,7 @@ fn inputs_are_known_by_their_content() {
 fn a_table_with_another_content_is_not_resumed_with() {
     let bench = Bench::new();
     let table = applications(&bench, 30_000, &["--files", "2"]);
-    bench.explain_job(&table, "unit_rows = 2000\n");
+    bench.explain_job(&table, "split_rows = 2000\n");
     let mut child = bench.command("run", &["--threads", "1"]).spawn().expect("started");
     let journal = bench.path(".out.journal/journal.jsonl");
     let began = std::time::Instant::now();

@@ -31,7 +31,7 @@ struct Planned {
 impl Planned {
     fn new(bench: &Bench, lines: &str) -> Planned {
         let table = applications(bench, 9_000, &["--files", "2", "--nulls", "0.01"]);
-        bench.explain_job(&table, "unit_rows = 1000\nrefine = \"repair\"\n");
+        bench.explain_job(&table, "split_rows = 1000\nrefine = \"repair\"\n");
         bench.append("job.toml", lines);
         let placeholders = Placeholders::parse(&[]).expect("none");
         let overrides = Overrides::parse(&[]).expect("none");
@@ -42,7 +42,7 @@ impl Planned {
     }
 
     fn splits(&self) -> Vec<Split> {
-        self.inputs.engine.splits(&self.inputs.features, self.job.explain.unit_rows)
+        self.inputs.engine.splits(&self.inputs.features, self.job.explain.split_rows)
     }
 
     fn explainer(&self) -> Arc<Explainer> {

@@ -23,7 +23,7 @@ const KILLS: u64 = 4;
 fn prepared(rows: u64, lines: &str) -> Bench {
     let bench = Bench::new();
     let table = applications(&bench, rows, &["--files", "2", "--nulls", "0.01"]);
-    bench.explain_job(&table, &format!("unit_rows = 2000\n{lines}"));
+    bench.explain_job(&table, &format!("split_rows = 2000\n{lines}"));
     bench
 }
 
@@ -215,7 +215,7 @@ fn the_same_again_is_no_work_and_another_is_refused() {
     assert_eq!(second["already_published"], true);
     assert_eq!(second["run_id"], first["run_id"]);
     assert!(fs::read(bench.path("out/manifest.json")).expect("readable") == before);
-    bench.replace("job.toml", "unit_rows = 2000", "unit_rows = 2000\nsamples = 2");
+    bench.replace("job.toml", "split_rows = 2000", "split_rows = 2000\nsamples = 2");
     bench
         .does("run", &[])
         .fails(1, &["out: already holds the results of a run", "output.overwrite"]);
@@ -268,13 +268,13 @@ fn run_in_little_space(bench: &Bench, kibibytes: u64) -> Run {
 fn a_disk_that_is_full_and_one_that_may_not_be_written() {
     let lines = "samples = 8\n";
     let roomy = prepared(40_000, lines);
-    roomy.replace("job.toml", "unit_rows = 2000", "unit_rows = 20000");
+    roomy.replace("job.toml", "split_rows = 2000", "split_rows = 20000");
     roomy.does("run", &[]).ok();
     let size = |name: &str| fs::metadata(roomy.path("out").join(name)).expect("there").len();
     let part = size("counterfactuals/part-00000.parquet");
     assert!(part > size("generator/reference.safetensors") + 4096, "the part is the largest file");
     let bench = prepared(40_000, lines);
-    bench.replace("job.toml", "unit_rows = 2000", "unit_rows = 20000");
+    bench.replace("job.toml", "split_rows = 2000", "split_rows = 20000");
     run_in_little_space(&bench, part / 1024 - 1)
         .fails(2, &["counterfactuals/part-0", "cannot be written: ", "hint: check the free space"]);
     assert!(!bench.path("out").exists());
@@ -344,7 +344,7 @@ fn a_model_that_dies_in_mid_run() {
          repeatable = \"off\""
     );
     bench.job(&table, "max_reject_share = 0.5", Some(&predictor));
-    let explain = with_generator("unit_rows = 2000\nrefine = \"off\"\n");
+    let explain = with_generator("split_rows = 2000\nrefine = \"off\"\n");
     bench.append("job.toml", &format!("{APPROVED}{explain}"));
     bench.does("run", &["--threads", "1"]).fails(1, &["scorer.py", "out of order"]);
     assert!(!bench.path("out").exists());

@@ -185,7 +185,7 @@ fn dirty_rows_are_accounted_for() {
          max_failed_share = 0.5"
     );
     bench.job(&table, "max_reject_share = 0.5", Some(&predictor));
-    bench.append("job.toml", &format!("{APPROVED}{}", with_generator("unit_rows = 1000\n")));
+    bench.append("job.toml", &format!("{APPROVED}{}", with_generator("split_rows = 1000\n")));
     let summary = bench.does("run", &[]).ok().json();
     for reason in ["null", "infinite", "unseen_category", "predictor_failed"] {
         assert!(number(&summary["rows_rejected"][reason]) > 0, "{reason}: {summary}");
@@ -205,7 +205,7 @@ fn dirty_rows_are_accounted_for() {
 fn values_do_not_depend_on_threads_or_batches() {
     let bench = Bench::new();
     let table = applications(&bench, 70_000, &["--files", "2"]);
-    bench.explain_job(&table, "unit_rows = 30000\n");
+    bench.explain_job(&table, "split_rows = 30000\n");
     bench.append("job.toml", "[report]\nby = [\"region\"]\n");
     let mut known: Option<(Vec<RecordBatch>, Value)> = None;
     for (threads, batch_rows) in [("1", 8192), ("2", 8192), ("4", 8192), ("2", 1024), ("2", 65_536)]
@@ -274,7 +274,7 @@ fn hive_folders() {
     let Some(python) = python("hive_folders") else { return };
     let bench = Bench::new();
     let table = applications(&bench, 3000, &[]);
-    bench.explain_job(&table, "unit_rows = 1000\n");
+    bench.explain_job(&table, "split_rows = 1000\n");
     bench.replace(
         "job.toml",
         "dir = \"out\"",
@@ -316,7 +316,10 @@ fn the_other_class_of_two_or_what_a_column_says() {
     let rejects = read_table(&bench.path("out/rejects"));
     let details = texts(&rejects, "detail");
     assert!(details.contains(&"the target column is null".to_string()));
-    assert!(details.contains(&"the target column says `maybe`, which is no class".to_string()));
+    assert!(
+        details
+            .contains(&"the target column says `maybe`, expected a class of the model".to_string())
+    );
 
     bench.replace("job.toml", "column = \"wanted\"", "flip = true");
     bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");
@@ -345,7 +348,7 @@ fn every_class_and_ranges_of_values() {
     assert_eq!(summary["targets"].as_array().map(Vec::len), Some(7));
     assert_eq!(number(&summary["counterfactuals"]), 6 * number(&summary["rows_explained"]));
     check(&bench);
-    // Several answers to every wish, in folders: counted anew, they are the same.
+    // Several answers to every target, in folders: counted anew, they are the same.
     bench.append("job.toml", "[explain]\nsamples = 3\n");
     bench.replace(
         "job.toml",
@@ -537,7 +540,7 @@ fn gates_that_a_run_fails() {
 fn a_dry_run_writes_nothing() {
     let bench = Bench::new();
     let table = applications(&bench, 2000, &["--files", "2"]);
-    bench.explain_job(&table, "unit_rows = 1000\n");
+    bench.explain_job(&table, "split_rows = 1000\n");
     let plan = bench.does("run", &["--dry-run"]).ok().json();
     assert_eq!(
         (&plan["rows"], &plan["files"], &plan["units"]),
@@ -560,7 +563,7 @@ fn explaining_alone_and_reporting_later() {
     let Some(python) = python("explaining_alone_and_reporting_later") else { return };
     let bench = Bench::new();
     let table = applications(&bench, 5000, &["--files", "2", "--nulls", "0.01"]);
-    bench.explain_job(&table, "unit_rows = 2000\nsamples = 2\n");
+    bench.explain_job(&table, "split_rows = 2000\nsamples = 2\n");
     bench
         .does("report", &[])
         .fails(1, &["out: is not the folder of a published run", "overturn run"]);
@@ -612,7 +615,7 @@ fn what_cannot_be_explained() {
         bench.nothing_is_left();
     };
     refused("samples = 0\n", &["`explain.samples` is 0, expected at least 1"]);
-    refused("unit_rows = 0\n", &["`explain.unit_rows` is 0, expected at least 1"]);
+    refused("split_rows = 0\n", &["`explain.split_rows` is 0, expected at least 1"]);
     refused("[report]\nby = [\"regoin\"]\n", &["regoin", "did you mean `region`"]);
     refused("[report]\nby = [\"status\"]\n", &["names `status`, a column that reports have"]);
     refused(

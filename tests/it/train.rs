@@ -158,7 +158,7 @@ fn an_interrupted_training_goes_on_to_the_same_weights() {
     nothing_is_published(&bench);
     assert!(checkpoint_step(&bench) > step);
     let run = bench.train(&["--resume"]).ok();
-    assert!(run.stderr.contains("going on from a checkpoint"), "{}", run.stderr);
+    assert!(run.stderr.contains("resuming from a checkpoint"), "{}", run.stderr);
     assert!(weights(&bench) == weights(&whole));
     nothing_is_left_beside(&bench);
     let curves = [&whole, &bench].map(|bench| read_table(&bench.path("out/reports")));
@@ -301,7 +301,7 @@ fn a_model_that_dies_in_mid_training() {
     assert_eq!(checkpoint_step(&bench), step);
     bench.write("repaired", "");
     let run = bench.train(&["--resume"]).ok();
-    assert!(run.stderr.contains("going on from a checkpoint"), "{}", run.stderr);
+    assert!(run.stderr.contains("resuming from a checkpoint"), "{}", run.stderr);
     assert_eq!(run.json()["steps"], 300);
     nothing_is_left_beside(&bench);
 }
@@ -401,12 +401,12 @@ fn generators_that_cannot_be_gone_on_from() {
     );
     bench.replace("schema.toml", "limit = { up = 2 }", "#");
     refused(&[
-        "out/generator: cannot be gone on from: it has another idea of the feature `age`",
+        "out/generator: cannot be started from: it has another idea of the feature `age`",
         "hint: remove `train.from`",
     ]);
     fs::copy(project().join("schemas/credit.toml"), bench.path("schema.toml")).expect("copied");
     bench.append("job.toml", "targets = \"distribution\"\n");
-    refused(&["out/generator: cannot be gone on from: it "]);
+    refused(&["out/generator: cannot be started from: it "]);
     bench.replace("job.toml", "targets = \"distribution\"\n", "");
     bench.replace("job.toml", "hidden = 32\n", "hidden = 48\n");
     refused(&["it has networks of another form (`train.hidden`"]);
@@ -443,7 +443,7 @@ fn models_that_always_or_never_decide_so() {
     let bench = Bench::new();
     bench.known(&python, "never_predicted", Some(400));
     bench.append("job.toml", QUICK);
-    bench.train(&[]).fails(2, &["came to nothing", "the class `top`", "hint: check that"]);
+    bench.train(&[]).fails(2, &["for 0 of", "the class `top`", "hint: check that"]);
     nothing_is_published(&bench);
 }
 

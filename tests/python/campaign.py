@@ -52,7 +52,7 @@ validation_rows = 100
 validate_every = 100
 checkpoint_seconds = 0.1
 [explain]
-unit_rows = 100
+split_rows = 100
 [report]
 by = ["region"]
 mmd.encoders = 1

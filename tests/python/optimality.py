@@ -12,8 +12,8 @@ move in each direction, then bisected), wherever they could beat what is known. 
 training split; those of `test` are for final figures only. Rows with nulls are left out. Generators (LINES
 go into their `[train]`) and what the search found are kept in WORK_FOLDER and used again.
 
-What is compared is what the program minimises: cost (src/explain/refine/cost.rs) less what a change gains in likeness
-(likeness.rs). Prints for each case: mean of that over the best found; the same for cost alone; the share of answers
+What is compared is what the program minimises: cost (src/explain/refine/cost.rs) less what a change gains in plausibility
+(linear_plausibility.rs). Prints for each case: mean of that over the best found; the same for cost alone; the share of answers
 with more changes than some other needs, and those where that other costs no more; the share that could be had more
 than a tenth cheaper; questions a row; validity.
 """
@@ -35,9 +35,9 @@ import pandas
 import pyarrow.dataset
 import tomllib
 
-# As in cost.rs and likeness.rs.
+# As in cost.rs and linear_plausibility.rs.
 NUMBER, CATEGORY, CATEGORY_OF_FEW = 0.3, 1.1, 1.5
-NEARNESS, STEEPEST, MOST_OF_PRICE = 0.3, 0.5, 0.9
+PLAUSIBILITY_WEIGHT, STEEPEST, MOST_OF_PRICE = 0.3, 0.5, 0.9
 # Numbers of one feature that are tried for a row, about, before bisection.
 FINE = 200
 # Sizes of a move in each direction, for pairs.
@@ -179,7 +179,7 @@ class Case:
         return numpy.searchsorted(self.classes, labels), shares
 
     def learn(self, train):
-        """Prices and likeness, from training rows."""
+        """Prices and plausibility, from training rows."""
         encoded = numpy.column_stack([self.codes(train, one) for one in self.told])
         self.train_rows = encoded = encoded[~numpy.isnan(encoded).any(axis=1)]
         of, _ = self.decided(encoded)
@@ -196,14 +196,14 @@ class Case:
                 own, other = column[of == target], column[of != target]
                 if feature.numeric:
                     off = (own.mean() - other.mean()) / feature.std
-                    most = STEEPEST * scale / NEARNESS
-                    feature.gain.append(NEARNESS * numpy.clip(off, -most, most) / feature.std)
+                    most = STEEPEST * scale / PLAUSIBILITY_WEIGHT
+                    feature.gain.append(PLAUSIBILITY_WEIGHT * numpy.clip(off, -most, most) / feature.std)
                 else:
                     codes = range(len(feature.values))
                     share = numpy.array([(own == code).mean() - (other == code).mean() for code in codes])
                     spread = max(share.max(), 0) - min(share.min(), 0)
-                    share *= min(1, MOST_OF_PRICE * scale / NEARNESS / max(spread, 1e-12))
-                    feature.gain.append(NEARNESS * share)
+                    share *= min(1, MOST_OF_PRICE * scale / PLAUSIBILITY_WEIGHT / max(spread, 1e-12))
+                    feature.gain.append(PLAUSIBILITY_WEIGHT * share)
 
     def pick(self):
         """Rows in need, and what is wanted of them."""
@@ -352,7 +352,7 @@ class Best:
             return numpy.array([])
         else:
             low, high = feature.reach(own)
-            # What a number gains in likeness makes it up to half as dear again, or half as cheap.
+            # What a number gains in plausibility makes it up to half as dear again, or half as cheap.
             far = 2 * (left - feature.fixed) / feature.by_one
             sizes = numpy.arange(1, SIZES + 1) / SIZES
             moves = [-sizes * min(own - low, far), sizes * min(high - own, far)]

@@ -1,7 +1,7 @@
 """How good are counterfactuals with, without and with parts of refinement? On the paper's data and classifiers.
 
     refine_eval.py OVERTURN DATA_FOLDER WORK_FOLDER [--datasets "adult bank"] [--models "rf xgb"] [--seeds "0 1 2"]
-                   [--variants before-after|steps|nearness|all|NAME,NAME] [--train-lines LINES] [--each] [--keep]
+                   [--variants before-after|steps|plausibility_weight|all|NAME,NAME] [--train-lines LINES] [--each] [--keep]
                    [--fresh]
 
 OVERTURN is the program, DATA_FOLDER has the data sets; jobs/paper/hyperparameters.py knows their names and those of
@@ -47,12 +47,12 @@ BEFORE_AFTER = {
     "nearest": 'method = "nearest"',
 }
 WITHOUT = {f"without {step}": f'refine = "full"\nskip = ["{step}"]' for step in STEPS}
-NEARNESS = {f"nearness {weight}": f'refine = "full"\nnearness = {float(weight)}' for weight in WEIGHTS}
+WEIGHTED = {f"plausibility_weight {weight}": f'refine = "full"\nplausibility_weight = {float(weight)}' for weight in WEIGHTS}
 SETS = {
     "before-after": BEFORE_AFTER,
     "steps": {"full": BEFORE_AFTER["full"]} | WITHOUT,
-    "nearness": NEARNESS,
-    "all": BEFORE_AFTER | WITHOUT | NEARNESS,
+    "plausibility_weight": WEIGHTED,
+    "all": BEFORE_AFTER | WITHOUT | WEIGHTED,
 }
 
 

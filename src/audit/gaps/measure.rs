@@ -5,7 +5,8 @@ use super::super::curves::{Budget, reached};
 use super::super::groups::COST_SHARES;
 use super::Setup;
 use crate::metrics::{
-    Contrast, Interval, Mean, Share, compare_curves, compare_means, compare_shares, recovered, wilson,
+    Contrast, Interval, Mean, Share, compare_curves, compare_means, compare_shares, recovered,
+    wilson,
 };
 
 /// The metric that the gate asks of.
@@ -127,7 +128,8 @@ impl Sides<'_> {
         if setup.job.label.is_some() {
             pairs.push(("false_negative_rate", own.missed(), other.missed()));
         }
-        let gap = |(metric, own, other)| self.share(setup, Gap::new(metric, "newcombe"), (own, other));
+        let gap =
+            |(metric, own, other)| self.share(setup, Gap::new(metric, "newcombe"), (own, other));
         pairs.into_iter().map(gap).collect()
     }
 
@@ -164,7 +166,9 @@ impl Sides<'_> {
             let both = told(self.own).zip(told(self.other));
             let contrast = both.map(|((own, own_in), (other, other_in))| Contrast {
                 difference: own - other,
-                interval: own_in.zip(other_in).map(|(one, two)| recovered((own, one), (other, two))),
+                interval: own_in
+                    .zip(other_in)
+                    .map(|(one, two)| recovered((own, one), (other, two))),
                 p: None,
             });
             Gap {
@@ -200,7 +204,8 @@ impl Sides<'_> {
         let apart = |(_, own, other): &(f64, f64, f64)| (own - other).abs();
         let points = budgets.iter().filter_map(at);
         // Of equally wide ones the cheapest.
-        let widest = points.reduce(|best, next| if apart(&next) > apart(&best) { next } else { best });
+        let widest =
+            points.reduce(|best, next| if apart(&next) > apart(&best) { next } else { best });
         let gap = Gap::new("curve", "band");
         let Some(widest) = widest else { return Some(gap) };
         let (budget, own, other) = widest;

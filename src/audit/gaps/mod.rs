@@ -66,7 +66,10 @@ pub fn gaps(setup: &Setup<'_>, counts: &GroupCounts) -> Result<Gaps> {
     adjust(&mut compared, Against::Rest);
     let mut columns = Columns::default();
     for comparison in &compared {
-        comparison.gaps.iter().for_each(|gap| write(&mut columns, setup, (comparison, gap), counts));
+        comparison
+            .gaps
+            .iter()
+            .for_each(|gap| write(&mut columns, setup, (comparison, gap), counts));
     }
     Ok(Gaps { table: columns.finish(audit_gaps_schema())?, widest: widest(&compared) })
 }
@@ -80,7 +83,8 @@ fn with_reference<'a>(
     let number = reference(setup, counts, (target, attribute))?;
     let other = &counts.cells[&target][attribute][number];
     let reference = counts.value(attribute, number);
-    (number != level.value).then(|| compare((setup, counts), level, (Against::Reference, reference), other))
+    (number != level.value)
+        .then(|| compare((setup, counts), level, (Against::Reference, reference), other))
 }
 
 fn with_rest<'a>(
@@ -88,11 +92,8 @@ fn with_rest<'a>(
     counts: &'a GroupCounts,
     level: Level<'a>,
 ) -> Option<Comparison<'a>> {
-    let others = counts.cells[&level.target][level.attribute].iter().enumerate();
-    let others = others.filter(|(value, cell)| *value != level.value && cell.sums.rows > 0);
-    let others: Vec<&Cell> = others.map(|(_, cell)| cell).collect();
-    // Two groups are each other's rest: what differs from the reference differs from it.
-    if others.is_empty() {
+    let mut others = counts.cells[&level.target][level.attribute].iter().enumerate();
+    if !others.any(|(value, cell)| value != level.value && cell.sums.rows > 0) {
         return None;
     }
     let everybody = &counts.cells[&level.target][0][0];

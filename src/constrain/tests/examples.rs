@@ -19,8 +19,8 @@ fn ages(keys: &str, ages: Vec<f64>) -> Case {
     Case::parse(&numeric(keys), vec![("age", shared(Float64Array::from(ages)))])
 }
 
-fn settled(case: &Case, wanted: f64) -> Vec<f64> {
-    numbers_of(&case.settle(&[wanted]), 0).to_vec()
+fn settled(case: &Case, proposed: f64) -> Vec<f64> {
+    numbers_of(&case.settle(&[proposed]), 0).to_vec()
 }
 
 fn assert_close(found: &[f32], expected: &[f32]) {
@@ -117,7 +117,7 @@ fn numbers_are_clipped_to_the_condition_and_the_range() {
     let conditions =
         Conditions { rows: 3, width: 2, values: vec![-0.1, 0.2, -0.1, 0.2, -0.1, 0.2] };
     let settle =
-        |wanted| numbers_of(&case.process(&case.output(&[wanted]), &conditions), 0).to_vec();
+        |proposed| numbers_of(&case.process(&case.output(&[proposed]), &conditions), 0).to_vec();
     for (found, expected) in settle(1e9).iter().zip([20.0, 40.0, 60.0]) {
         assert!((found - expected).abs() < 1e-5, "{found}, expected {expected}");
     }
@@ -134,12 +134,12 @@ fn rounding_does_not_break_a_direction() {
         let column = shared(Int32Array::from(vec![17, 45, 90]));
         Case::parse(&numeric(&format!("change = \"{change}\"")), vec![("age", column)])
     };
-    for wanted in [45.6, 45.4, 45.5, 44.6, 46.5] {
-        let rising = settled(&whole("increase"), wanted);
-        assert!(rising[1] >= 45.0 && rising[1].fract() == 0.0, "{wanted}: {rising:?}");
+    for proposed in [45.6, 45.4, 45.5, 44.6, 46.5] {
+        let rising = settled(&whole("increase"), proposed);
+        assert!(rising[1] >= 45.0 && rising[1].fract() == 0.0, "{proposed}: {rising:?}");
         assert_eq!(rising[2], 90.0, "the greatest stays at least");
-        let falling = settled(&whole("decrease"), wanted);
-        assert!(falling[1] <= 45.0 && falling[0] <= 17.0, "{wanted}: {falling:?}");
+        let falling = settled(&whole("decrease"), proposed);
+        assert!(falling[1] <= 45.0 && falling[0] <= 17.0, "{proposed}: {falling:?}");
     }
     assert_eq!(settled(&whole("increase"), 46.5)[1], 46.0, "half to even");
 }
@@ -214,8 +214,8 @@ fn steps_count_from_the_own_number() {
     let case = ages("range = [0, 100]\nstep = 0.1\nlimit = { up = 0.3 }", vec![0.7, 50.05]);
     let risen = settled(&case, 100.0);
     assert!((risen[0] - 1.0).abs() < 1e-12 && (risen[1] - 50.35).abs() < 1e-12, "{risen:?}");
-    let term = |own: Vec<i64>| {
-        let column = shared(Int64Array::from(own));
+    let term = |original: Vec<i64>| {
+        let column = shared(Int64Array::from(original));
         Case::parse(&numeric("range = [6, 120]\nstep = 6"), vec![("age", column)])
     };
     assert_eq!(settled(&term(vec![12, 13, 119]), 118.0), [120.0, 115.0, 119.0]);
@@ -248,8 +248,8 @@ fn columns_get_numbers_that_they_can_hold() {
         &numeric("range = [0.1, 0.7]"),
         vec![("age", shared(Float32Array::from(vec![0.5f32])))],
     );
-    for wanted in [0.0, 1.0] {
-        let found = settled(&single, wanted)[0];
+    for proposed in [0.0, 1.0] {
+        let found = settled(&single, proposed)[0];
         assert_eq!(found, f64::from(found as f32));
         assert!((0.1..=0.7).contains(&found), "{found}");
     }
@@ -315,8 +315,8 @@ fn drawn_masks_are_fair_and_draws_leave_the_immutable_alone() {
     );
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let drawn = case.constraints.draw(&case.widest(), &case.rows, &mut random);
-    let share = |place: usize| {
-        (0..drawn.rows).map(|row| f64::from(drawn.row(row)[place])).sum::<f64>() / f64::from(count)
+    let share = |index: usize| {
+        (0..drawn.rows).map(|row| f64::from(drawn.row(row)[index])).sum::<f64>() / f64::from(count)
     };
     assert!((share(2) - 0.5).abs() < 0.01 && (share(4) - 0.5).abs() < 0.01);
     assert_eq!([share(0), share(1), share(3), share(5), share(6)], [0.0, 0.0, 1.0, 1.0, 0.0]);

@@ -38,10 +38,12 @@ fn assert_written(feature: &Feature, original: &ArrayRef, written: &ArrayRef) {
         FeatureKind::Numeric(numeric) => assert_numbers(feature, numeric, original, written),
         FeatureKind::Categorical(categorical) => {
             let texts = |column| cast(column, &DataType::Utf8).expect("texts");
-            let (own, new) = (texts(original), texts(written));
-            let (own, new) = (own.as_string::<i32>(), new.as_string::<i32>());
-            for (own, new) in own.iter().zip(new).filter(|(own, new)| own != new) {
-                assert!(own.is_some(), "a null stays");
+            let (original, new) = (texts(original), texts(written));
+            let (original, new) = (original.as_string::<i32>(), new.as_string::<i32>());
+            for (original, new) in
+                original.iter().zip(new).filter(|(original, new)| original != new)
+            {
+                assert!(original.is_some(), "a null stays");
                 let code = categorical.values.iter().position(|value| Some(value.as_str()) == new);
                 assert!(categorical.allowed[code.expect("a listed value")]);
             }
@@ -51,16 +53,16 @@ fn assert_written(feature: &Feature, original: &ArrayRef, written: &ArrayRef) {
 
 fn assert_numbers(feature: &Feature, numeric: &Numeric, original: &ArrayRef, written: &ArrayRef) {
     let read = |column| numbers(column).expect("numbers");
-    let (own, new) = (read(original), read(written));
-    for row in 0..own.len() {
-        assert_eq!(own.is_null(row), new.is_null(row));
-        if own.is_null(row) || same(own.value(row), new.value(row)) {
+    let (before, new) = (read(original), read(written));
+    for row in 0..before.len() {
+        assert_eq!(before.is_null(row), new.is_null(row));
+        if before.is_null(row) || same(before.value(row), new.value(row)) {
             assert_eq!(original.slice(row, 1).to_data(), written.slice(row, 1).to_data());
             continue;
         }
-        let (own, new) = (own.value(row), new.value(row));
-        assert!(feature.change != Change::Increase || new > own, "{own} became {new}");
-        assert!(feature.change != Change::Decrease || new < own, "{own} became {new}");
+        let (before, new) = (before.value(row), new.value(row));
+        assert!(feature.change != Change::Increase || new > before, "{before} became {new}");
+        assert!(feature.change != Change::Decrease || new < before, "{before} became {new}");
         if let Some((low, high)) = numeric.range {
             assert!((low..=high).contains(&new), "{new} is outside {low} to {high}");
         }
@@ -68,7 +70,7 @@ fn assert_numbers(feature: &Feature, numeric: &Numeric, original: &ArrayRef, wri
             // 0.9 in single precision is a little less than that, and 1 is meant to be 0.1 away from it.
             let lost = if numeric.integer == Some(true) { 2e-6 } else { 1e-9 };
             let (up, down) = (limit.up + lost, limit.down + lost);
-            assert!(new - own <= up && own - new <= down, "{own} became {new}");
+            assert!(new - before <= up && before - new <= down, "{before} became {new}");
         }
     }
 }
@@ -116,18 +118,18 @@ fn assert_inside(case: &Case, drawn: &Conditions, widest: &Conditions) {
     let pairs = 2 * case.constraints.numerics.len();
     for row in 0..drawn.rows {
         let (drawn, widest) = (drawn.row(row), widest.row(row));
-        for place in 0..drawn.len() {
-            let (drawn, widest) = (drawn[place], widest[place]);
-            let coin = place < pairs || drawn == 0.0 || drawn == 1.0;
+        for index in 0..drawn.len() {
+            let (drawn, widest) = (drawn[index], widest[index]);
+            let coin = index < pairs || drawn == 0.0 || drawn == 1.0;
             let share = drawn * widest >= 0.0 && drawn.abs() <= widest.abs() && widest.abs() <= 1.0;
             assert!(coin && share, "{drawn} inside {widest}");
-            assert!(place >= pairs || (place % 2 == 0) == (widest <= 0.0) || widest == 0.0);
+            assert!(index >= pairs || (index % 2 == 0) == (widest <= 0.0) || widest == 0.0);
         }
     }
     for rule in &case.constraints.categoricals {
-        let mut own = drawn.clone();
-        rule.allow_own(codes_of(&case.rows, rule.feature), &mut own);
-        assert_eq!(own, *drawn, "the own state is allowed");
+        let mut original = drawn.clone();
+        rule.allow_original(codes_of(&case.rows, rule.feature), &mut original);
+        assert_eq!(original, *drawn, "the original state is allowed");
     }
 }
 
@@ -173,10 +175,12 @@ fn extremes(case: &Case) -> Vec<Dense> {
 }
 
 /// Whether a row has a cell that differs.
-fn has_changed(new: &Rows, own: &Rows, row: usize) -> bool {
-    new.cells.iter().zip(&own.cells).any(|(new, own)| match (new, own) {
-        (Cells::Numbers(new), Cells::Numbers(own)) => !same(new[row], own[row]),
-        (new, own) => new.codes().map(|codes| codes[row]) != own.codes().map(|codes| codes[row]),
+fn has_changed(new: &Rows, original: &Rows, row: usize) -> bool {
+    new.cells.iter().zip(&original.cells).any(|(new, original)| match (new, original) {
+        (Cells::Numbers(new), Cells::Numbers(original)) => !same(new[row], original[row]),
+        (new, original) => {
+            new.codes().map(|codes| codes[row]) != original.codes().map(|codes| codes[row])
+        }
     })
 }
 
@@ -203,16 +207,16 @@ proptest! {
         let conditions = case.widest();
         let free = case.without_rules().process(&dice.output(&case), &conditions);
         for row in 0..rows {
-            let own = |feature: usize| case.rows.cell(feature, row);
+            let original = |feature: usize| case.rows.cell(feature, row);
             let changed = (0..case.rows.cells.len()).filter(|feature| {
-                !case.constraints.is_derived(*feature) && free.cell(*feature, row) != own(*feature)
+                !case.constraints.is_derived(*feature) && free.cell(*feature, row) != original(*feature)
             });
             let edit = |feature: usize| Edit { feature, cell: free.cell(feature, row) };
             let edits: Edits = changed.map(edit).collect();
-            let room = case.constraints.room(&conditions, &case.bounds, row);
-            for repaired in case.constraints.repairs(room, &edits, own) {
+            let feasible = case.constraints.feasible(&conditions, &case.bounds, row);
+            for repaired in case.constraints.repairs(feasible, &edits, original) {
                 let mut rows = case.rows.clone();
-                case.constraints.apply(&mut rows, row, &repaired, own);
+                case.constraints.apply(&mut rows, row, &repaired, original);
                 let violations = case.constraints.violations(&rows, &case.rows, &case.bounds);
                 prop_assert!(violations.is_empty(), "{violations:?} of {repaired:?}");
             }

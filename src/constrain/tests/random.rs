@@ -149,8 +149,8 @@ fn coupled(mut schema: FeatureSchema, seed: u64) -> FeatureSchema {
     };
     let (numbers, categories) = (of_kind(features, true), of_kind(features, false));
     let mut texts = Vec::new();
-    for (place, pair) in numbers.windows(2).enumerate() {
-        texts.push(match (seed >> place) % 4 {
+    for (index, pair) in numbers.windows(2).enumerate() {
+        texts.push(match (seed >> index) % 4 {
             0 => format!("f{} <= f{}", pair[0], pair[1]),
             1 => format!("f{} < 2 * f{} + 3", pair[1], pair[0]),
             2 => format!("f{} IS NULL OR f{} >= f{} - 10", pair[0], pair[0], pair[1]),

@@ -1,87 +1,92 @@
 //! Where a row's allowed space is small, an unsolved row is searched exhaustively: what is found is the
 //! cheapest answer there is, and if nothing is, that there is none is proven.
 
-use super::arena::{Answer, Arena};
-use super::{Change, Changes, Outcomes, Trial};
+use super::query_cache::{PredictionIndex, QueryCache};
+use super::{Change, Changes, Outcomes, Proposal};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
 use crate::metrics::{Source, Status};
 
-/// Trials that are made at once, about: spaces of many rows would not fit into memory together.
+/// Proposals that are made at once, about: spaces of many rows would not fit into memory together.
 const PORTION: usize = 65_536;
 
-/// The spaces of some entries, one after the other.
+/// The spaces of some requests, one after the other.
 #[derive(Default)]
 struct Portion {
-    trials: Vec<Trial>,
-    /// Entries, and where their trials end.
+    proposals: Vec<Proposal>,
+    /// Requests, and where their proposals end.
     ends: Vec<(u32, usize)>,
 }
 
 impl Portion {
-    fn add(&mut self, entry: u32, space: Vec<Changes>) {
-        self.trials.extend(space.into_iter().map(|changes| Trial { entry, changes }));
-        self.ends.push((entry, self.trials.len()));
+    fn add(&mut self, request: u32, space: Vec<Changes>) {
+        self.proposals.extend(space.into_iter().map(|changes| Proposal { request, changes }));
+        self.ends.push((request, self.proposals.len()));
     }
 }
 
 impl Worker {
-    /// Searches the small spaces of unsolved entries.
-    pub(super) fn certify(&self, arena: &mut Arena<'_>, outcomes: &mut Outcomes) -> Result<()> {
+    /// Searches the small spaces of unsolved requests.
+    pub(super) fn certify(
+        &self,
+        cache: &mut QueryCache<'_>,
+        outcomes: &mut Outcomes,
+    ) -> Result<()> {
         // A further sample may change less than its row may, so nothing is proven by it.
-        let open = |entry: &u32| {
-            outcomes.status[*entry as usize] == Status::Unsolved
-                && arena.asked.draws[*entry as usize] == 0
+        let open = |request: &u32| {
+            outcomes.findings[*request as usize].status == Status::Unsolved
+                && cache.batch.draws[*request as usize] == 0
         };
-        let open: Vec<u32> = (0..arena.len() as u32).filter(open).collect();
+        let open: Vec<u32> = (0..cache.len() as u32).filter(open).collect();
         let mut portion = Portion::default();
-        for entry in open {
-            if arena.impossible[entry as usize] {
-                self.prove(arena, entry, outcomes);
+        for request in open {
+            if cache.impossible[request as usize] {
+                self.prove(cache, request, outcomes);
                 continue;
             }
-            if let Some(space) = self.space(arena, entry) {
-                portion.add(entry, space);
+            if let Some(space) = self.space(cache, request) {
+                portion.add(request, space);
             }
-            if portion.trials.len() >= PORTION {
-                self.search(arena, std::mem::take(&mut portion), outcomes)?;
+            if portion.proposals.len() >= PORTION {
+                self.search(cache, std::mem::take(&mut portion), outcomes)?;
             }
         }
-        self.search(arena, portion, outcomes)
+        self.search(cache, portion, outcomes)
     }
 
     /// Tries a portion.
     fn search(
         &self,
-        arena: &mut Arena<'_>,
-        Portion { trials, ends }: Portion,
+        cache: &mut QueryCache<'_>,
+        Portion { proposals, ends }: Portion,
         outcomes: &mut Outcomes,
     ) -> Result<()> {
-        let answers = arena.judge(&trials)?;
+        let predictions = cache.predict(&proposals)?;
         let mut first = 0;
-        for (entry, end) in ends {
-            let found = (&trials[first..end], &answers[first..end]);
-            self.conclude(arena, entry, found, outcomes);
+        for (request, end) in ends {
+            let found = proposals[first..end].iter().zip(predictions[first..end].iter().copied());
+            let found: Vec<(&Proposal, Option<PredictionIndex>)> = found.collect();
+            self.conclude(cache, request, &found, outcomes);
             first = end;
         }
         Ok(())
     }
 
-    /// All that an entry's row may become; none if that is more than the model may be asked about.
-    fn space(&self, arena: &Arena<'_>, entry: u32) -> Option<Vec<Changes>> {
-        let most = arena.left(entry) as usize;
+    /// All that a request's row may become; none if that is more than the model may be asked about.
+    fn space(&self, cache: &QueryCache<'_>, request: u32) -> Option<Vec<Changes>> {
+        let most = cache.left(request) as usize;
         let allowed = self.shared.refiner.job.max_changes.map_or(usize::MAX, |most| most as usize);
-        let room = arena.room(entry);
+        let feasible = cache.feasible(request);
         let mut space: Vec<Changes> = vec![Changes::new()];
-        for feature in 0..arena.asked.originals.cells.len() {
-            let own: Cell = arena.own(entry, feature);
-            let options = room.options(feature, own, most)?;
+        for feature in 0..cache.batch.originals.cells.len() {
+            let original: Cell = cache.original(request, feature);
+            let options = feasible.options(feature, original, most)?;
             let before = space.len();
             for cell in options {
-                for place in 0..before {
-                    if space[place].len() < allowed {
-                        let mut changes = space[place].clone();
+                for index in 0..before {
+                    if space[index].len() < allowed {
+                        let mut changes = space[index].clone();
                         changes.push(Change { feature, cell });
                         space.push(changes);
                     }
@@ -94,58 +99,63 @@ impl Worker {
         space.swap_remove(0);
         let constraints = &self.shared.constraints;
         space.retain(|changes| {
-            constraints.is_coherent(changes, |feature| arena.own(entry, feature))
+            constraints.is_coherent(changes, |feature| cache.original(request, feature))
         });
         Some(space)
     }
 
     fn conclude(
         &self,
-        arena: &Arena<'_>,
-        entry: u32,
-        (trials, answers): (&[Trial], &[Option<Answer>]),
+        cache: &QueryCache<'_>,
+        request: u32,
+        found: &[(&Proposal, Option<PredictionIndex>)],
         outcomes: &mut Outcomes,
     ) {
         let costs = &self.shared.refiner.costs;
-        let cost = |trial: &Trial| costs.total(&trial.changes, |feature| arena.own(entry, feature));
+        let cost = |proposal: &Proposal| {
+            costs.total(&proposal.changes, |feature| cache.original(request, feature))
+        };
         // What the model has not answered proves nothing, nor what is refused though it gets the decision.
-        let fails = |answer: Answer| !arena.has_failed(answer) && !arena.is_implausible(answer);
-        let known = answers.iter().all(|answer| answer.is_some_and(fails));
-        let valid = trials.iter().zip(answers).filter_map(|(trial, answer)| {
-            answer.filter(|answer| arena.is_valid(*answer)).map(|answer| (trial, answer))
+        let fails = |prediction: PredictionIndex| {
+            !cache.has_failed(prediction) && !cache.is_implausible(prediction)
+        };
+        let all_fail = found.iter().all(|(_, prediction)| prediction.is_some_and(fails));
+        let valid = found.iter().filter_map(|(proposal, prediction)| {
+            let prediction = prediction.filter(|prediction| cache.is_valid(*prediction))?;
+            Some((*proposal, prediction))
         });
         let best = valid.min_by(|(one, _), (two, _)| cost(one).total_cmp(&cost(two)));
-        let place = entry as usize;
         match best {
-            Some((trial, answer)) => {
-                outcomes.margins[place] = arena.margin(answer);
-                outcomes.show(arena, entry, &trial.changes);
-                outcomes.scores.put(&[entry], &arena.scores(&[answer]));
-                (outcomes.valid[place], outcomes.status[place]) = (true, Status::Solved);
-                outcomes.source[place] = Some(Source::Candidate);
+            Some((proposal, prediction)) => {
+                outcomes.show(cache, request, &proposal.changes);
+                outcomes.scores.put(&[request], &cache.scores(&[prediction]));
+                let finding = &mut outcomes.findings[request as usize];
+                finding.margin = cache.margin(prediction);
+                (finding.valid, finding.status) = (true, Status::Solved);
+                finding.source = Some(Source::Candidate);
             }
-            None if known => self.prove(arena, entry, outcomes),
+            None if all_fail => self.prove(cache, request, outcomes),
             None => {}
         }
     }
 
-    /// Notes that nothing reaches an entry's target.
-    fn prove(&self, arena: &Arena<'_>, entry: u32, outcomes: &mut Outcomes) {
-        outcomes.show(arena, entry, &Changes::new());
-        let decided = self.shared.blank(&arena.asked.decided.take(&[entry]));
-        outcomes.scores.put(&[entry], &decided);
-        let place = entry as usize;
-        (outcomes.certified[place], outcomes.status[place]) = (true, Status::Infeasible);
+    /// Notes that nothing reaches a request's target.
+    fn prove(&self, cache: &QueryCache<'_>, request: u32, outcomes: &mut Outcomes) {
+        outcomes.show(cache, request, &Changes::new());
+        let decided = self.shared.with_probability_slots(&cache.batch.decided.take(&[request]));
+        outcomes.scores.put(&[request], &decided);
+        let finding = &mut outcomes.findings[request as usize];
+        (finding.certified, finding.status) = (true, Status::Infeasible);
     }
 }
 
 impl Outcomes {
-    /// Gives an entry's row these changes, and no other.
-    fn show(&mut self, arena: &Arena<'_>, entry: u32, changes: &Changes) {
+    /// Gives a request's row these changes, and no other.
+    fn show(&mut self, cache: &QueryCache<'_>, request: u32, changes: &Changes) {
         for feature in 0..self.rows.cells.len() {
-            self.rows.set(feature, entry as usize, arena.own(entry, feature));
+            self.rows.set(feature, request as usize, cache.original(request, feature));
         }
-        let original = |feature: usize| arena.own(entry, feature);
-        arena.worker.shared.constraints.apply(&mut self.rows, entry as usize, changes, original);
+        let original = |feature: usize| cache.original(request, feature);
+        cache.worker.shared.constraints.apply(&mut self.rows, request as usize, changes, original);
     }
 }

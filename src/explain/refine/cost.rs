@@ -17,7 +17,7 @@ const CATEGORY_OF_FEW: f64 = 1.5;
 /// The part of an ordered category's price that does not depend on how many ranks it moves.
 const ORDERED: f64 = 0.5;
 /// A change below this share of a standard deviation is not worth telling.
-const TRIFLE: f64 = 0.05;
+const BELOW_TOLERANCE: f64 = 0.05;
 
 /// What changes cost.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ struct FeatureCost {
     fixed: f64,
     /// Of moving a number by one; 0 for a category.
     by_one: f64,
-    /// Smaller moves are trifles; 0 for a category.
+    /// Smaller moves do not count; 0 for a category.
     tolerance: f64,
     std: f64,
     /// Ranks of an ordered category, by code, and what a change costs more for each that it moves.
@@ -47,7 +47,7 @@ impl Costs {
                 Slots::Numeric(slots) => FeatureCost {
                     fixed: NUMBER * feature.cost,
                     by_one: feature.cost / slots.std,
-                    tolerance: tolerance.unwrap_or(TRIFLE * slots.std),
+                    tolerance: tolerance.unwrap_or(BELOW_TOLERANCE * slots.std),
                     std: slots.std,
                     ranks: None,
                 },
@@ -72,20 +72,20 @@ impl Costs {
     }
 
     /// The cost of one change.
-    pub(super) fn of(&self, change: &Change, own: Cell) -> f64 {
+    pub(super) fn of(&self, change: &Change, original: Cell) -> f64 {
         let feature = &self.features[change.feature];
-        match (change.cell, own) {
-            (Cell::Number(new), Cell::Number(own)) => {
-                feature.fixed + feature.by_one * (new - own).abs()
+        match (change.cell, original) {
+            (Cell::Number(new), Cell::Number(original)) => {
+                feature.fixed + feature.by_one * (new - original).abs()
             }
-            (Cell::Code(new), Cell::Code(own)) => feature.category(new, own),
+            (Cell::Code(new), Cell::Code(original)) => feature.category(new, original),
             _ => feature.fixed,
         }
     }
 
     /// The cost of changing a category to another.
-    pub(super) fn category(&self, feature: usize, new: u32, own: u32) -> f64 {
-        self.features[feature].category(new, own)
+    pub(super) fn category(&self, feature: usize, new: u32, original: u32) -> f64 {
+        self.features[feature].category(new, original)
     }
 
     /// The values of an ordered category between two, from the nearer one of `low` on; empty where there is
@@ -102,9 +102,9 @@ impl Costs {
         codes.into_iter().map(|(_, code)| code).collect()
     }
 
-    /// The cost of changes of a row whose values are `own`.
-    pub(super) fn total(&self, changes: &[Change], own: impl Fn(usize) -> Cell) -> f64 {
-        changes.iter().map(|change| self.of(change, own(change.feature))).sum()
+    /// The cost of changes of a row whose values are `original`.
+    pub(super) fn total(&self, changes: &[Change], original: impl Fn(usize) -> Cell) -> f64 {
+        changes.iter().map(|change| self.of(change, original(change.feature))).sum()
     }
 
     /// The cost of moving a number by one standard deviation, or of changing a category (an ordered one by
@@ -115,7 +115,7 @@ impl Costs {
         if cost.by_one > 0.0 { cost.by_one * cost.std } else { cost.fixed + by_rank }
     }
 
-    /// Smaller moves of a number are trifles.
+    /// Smaller moves of a number do not count.
     pub(super) fn tolerance(&self, feature: usize) -> f64 {
         self.features[feature].tolerance
     }
@@ -130,11 +130,11 @@ impl Refiner {
         constraints: &Constraints,
     ) -> Vec<f64> {
         let mut costs = vec![0.0; rows.len];
-        for (feature, (new, own)) in rows.cells.iter().zip(&originals.cells).enumerate() {
+        for (feature, (new, original)) in rows.cells.iter().zip(&originals.cells).enumerate() {
             if constraints.is_derived(feature) {
                 continue;
             }
-            for (row, moved) in new.moved_from(own).into_iter().enumerate() {
+            for (row, moved) in new.moved_from(original).into_iter().enumerate() {
                 if moved {
                     let change = Change { feature, cell: rows.cell(feature, row) };
                     costs[row] += self.costs.of(&change, originals.cell(feature, row));
@@ -147,10 +147,12 @@ impl Refiner {
 
 impl FeatureCost {
     /// Between values that have no rank, a change costs what it does on average.
-    fn category(&self, new: u32, own: u32) -> f64 {
+    fn category(&self, new: u32, original: u32) -> f64 {
         let Some((ranks, by_rank)) = &self.ranks else { return self.fixed };
-        match (ranks.get(new as usize), ranks.get(own as usize)) {
-            (Some(new), Some(own)) => self.fixed + by_rank * f64::from(new.abs_diff(*own)),
+        match (ranks.get(new as usize), ranks.get(original as usize)) {
+            (Some(new), Some(original)) => {
+                self.fixed + by_rank * f64::from(new.abs_diff(*original))
+            }
             _ => self.fixed / ORDERED,
         }
     }
@@ -184,8 +186,8 @@ mod tests {
         let schema = FeatureSchema::parse(text, Path::new("f.toml")).expect("a good schema");
         let layout = Layout::new(&schema, &StatsAccumulator::new(&schema).finish());
         let costs = Costs::new(&schema, &layout);
-        let of = |feature, new: u32, own: u32| {
-            costs.of(&Change { feature, cell: Cell::Code(new) }, Cell::Code(own))
+        let of = |feature, new: u32, original: u32| {
+            costs.of(&Change { feature, cell: Cell::Code(new) }, Cell::Code(original))
         };
         let price = of(0, 0, 3);
         // Codes of `rank` are d, a, b, c.

@@ -4,23 +4,23 @@
 use hashbrown::HashSet;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Outcomes, Spare};
+use super::{Fallback, Outcomes};
 use crate::feature::{Cells, Rows};
 use crate::metrics::{Source, Status};
 
 impl Outcomes {
-    /// Which entries have an answer that none before them has for the same row and wish.
+    /// Which requests have an answer that none before them has for the same row and target.
     pub(in crate::explain) fn distinct(&mut self, draws: &[u32]) -> Vec<bool> {
-        let Some(spare) = self.spare.take() else { return vec![true; draws.len()] };
+        let Some(fallback) = self.fallback.take() else { return vec![true; draws.len()] };
         let mut seen = HashSet::new();
         let mut kept = Vec::with_capacity(draws.len());
-        for (entry, draw) in draws.iter().enumerate() {
+        for (request, draw) in draws.iter().enumerate() {
             if *draw == 0 {
                 seen.clear();
             }
-            let mut new = seen.insert(hash_of(&self.rows, entry));
-            if !new && spare.valid[entry] && seen.insert(hash_of(&spare.rows, entry)) {
-                self.stand_in(&spare, entry);
+            let mut new = seen.insert(hash_of(&self.rows, request));
+            if !new && fallback.valid[request] && seen.insert(hash_of(&fallback.rows, request)) {
+                self.stand_in(&fallback, request);
                 new = true;
             }
             kept.push(new);
@@ -28,15 +28,16 @@ impl Outcomes {
         kept
     }
 
-    fn stand_in(&mut self, spare: &Spare, entry: usize) {
+    fn stand_in(&mut self, fallback: &Fallback, request: usize) {
         for feature in 0..self.rows.cells.len() {
-            self.rows.set(feature, entry, spare.rows.cell(feature, entry));
+            self.rows.set(feature, request, fallback.rows.cell(feature, request));
         }
-        let place = entry as u32;
-        self.scores.put(&[place], &spare.scores.take(&[place]));
-        self.margins[entry] = spare.margins[entry];
-        (self.valid[entry], self.status[entry]) = (true, Status::Solved);
-        self.source[entry] = Some(Source::Generator);
+        let index = request as u32;
+        self.scores.put(&[index], &fallback.scores.take(&[index]));
+        let finding = &mut self.findings[request];
+        finding.margin = fallback.margins[request];
+        (finding.valid, finding.status) = (true, Status::Solved);
+        finding.source = Some(Source::Generator);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Changes that neighbours suggest, taken together one after the other: always the one that brings the model
-//! nearest to the target. For entries that neither one change nor two solve, where there is no generator to
-//! propose several at once. Needs a model that tells how near it is.
+//! nearest to the target. For requests that neither one change nor two solve, where there is no generator to
+//! propose several at once. Needs a model that gives probabilities or values.
 
-use super::arena::Arena;
-use super::neighbours::Near;
-use super::pool::Pool;
-use super::{Change, Changes, SMALL, Trial};
+use super::candidate_set::CandidateSet;
+use super::neighbours::NearbyChanges;
+use super::query_cache::QueryCache;
+use super::{Change, Changes, Proposal, SMALL};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Source;
@@ -15,11 +15,11 @@ const COMPETING: usize = 10;
 /// Changes taken together, at most.
 const MOST: usize = 8;
 
-/// Changes of an entry that are on their way to the target.
+/// Changes of a request that are on their way to the target.
 struct Growing {
-    entry: u32,
+    request: u32,
     /// What may be added, the strongest first.
-    candidates: Vec<Change>,
+    additions: Vec<Change>,
     changes: Changes,
     /// How near the model is with them.
     share: f32,
@@ -28,77 +28,90 @@ struct Growing {
 }
 
 impl Worker {
-    pub(super) fn grow(&self, arena: &mut Arena<'_>, pool: &mut Pool, near: &[Near]) -> Result<()> {
-        let small = |entry: usize| pool.valid(arena, entry).any(|one| one.changes.len() <= SMALL);
-        let hard = (0..arena.len()).filter(|entry| !small(*entry));
+    pub(super) fn grow(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        nearby: &[NearbyChanges],
+    ) -> Result<()> {
+        let small =
+            |request: usize| candidates.valid(cache, request).any(|one| one.changes.len() <= SMALL);
+        let hard = (0..cache.len()).filter(|request| !small(*request));
         let mut growing: Vec<Growing> =
-            hard.filter_map(|entry| self.seed(arena, entry as u32, &near[entry])).collect();
+            hard.filter_map(|request| self.seed(cache, request as u32, &nearby[request])).collect();
         for _ in 1..MOST {
-            let (trials, of) = proposals(&growing);
-            if trials.is_empty() {
+            let (proposals, of) = extensions(&growing);
+            if proposals.is_empty() {
                 break;
             }
             growing.iter_mut().for_each(|item| item.ended = true);
-            let answers = arena.judge(&trials)?;
-            for ((trial, index), answer) in trials.into_iter().zip(of).zip(answers) {
+            let predictions = cache.predict(&proposals)?;
+            for ((proposal, index), prediction) in proposals.into_iter().zip(of).zip(predictions) {
                 let item: &mut Growing = &mut growing[index];
-                let Some(answer) = answer else { continue };
-                let share = arena.share(answer).unwrap_or(0.0);
+                let Some(prediction) = prediction else { continue };
+                let share = cache.share(prediction).unwrap_or(0.0);
                 if share > item.share {
                     item.share = share;
-                    item.changes = trial.changes;
-                    item.ended = arena.is_valid(answer);
+                    item.changes = proposal.changes;
+                    item.ended = cache.is_valid(prediction);
                 }
             }
         }
-        let grown = growing.into_iter().filter(|item| item.changes.len() > SMALL);
-        let trials = grown.map(|item| Trial { entry: item.entry, changes: item.changes });
+        let extended = growing.into_iter().filter(|item| item.changes.len() > SMALL);
+        let proposals =
+            extended.map(|item| Proposal { request: item.request, changes: item.changes });
         // What was asked before is not asked again.
-        pool.judge(arena, trials.collect(), Source::Neighbour)
+        candidates.evaluate(cache, proposals.collect(), Source::Neighbour)
     }
 
-    /// An entry's strongest single change to begin with, if the model tells how strong it is.
-    fn seed(&self, arena: &Arena<'_>, entry: u32, near: &Near) -> Option<Growing> {
+    /// A request's strongest single change to begin with, if the model gives a probability or a value.
+    fn seed(
+        &self,
+        cache: &QueryCache<'_>,
+        request: u32,
+        nearby: &NearbyChanges,
+    ) -> Option<Growing> {
         let strength = |change: &Change| {
             // Singles were asked about as near to the original as the model says the same.
-            let own = arena.own(entry, change.feature);
-            let change = self.shared.refiner.eased(arena.room(entry), *change, own)?;
-            let known = arena.known(entry, &[change])?;
-            Some((arena.share(known)?, change))
+            let original = cache.original(request, change.feature);
+            let change =
+                self.shared.refiner.tightened(cache.feasible(request), *change, original)?;
+            let known = cache.cached(request, &[change])?;
+            Some((cache.share(known)?, change))
         };
-        let mut ranked: Vec<(f32, Change)> = near
-            .firsts
+        let mut ranked: Vec<(f32, Change)> = nearby
+            .first_changes
             .iter()
-            .chain(&near.seconds)
-            .chain(&near.ends)
+            .chain(&nearby.second_changes)
+            .chain(&nearby.ends)
             .filter_map(strength)
             .collect();
         ranked.sort_by(|(one, _), (two, _)| two.total_cmp(one));
         let (share, first) = *ranked.first()?;
-        let mut candidates: Vec<Change> = ranked.into_iter().map(|(_, change)| change).collect();
-        candidates.truncate(COMPETING);
+        let mut additions: Vec<Change> = ranked.into_iter().map(|(_, change)| change).collect();
+        additions.truncate(COMPETING);
         let changes = Changes::from_slice(&[first]);
-        Some(Growing { entry, candidates, changes, share, ended: false })
+        Some(Growing { request, additions, changes, share, ended: false })
     }
 }
 
 /// What every growing list could become next, and whose each proposal is.
-fn proposals(growing: &[Growing]) -> (Vec<Trial>, Vec<usize>) {
-    let mut trials = Vec::new();
+fn extensions(growing: &[Growing]) -> (Vec<Proposal>, Vec<usize>) {
+    let mut proposals = Vec::new();
     let mut of = Vec::new();
     for (index, item) in growing.iter().enumerate().filter(|(_, item)| !item.ended) {
-        for candidate in &item.candidates {
-            if item.changes.iter().any(|change| change.feature == candidate.feature) {
+        for addition in &item.additions {
+            if item.changes.iter().any(|change| change.feature == addition.feature) {
                 continue;
             }
             let mut changes = item.changes.clone();
-            changes.push(*candidate);
+            changes.push(*addition);
             changes.sort_by_key(|change| change.feature);
-            trials.push(Trial { entry: item.entry, changes });
+            proposals.push(Proposal { request: item.request, changes });
             of.push(index);
         }
     }
-    (trials, of)
+    (proposals, of)
 }
 
 #[cfg(test)]
@@ -113,16 +126,16 @@ mod tests {
     #[test]
     fn what_is_there_is_not_added_again() {
         let item = |ended| Growing {
-            entry: 7,
-            candidates: vec![change(2), change(0), change(5)],
+            request: 7,
+            additions: vec![change(2), change(0), change(5)],
             changes: Changes::from_slice(&[change(2)]),
             share: 0.1,
             ended,
         };
-        let (trials, of) = proposals(&[item(true), item(false)]);
-        let features: Vec<Vec<usize>> = trials
+        let (proposals, of) = extensions(&[item(true), item(false)]);
+        let features: Vec<Vec<usize>> = proposals
             .iter()
-            .map(|trial| trial.changes.iter().map(|change| change.feature).collect())
+            .map(|proposal| proposal.changes.iter().map(|change| change.feature).collect())
             .collect();
         assert_eq!(features, [[0, 2], [2, 5]]);
         assert_eq!(of, [1, 1], "an ended list grows no more");

@@ -1,27 +1,27 @@
-//! What is done about the generator's answers, with the model itself as judge: rows that it left unsolved
-//! are repaired, and nothing stays changed that need not be. Every step works on all entries of a block at
-//! once and asks the model about all their trials in one go; what an entry gets depends on nothing but its
+//! What is done about the generator's answers, checked with the model: rows that it left unsolved
+//! are repaired, and nothing stays changed that need not be. Every step works on all requests of a block at
+//! once and asks the model about all their proposals in one go; what a request gets depends on nothing but its
 //! own row.
 //!
 //! The steps, in order: snap, candidates, neighbours, reversion, shrink, choice, certificate. An answer is
 //! only ever replaced by a valid one that costs no more; or, where answers are held to a margin, by one whose
 //! greater margin is worth what it costs.
 
-mod arena;
-mod candidates;
+mod candidate_set;
 mod certify;
 mod choose;
 mod cost;
 mod distinct;
 mod grow;
-mod likeness;
+mod linear_plausibility;
 mod margin;
 mod neighbours;
 mod pairs;
 mod plateaus;
-mod pool;
+mod query_cache;
 mod ranks;
 mod reduce;
+mod resample;
 mod responses;
 mod settle;
 mod shrink;
@@ -33,24 +33,26 @@ mod tests;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Ledger, Stage, Worker};
+use super::explained::Finding;
+use super::{ExplainStats, Stage, Worker};
 use crate::constrain::Constraints;
 use crate::encode::Layout;
 use crate::error::Result;
 use crate::feature::{Cell, Edit as Change, Edits as Changes, FeatureSchema, Rows};
 use crate::job::{ExplainJob, ExplainMethod, FirstConditions, Refine, RefineJob, Step};
-use crate::metrics::{Source, Status};
+use crate::metrics::Source;
 use crate::nearest::Points;
 use crate::predictor::Scores;
 
-use arena::Arena;
-pub(super) use arena::Asked;
+use candidate_set::CandidateSet;
 use cost::Costs;
 pub(super) use distinct::hash_of;
-use likeness::Likeness;
-use neighbours::{Near, Neighbours};
+use linear_plausibility::{FeatureScale, LinearPlausibility};
+use neighbours::{NearbyChanges, Neighbours};
 pub(super) use plateaus::Plateaus;
-use pool::Pool;
+use query_cache::QueryCache;
+pub(super) use query_cache::RequestBatch;
+use shrink::ShrinkLimits;
 
 /// Questions about a row that blocks are made for; with more of them, blocks have fewer rows.
 const USUAL_QUERIES: usize = 256;
@@ -58,17 +60,15 @@ const USUAL_QUERIES: usize = 256;
 const COMPETITORS: usize = 1;
 /// An answer that costs less is as small as can be hoped for: nobody competes with it.
 const CHEAP: f64 = 0.8;
-/// Further single changes of an entry whose numbers are moved back.
+/// Further single changes of a request whose numbers are moved back.
 const FINALISTS: usize = 4;
-/// Answers with several changes whose numbers are moved back.
-const MULTIPLES: usize = 1;
 /// An answer with no more changes is small enough: more are not looked for one by one.
 const SMALL: usize = 2;
 
 /// Changes to ask the model about.
 #[derive(Debug, Clone, PartialEq)]
-struct Trial {
-    entry: u32,
+struct Proposal {
+    request: u32,
     changes: Changes,
 }
 
@@ -78,59 +78,61 @@ pub(super) struct Refiner {
     method: ExplainMethod,
     layout: Arc<Layout>,
     costs: Costs,
-    likeness: Likeness,
+    linear_plausibility: LinearPlausibility,
     neighbours: Option<Neighbours>,
     plateaus: Plateaus,
     deadline: Option<Instant>,
 }
 
-/// What came of entries.
+/// What was found for the requests of a batch.
 pub(super) struct Outcomes {
-    /// The rows as they would have to be; as they are where there is no answer.
+    /// Counterfactuals; originals for requests without one.
     pub(super) rows: Rows,
     /// What the model says about them.
     pub(super) scores: Scores,
-    pub(super) valid: Vec<bool>,
-    pub(super) status: Vec<Status>,
-    /// What found the answer of a solved entry.
-    pub(super) source: Vec<Option<Source>>,
-    /// Times that the model was asked.
-    pub(super) queries: Vec<u32>,
-    /// Whether it is proven that there is no answer.
-    pub(super) certified: Vec<bool>,
-    /// How far inside the target valid answers are; NaN where unknown.
-    pub(super) margins: Vec<f64>,
-    /// The generator's own answers, to stand in where refinement makes two of a row alike.
-    spare: Option<Spare>,
+    pub(super) findings: Vec<Finding>,
+    /// The generator's proposals, for rows of which refinement makes two counterfactuals alike.
+    fallback: Option<Fallback>,
 }
 
-/// Answers that may stand in for others.
-struct Spare {
+/// Counterfactuals that replace others.
+struct Fallback {
     rows: Rows,
     scores: Scores,
     valid: Vec<bool>,
     margins: Vec<f64>,
 }
 
+/// What a refiner is made of.
+pub(super) struct RefinerSetup<'a> {
+    pub(super) job: &'a ExplainJob,
+    pub(super) schema: &'a FeatureSchema,
+    pub(super) layout: Arc<Layout>,
+    /// Training rows, if any are compared with.
+    pub(super) points: Option<Points>,
+    /// The model's classes; 0 for a regression.
+    pub(super) classes: u32,
+    pub(super) plateaus: Plateaus,
+}
+
 impl Refiner {
-    pub(super) fn new(
-        job: &ExplainJob,
-        schema: &FeatureSchema,
-        layout: &Arc<Layout>,
-        (points, classes): (Option<Points>, u32),
-        plateaus: Plateaus,
-    ) -> Refiner {
-        let weight = if job.refine.does(Step::Choice) { job.refine.nearness } else { 0.0 };
-        let costs = Costs::new(schema, layout);
-        let known = points.as_ref();
-        let likeness = known.map(|points| Likeness::new(points, (layout, &costs), classes, weight));
+    pub(super) fn new(setup: RefinerSetup<'_>) -> Refiner {
+        let RefinerSetup { job, schema, layout, points, classes, plateaus } = setup;
+        let weight =
+            if job.refine.does(Step::Choice) { job.refine.plausibility_weight } else { 0.0 };
+        let costs = Costs::new(schema, &layout);
+        let linear_plausibility = points.as_ref().map(|points| {
+            let slots = layout.slots.iter().enumerate();
+            let scale = |(feature, slots)| FeatureScale { slots, cost: costs.scale(feature) };
+            LinearPlausibility::new(points, classes, weight, slots.map(scale))
+        });
         Refiner {
             deadline: job.refine.max_time.and_then(|time| Instant::now().checked_add(time)),
             job: job.refine.clone(),
             method: job.method,
-            layout: Arc::clone(layout),
+            layout,
             costs,
-            likeness: likeness.unwrap_or_default(),
+            linear_plausibility: linear_plausibility.unwrap_or_default(),
             neighbours: points.map(|points| Neighbours::new(points, classes)),
             plateaus,
         }
@@ -157,194 +159,217 @@ impl Refiner {
 }
 
 impl Worker {
-    /// The best answers to be had for entries, from the generator's on.
+    /// The best answers to be had for requests, from the generator's on.
     pub(super) fn refine(
         &self,
-        asked: &Asked,
+        batch: &RequestBatch,
         generated: &Rows,
-        ledger: &mut Ledger,
+        stats: &mut ExplainStats,
     ) -> Result<Outcomes> {
         let mut clock = Instant::now();
         let refiner = &self.shared.refiner;
-        let mut arena = Arena::new(self, asked)?;
-        let mut pool = Pool::new(arena.len());
+        let mut cache = QueryCache::new(self, batch)?;
+        let mut candidates = CandidateSet::new(cache.len());
         let full = refiner.job.mode == Refine::Full;
-        self.begin(&mut arena, &mut pool, generated)?;
-        arena.refining = true;
-        arena.told(&mut ledger.seconds, (Stage::Generate, Stage::Score), &mut clock);
+        self.begin(&mut cache, &mut candidates, generated)?;
+        cache.refining = true;
+        cache.record_time(&mut stats.seconds, (Stage::Generate, Stage::Score), &mut clock);
         if refiner.job.mode != Refine::Off {
-            let near = self.repair(&mut arena, &mut pool)?;
-            arena.relax(&pool);
+            let nearby = self.repair(&mut cache, &mut candidates)?;
+            cache.relax(&candidates);
             if full {
-                self.lessen(&mut arena, &mut pool, near)?;
+                self.minimise(&mut cache, &mut candidates, nearby)?;
             }
         }
         if full && refiner.does(Step::Certificate) {
-            self.settle(&mut arena, &mut pool)?;
+            self.settle(&mut cache, &mut candidates)?;
         }
-        let mut outcomes = self.choose(&arena, &pool)?;
+        let mut outcomes = self.choose(&cache, &candidates)?;
         // What a drawn condition forbids is not impossible.
         let widest = self.shared.conditions == FirstConditions::Widest;
         if full && widest && refiner.does(Step::Certificate) {
-            self.certify(&mut arena, &mut outcomes)?;
+            self.certify(&mut cache, &mut outcomes)?;
         }
-        outcomes.queries.clone_from(&arena.queries);
-        arena.count_unsolved(&outcomes.status, &mut ledger.unsolved);
-        ledger.cut_short += arena.cut_short.iter().filter(|cut| **cut).count() as u64;
-        arena.told(&mut ledger.seconds, (Stage::Refine, Stage::Rescore), &mut clock);
+        for (finding, queries) in outcomes.findings.iter_mut().zip(&cache.queries) {
+            finding.queries = *queries;
+        }
+        cache.count_unsolved(&outcomes.findings, &mut stats.unsolved);
+        stats.cut_short += cache.cut_short.iter().filter(|cut| **cut).count() as u64;
+        cache.record_time(&mut stats.seconds, (Stage::Refine, Stage::Rescore), &mut clock);
         Ok(outcomes)
     }
 
     /// The first answers: the generator's, small changes put back where the model lets them, or the nearest
     /// training row.
-    fn begin(&self, arena: &mut Arena<'_>, pool: &mut Pool, generated: &Rows) -> Result<()> {
+    fn begin(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        generated: &Rows,
+    ) -> Result<()> {
         let refiner = &self.shared.refiner;
         if !refiner.asks_generator() {
-            let nearest =
-                |entry: u32| refiner.nearest(arena, entry).map(|changes| Trial { entry, changes });
-            let trials = (0..arena.len() as u32).filter_map(nearest).collect();
-            return pool.judge(arena, trials, Source::Neighbour);
+            let nearest = |request: u32| {
+                refiner.nearest(cache, request).map(|changes| Proposal { request, changes })
+            };
+            let proposals = (0..cache.len() as u32).filter_map(nearest).collect();
+            return candidates.evaluate(cache, proposals, Source::Neighbour);
         }
-        let whole = difference(&self.shared.constraints, generated, &arena.asked.originals);
+        let whole = difference(&self.shared.constraints, generated, &cache.batch.originals);
         // With a single question there is none left for the answer as it was.
         let asks_twice = refiner.job.mode != Refine::Off && refiner.job.queries_per_row > 1;
         let snaps = asks_twice && refiner.does(Step::Snap);
-        let all = (0..arena.len() as u32).collect();
+        let all = (0..cache.len() as u32).collect();
         if !snaps {
-            return pool.judge_first(arena, as_they_are(&whole, all));
+            return candidates.evaluate_generated(cache, as_they_are(&whole, all));
         }
         // Where every answer is to be small, the smaller one is asked about first.
         if refiner.job.mode == Refine::Full {
-            pool.judge_first(arena, arena.without_trifles(&whole, all))?;
-            let open = pool.open(arena);
-            return pool.judge_first(arena, as_they_are(&whole, open));
+            candidates.evaluate_generated(cache, cache.without_small_changes(&whole, all))?;
+            let open = candidates.open(cache);
+            return candidates.evaluate_generated(cache, as_they_are(&whole, open));
         }
-        pool.judge_first(arena, as_they_are(&whole, all))?;
-        let mut others = arena.without_trifles(&whole, pool.open(arena));
-        others.retain(|trial| !trial.changes.is_empty());
-        pool.judge(arena, others, Source::Generator)
+        candidates.evaluate_generated(cache, as_they_are(&whole, all))?;
+        let mut others = cache.without_small_changes(&whole, candidates.open(cache));
+        others.retain(|proposal| !proposal.changes.is_empty());
+        candidates.evaluate(cache, others, Source::Generator)
     }
 
-    /// Further answers for entries that have none; gives what is near to every entry that was looked at.
-    fn repair(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> Result<Vec<Near>> {
+    /// Further answers for requests that have none; gives what is near to every request that was looked at.
+    fn repair(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+    ) -> Result<Vec<NearbyChanges>> {
         let refiner = &self.shared.refiner;
         if refiner.asks_generator() && refiner.does(Step::Candidates) {
-            self.candidates(arena, pool)?;
+            self.resample(cache, candidates)?;
         }
-        let mut near: Vec<Near> = vec![Near::default(); arena.len()];
+        let mut nearby: Vec<NearbyChanges> = vec![NearbyChanges::default(); cache.len()];
         if refiner.neighbours.is_none() || !refiner.does(Step::Neighbours) {
-            return Ok(near);
+            return Ok(nearby);
         }
-        let open = pool.open(arena);
-        for entry in &open {
-            near[*entry as usize] = refiner.near(arena, *entry);
+        let open = candidates.open(cache);
+        for request in &open {
+            nearby[*request as usize] = refiner.nearby(cache, *request);
         }
-        let trials = open.iter().flat_map(|entry| {
-            let lists = near[*entry as usize].rows.iter();
-            lists.map(|changes| Trial { entry: *entry, changes: changes.clone() })
+        let proposals = open.iter().flat_map(|request| {
+            let lists = nearby[*request as usize].rows.iter();
+            lists.map(|changes| Proposal { request: *request, changes: changes.clone() })
         });
-        pool.judge(arena, trials.collect(), Source::Neighbour)?;
-        Ok(near)
+        candidates.evaluate(cache, proposals.collect(), Source::Neighbour)?;
+        Ok(nearby)
     }
 
     /// Makes answers as small as the model lets them be: single changes first, then two, then the fewest.
-    fn lessen(&self, arena: &mut Arena<'_>, pool: &mut Pool, mut near: Vec<Near>) -> Result<()> {
+    fn minimise(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        mut nearby: Vec<NearbyChanges>,
+    ) -> Result<()> {
         let refiner = &self.shared.refiner;
         let (reverts, shrinks) = (refiner.does(Step::Reversion), refiner.does(Step::Shrink));
         // Where a generator has proposed answers to many rows, looking at all responses costs more than it gains.
         let looks = reverts && shrinks && !refiner.asks_generator();
-        if looks && self.improve_by_responses(arena, pool)? {
-            return self.lessen_hard(arena, pool, near);
+        if looks && self.improve_by_responses(cache, candidates)? {
+            return self.minimise_hard(cache, candidates, nearby);
         }
         let most = if reverts { 1 } else { usize::MAX };
         if reverts {
-            self.singles_of_answers(arena, pool, &(0..arena.len() as u32).collect::<Vec<_>>())?;
+            self.singles_of_candidates(
+                cache,
+                candidates,
+                &(0..cache.len() as u32).collect::<Vec<_>>(),
+            )?;
         }
         if shrinks {
             // What has many changes is shrunk when it has fewer, if that is hoped for.
-            self.shrink(arena, pool, (1, most))?;
+            self.shrink(cache, candidates, ShrinkLimits { rounds: 1, most_changes: most })?;
         }
         if refiner.does(Step::Neighbours) && refiner.neighbours.is_some() {
             // Without a generator, neighbours are all there is: they are asked about every row.
             let searches = !refiner.asks_generator();
-            for entry in self.expensive(arena, pool, if searches { 0.0 } else { CHEAP }) {
-                let near = &mut near[entry as usize];
-                if near.firsts.is_empty() {
-                    let look = if searches { Refiner::near } else { Refiner::near_some };
-                    *near = look(refiner, arena, entry);
+            for request in self.expensive(cache, candidates, if searches { 0.0 } else { CHEAP }) {
+                let nearby = &mut nearby[request as usize];
+                if nearby.first_changes.is_empty() {
+                    let look = if searches { Refiner::nearby } else { Refiner::nearby_sampled };
+                    *nearby = look(refiner, cache, request);
                 }
             }
         }
         if reverts {
-            self.singles_of_neighbours(arena, pool, &near)?;
+            self.singles_of_neighbours(cache, candidates, &nearby)?;
         }
         if shrinks {
-            self.shrink(arena, pool, (FINALISTS, most))?;
+            self.shrink(cache, candidates, ShrinkLimits { rounds: FINALISTS, most_changes: most })?;
         }
         if reverts {
-            self.pairs(arena, pool)?;
+            self.pairs(cache, candidates)?;
             if !refiner.asks_generator() {
-                self.grow(arena, pool, &near)?;
+                self.grow(cache, candidates, &nearby)?;
             }
-            self.reduce(arena, pool, &near)?;
+            self.reduce(cache, candidates, &nearby)?;
             if shrinks {
-                self.shrink(arena, pool, (MULTIPLES, usize::MAX))?;
+                self.shrink(cache, candidates, ShrinkLimits::of_several())?;
             }
         }
         if shrinks {
-            self.nearer_ranks(arena, pool)?;
+            self.nearer_ranks(cache, candidates)?;
         }
-        if reverts && shrinks { self.solve_by_responses(arena, pool) } else { Ok(()) }
+        if reverts && shrinks { self.solve_by_responses(cache, candidates) } else { Ok(()) }
     }
 
-    /// The same for entries that neither one change nor two solve by what the model has shown.
-    fn lessen_hard(
+    /// The same for requests that neither one change nor two solve by what the model has shown.
+    fn minimise_hard(
         &self,
-        arena: &mut Arena<'_>,
-        pool: &mut Pool,
-        mut near: Vec<Near>,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        mut nearby: Vec<NearbyChanges>,
     ) -> Result<()> {
         let refiner = &self.shared.refiner;
-        let all: Vec<u32> = (0..arena.len() as u32).collect();
-        let small =
-            |entry: u32| pool.valid(arena, entry as usize).any(|one| one.changes.len() <= SMALL);
-        let hard: Vec<u32> = all.iter().copied().filter(|entry| !small(*entry)).collect();
-        for entry in &hard {
-            if refiner.does(Step::Neighbours) && near[*entry as usize].firsts.is_empty() {
-                near[*entry as usize] = refiner.near(arena, *entry);
+        let all: Vec<u32> = (0..cache.len() as u32).collect();
+        let small = |request: u32| {
+            candidates.valid(cache, request as usize).any(|one| one.changes.len() <= SMALL)
+        };
+        let hard: Vec<u32> = all.iter().copied().filter(|request| !small(*request)).collect();
+        for request in &hard {
+            if refiner.does(Step::Neighbours) && nearby[*request as usize].first_changes.is_empty()
+            {
+                nearby[*request as usize] = refiner.nearby(cache, *request);
             }
         }
         all.iter()
-            .filter(|entry| hard.binary_search(entry).is_err())
-            .for_each(|entry| near[*entry as usize] = Near::default());
+            .filter(|request| hard.binary_search(request).is_err())
+            .for_each(|request| nearby[*request as usize] = NearbyChanges::default());
         // Reversion goes by how strong changes are on their own.
-        self.singles_of_answers(arena, pool, &hard)?;
-        self.singles_of_neighbours(arena, pool, &near)?;
-        self.pairs(arena, pool)?;
-        self.grow(arena, pool, &near)?;
-        self.reduce(arena, pool, &near)?;
-        self.shrink_of(arena, pool, &hard, (MULTIPLES, usize::MAX))?;
-        self.polish(arena, pool, &all)
+        self.singles_of_candidates(cache, candidates, &hard)?;
+        self.singles_of_neighbours(cache, candidates, &nearby)?;
+        self.pairs(cache, candidates)?;
+        self.grow(cache, candidates, &nearby)?;
+        self.reduce(cache, candidates, &nearby)?;
+        self.shrink_of(cache, candidates, &hard)?;
+        self.polish(cache, candidates, &all)
     }
 
-    /// Entries without an answer that costs at most so much.
-    fn expensive(&self, arena: &Arena<'_>, pool: &Pool, limit: f64) -> Vec<u32> {
-        let expensive = |entry: &u32| {
-            let best = self.best(arena, pool, *entry as usize);
+    /// Requests without an answer that costs at most so much.
+    fn expensive(&self, cache: &QueryCache<'_>, candidates: &CandidateSet, limit: f64) -> Vec<u32> {
+        let expensive = |request: &u32| {
+            let best = self.best(cache, candidates, *request as usize);
             best.is_none_or(|one| one.cost > limit)
         };
-        (0..arena.len() as u32).filter(expensive).collect()
+        (0..cache.len() as u32).filter(expensive).collect()
     }
 }
 
 /// What differs between rows and originals, row by row, but for what follows from other features.
 fn difference(constraints: &Constraints, rows: &Rows, originals: &Rows) -> Vec<Changes> {
     let mut lists: Vec<Changes> = vec![Changes::new(); rows.len];
-    for (feature, (new, own)) in rows.cells.iter().zip(&originals.cells).enumerate() {
+    for (feature, (new, original)) in rows.cells.iter().zip(&originals.cells).enumerate() {
         if constraints.is_derived(feature) {
             continue;
         }
-        for (row, moved) in new.moved_from(own).into_iter().enumerate() {
+        for (row, moved) in new.moved_from(original).into_iter().enumerate() {
             if moved {
                 lists[row].push(Change { feature, cell: rows.cell(feature, row) });
             }
@@ -353,27 +378,29 @@ fn difference(constraints: &Constraints, rows: &Rows, originals: &Rows) -> Vec<C
     lists
 }
 
-/// Changes of entries as they are.
-fn as_they_are(whole: &[Changes], entries: Vec<u32>) -> Vec<Trial> {
-    let trial = |entry: u32| Trial { entry, changes: whole[entry as usize].clone() };
-    entries.into_iter().map(trial).collect()
+/// Changes of requests as they are.
+fn as_they_are(whole: &[Changes], requests: Vec<u32>) -> Vec<Proposal> {
+    let proposal = |request: u32| Proposal { request, changes: whole[request as usize].clone() };
+    requests.into_iter().map(proposal).collect()
 }
 
-impl Arena<'_> {
-    /// Changes of entries without those that are too small to be worth telling.
-    fn without_trifles(&self, whole: &[Changes], entries: Vec<u32>) -> Vec<Trial> {
+impl QueryCache<'_> {
+    /// Changes of requests without those that are too small to be worth telling.
+    fn without_small_changes(&self, whole: &[Changes], requests: Vec<u32>) -> Vec<Proposal> {
         let costs = &self.worker.shared.refiner.costs;
-        let worth =
-            |entry: u32, change: &Change| match (change.cell, self.own(entry, change.feature)) {
-                (Cell::Number(new), Cell::Number(own)) => {
-                    (new - own).abs() >= costs.tolerance(change.feature)
-                }
-                _ => true,
-            };
-        let mut trials = as_they_are(whole, entries);
-        for Trial { entry, changes } in &mut trials {
-            changes.retain(|change| worth(*entry, change));
+        let worth = |request: u32, change: &Change| match (
+            change.cell,
+            self.original(request, change.feature),
+        ) {
+            (Cell::Number(new), Cell::Number(original)) => {
+                (new - original).abs() >= costs.tolerance(change.feature)
+            }
+            _ => true,
+        };
+        let mut proposals = as_they_are(whole, requests);
+        for Proposal { request, changes } in &mut proposals {
+            changes.retain(|change| worth(*request, change));
         }
-        trials
+        proposals
     }
 }

@@ -1,12 +1,12 @@
-//! Training rows of the wanted decision as answers: those that keep to the constraints as they are, else
+//! Training rows of the target as answers: those that keep to the constraints as they are, else
 //! what the constraints let through of the nearest; and their values, feature by feature, as single changes.
 
-use super::arena::Arena;
+use super::query_cache::QueryCache;
 use super::{COMPETITORS, Change, Changes, Refiner};
 use crate::encode::Slots;
 use crate::feature::{Cell, NULL_CODE, UNSEEN_CODE};
 use crate::nearest::{Index, Measure, NULL_POINT, PointColumn, Points, Query, UNSEEN_POINT};
-use crate::target::Wishes;
+use crate::target::Targets;
 
 /// Rows of every decision among which neighbours are looked for where there is an answer already: as good
 /// as all rows for that, and quicker.
@@ -17,10 +17,17 @@ const VALUES: usize = 2;
 /// Which rows count as neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
-    /// Those that an entry's row may become.
+    /// Those that a request's row may become.
     Whole,
-    /// All of the wanted decision.
+    /// All of the target.
     Any,
+}
+
+/// Which training rows are looked through.
+#[derive(Debug, Clone, Copy)]
+enum Among {
+    All,
+    Some,
 }
 
 /// Training rows to look for neighbours among.
@@ -30,15 +37,15 @@ pub(super) struct Neighbours {
     some: Index,
 }
 
-/// What is near to an entry's row.
+/// What is near to a request's row.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Near {
+pub(super) struct NearbyChanges {
     /// What would make it like each of its nearest neighbours, as far as it may.
     pub(super) rows: Vec<Changes>,
     /// Single changes that neighbours suggest: of every feature the first …
-    pub(super) firsts: Changes,
+    pub(super) first_changes: Changes,
     /// … and the second.
-    pub(super) seconds: Changes,
+    pub(super) second_changes: Changes,
     /// As far as every number may go, either way: what no neighbour has may be what the model wants to see.
     pub(super) ends: Changes,
 }
@@ -78,65 +85,69 @@ fn sample(points: &Points, classes: u32) -> Points {
 }
 
 impl Refiner {
-    /// What is near to an entry's row that has no answer yet: among all rows, those that it may become, or,
+    /// What is near to a request's row that has no answer yet: among all rows, those that it may become, or,
     /// if there is none, others as far as it may become them.
-    pub(super) fn near(&self, arena: &Arena<'_>, entry: u32) -> Near {
-        let Some(neighbours) = &self.neighbours else { return Near::default() };
-        self.look(neighbours, &neighbours.all, (arena, entry), self.job.neighbours)
+    pub(super) fn nearby(&self, cache: &QueryCache<'_>, request: u32) -> NearbyChanges {
+        self.look(cache, request, Among::All, self.job.neighbours)
     }
 
-    /// What is near to an entry's row that has one.
-    pub(super) fn near_some(&self, arena: &Arena<'_>, entry: u32) -> Near {
-        let Some(neighbours) = &self.neighbours else { return Near::default() };
-        self.look(neighbours, &neighbours.some, (arena, entry), COMPETITORS)
+    /// What is near to a request's row that has one.
+    pub(super) fn nearby_sampled(&self, cache: &QueryCache<'_>, request: u32) -> NearbyChanges {
+        self.look(cache, request, Among::Some, COMPETITORS)
     }
 
-    /// What would make an entry's row like the nearest one that it may become.
-    pub(super) fn nearest(&self, arena: &Arena<'_>, entry: u32) -> Option<Changes> {
+    /// What would make a request's row like the nearest one that it may become.
+    pub(super) fn nearest(&self, cache: &QueryCache<'_>, request: u32) -> Option<Changes> {
         let index = &self.neighbours.as_ref()?.all;
-        let found = index.search(&self.query(arena, entry, Fit::Whole), 1);
-        found.first().map(|found| self.changes_toward(index, arena, entry, found.row))
+        let found = index.search(&self.query(cache, request, Fit::Whole), 1);
+        found.first().map(|found| self.changes_toward(index, cache, request, found.row))
     }
 
-    /// Looks at an entry's neighbours; of the first few all changes are told. Rows whose values are
+    /// Looks at a request's neighbours; of the first few all changes are given. Rows whose values are
     /// transplanted need not be the nearest of all.
     fn look(
         &self,
-        neighbours: &Neighbours,
-        among: &Index,
-        (arena, entry): (&Arena<'_>, u32),
+        cache: &QueryCache<'_>,
+        request: u32,
+        among: Among,
         rows: usize,
-    ) -> Near {
+    ) -> NearbyChanges {
+        let Some(neighbours) = &self.neighbours else { return NearbyChanges::default() };
         let k = self.job.neighbours;
-        let mut index = among;
-        let mut found = index.search(&self.query(arena, entry, Fit::Whole), k);
+        let mut index = match among {
+            Among::All => &neighbours.all,
+            Among::Some => &neighbours.some,
+        };
+        let mut found = index.search(&self.query(cache, request, Fit::Whole), k);
         if found.is_empty() {
             index = &neighbours.some;
-            found = index.search(&self.query(arena, entry, Fit::Any), k);
+            found = index.search(&self.query(cache, request, Fit::Any), k);
         }
         if found.is_empty() {
             index = &neighbours.all;
-            found = index.search(&self.query(arena, entry, Fit::Any), k);
+            found = index.search(&self.query(cache, request, Fit::Any), k);
         }
         let found: Vec<u32> = found.into_iter().map(|found| found.row).collect();
-        let changes = |row: &u32| self.changes_toward(index, arena, entry, *row);
+        let changes = |row: &u32| self.changes_toward(index, cache, request, *row);
         let mut lists: Vec<Changes> = found.iter().take(rows).map(changes).collect();
         lists.retain(|changes| !changes.is_empty());
-        let [firsts, seconds] = self.singles_of(index, arena, entry, &found);
-        let ends = if self.asks_generator() { Changes::new() } else { self.ends(arena, entry) };
-        Near { rows: lists, firsts, seconds, ends }
+        let [first_changes, second_changes] = self.singles_of(index, cache, request, &found);
+        let ends = if self.asks_generator() { Changes::new() } else { self.ends(cache, request) };
+        NearbyChanges { rows: lists, first_changes, second_changes, ends }
     }
 
-    /// Both ends of what every number of an entry's row may become.
-    fn ends(&self, arena: &Arena<'_>, entry: u32) -> Changes {
-        let room = arena.room(entry);
+    /// Both ends of what every number of a request's row may become.
+    fn ends(&self, cache: &QueryCache<'_>, request: u32) -> Changes {
+        let feasible = cache.feasible(request);
         let of = |feature: usize| {
-            let Cell::Number(own) = arena.own(entry, feature) else { return None };
-            let (low, high) = room.interval(feature, own)?;
-            Some([low, high].map(|end| (feature, room.number(feature, end, own), own)))
+            let Cell::Number(original) = cache.original(request, feature) else { return None };
+            let (low, high) = feasible.interval(feature, original)?;
+            Some(
+                [low, high].map(|end| (feature, feasible.number(feature, end, original), original)),
+            )
         };
         let ends = (0..self.layout.slots.len()).filter_map(of).flatten();
-        let ends = ends.filter(|(_, end, own)| end != own && end.is_finite());
+        let ends = ends.filter(|(_, end, original)| end != original && end.is_finite());
         ends.map(|(feature, end, _)| Change { feature, cell: Cell::Number(end) }).collect()
     }
 
@@ -144,25 +155,25 @@ impl Refiner {
     fn singles_of(
         &self,
         index: &Index,
-        arena: &Arena<'_>,
-        entry: u32,
+        cache: &QueryCache<'_>,
+        request: u32,
         rows: &[u32],
     ) -> [Changes; VALUES] {
-        let room = arena.room(entry);
+        let feasible = cache.feasible(request);
         let mut ranked: [Changes; VALUES] = Default::default();
         for (feature, slots) in self.layout.slots.iter().enumerate() {
-            let own = arena.own(entry, feature);
-            let wanted: Vec<Cell> = match (slots, own) {
+            let original = cache.original(request, feature);
+            let found: Vec<Cell> = match (slots, original) {
                 (Slots::Numeric(slots), Cell::Number(number)) => {
                     let found = rows.iter().map(|row| index.number(feature, *row));
-                    let told = telling(found, slots.standardised(number));
+                    let values = characteristic(found, slots.standardised(number));
                     let plain = |number: f32| f64::from(number) * slots.std + slots.mean;
-                    told.into_iter().map(|number| Cell::Number(plain(number))).collect()
+                    values.into_iter().map(|number| Cell::Number(plain(number))).collect()
                 }
-                _ => commonest(rows.iter().map(|row| index.code(feature, *row)), own),
+                _ => commonest(rows.iter().map(|row| index.code(feature, *row)), original),
             };
-            let cells = wanted.into_iter().map(|wanted| room.toward(feature, wanted, own));
-            let mut cells: Vec<Cell> = cells.filter(|cell| *cell != own).collect();
+            let cells = found.into_iter().map(|found| feasible.toward(feature, found, original));
+            let mut cells: Vec<Cell> = cells.filter(|cell| *cell != original).collect();
             cells.dedup();
             for (cell, into) in cells.into_iter().zip(&mut ranked) {
                 into.push(Change { feature, cell });
@@ -171,51 +182,44 @@ impl Refiner {
         ranked
     }
 
-    fn query(&self, arena: &Arena<'_>, entry: u32, fit: Fit) -> Query {
-        let wanted = match &arena.asked.wishes {
-            Wishes::Ranges { low, high } => (low[entry as usize], high[entry as usize]),
-            Wishes::Classes { classes, .. } | Wishes::Distributions { classes, .. } => {
-                let class = f64::from(classes[entry as usize]);
+    fn query(&self, cache: &QueryCache<'_>, request: u32, fit: Fit) -> Query {
+        let target = match &cache.batch.targets {
+            Targets::Ranges { low, high } => (low[request as usize], high[request as usize]),
+            Targets::Classes { classes, .. } | Targets::Distributions { classes, .. } => {
+                let class = f64::from(classes[request as usize]);
                 (class, class)
             }
         };
-        let measure =
-            |(feature, slots): (usize, &Slots)| self.measure(arena, (entry, feature), slots, fit);
-        let features = self.layout.slots.iter().enumerate().map(measure).collect();
-        Query { features, wanted }
+        let features = 0..self.layout.slots.len();
+        let features = features.map(|feature| self.measure(cache, request, feature, fit)).collect();
+        Query { features, target }
     }
 
-    fn measure(
-        &self,
-        arena: &Arena<'_>,
-        (entry, feature): (u32, usize),
-        slots: &Slots,
-        fit: Fit,
-    ) -> Measure {
-        let room = arena.room(entry);
+    fn measure(&self, cache: &QueryCache<'_>, request: u32, feature: usize, fit: Fit) -> Measure {
+        let feasible = cache.feasible(request);
         let whole = fit == Fit::Whole;
-        match (slots, arena.own(entry, feature)) {
-            (Slots::Numeric(slots), Cell::Number(own)) => {
-                let reach = room.interval(feature, own).unwrap_or((own, own));
+        match (&self.layout.slots[feature], cache.original(request, feature)) {
+            (Slots::Numeric(slots), Cell::Number(original)) => {
+                let reach = feasible.interval(feature, original).unwrap_or((original, original));
                 // What follows from others is whatever they make it.
-                let whole = whole && !arena.worker.shared.constraints.is_derived(feature);
+                let whole = whole && !cache.worker.shared.constraints.is_derived(feature);
                 Measure::Number {
-                    own: slots.standardised(own),
+                    original: slots.standardised(original),
                     scale: self.costs.scale(feature) as f32,
                     low: slots.standardised(reach.0),
                     high: slots.standardised(reach.1),
                     outside: if whole { f32::INFINITY } else { 0.0 },
                 }
             }
-            (Slots::Categorical(slots), Cell::Code(own)) => {
-                let plain = |code: u32| self.costs.category(feature, code, own) as f32;
+            (Slots::Categorical(slots), Cell::Code(original)) => {
+                let plain = |code: u32| self.costs.category(feature, code, original) as f32;
                 let cost = |code: u32| match code {
-                    code if code == own => 0.0,
-                    code if !whole || room.allows(feature, code, own) => plain(code),
+                    code if code == original => 0.0,
+                    code if !whole || feasible.allows(feature, code, original) => plain(code),
                     _ => f32::INFINITY,
                 };
                 let beyond = |code: u32| if whole { f32::INFINITY } else { plain(code) };
-                let state = |code: u32| if code == own { 0.0 } else { beyond(code) };
+                let state = |code: u32| if code == original { 0.0 } else { beyond(code) };
                 Measure::Codes {
                     costs: (0..slots.values as u32).map(cost).collect(),
                     other_null: state(NULL_CODE),
@@ -226,54 +230,59 @@ impl Refiner {
         }
     }
 
-    /// What an entry's row has to change to be like a training row, as far as it may.
-    fn changes_toward(&self, index: &Index, arena: &Arena<'_>, entry: u32, row: u32) -> Changes {
-        let room = arena.room(entry);
+    /// What a request's row has to change to be like a training row, as far as it may.
+    fn changes_toward(
+        &self,
+        index: &Index,
+        cache: &QueryCache<'_>,
+        request: u32,
+        row: u32,
+    ) -> Changes {
+        let feasible = cache.feasible(request);
         let change = |(feature, slots): (usize, &Slots)| {
-            let own = arena.own(entry, feature);
-            let wanted = match slots {
+            let original = cache.original(request, feature);
+            let found = match slots {
                 Slots::Numeric(slots) => {
                     let number = index.number(feature, row);
                     // Where the numbers are the same, so are the values, whatever rounding says.
-                    let same =
-                        matches!(own, Cell::Number(own) if slots.standardised(own) == number);
+                    let same = matches!(original, Cell::Number(original) if slots.standardised(original) == number);
                     if same {
                         return None;
                     }
-                    let near = || f64::from(number) * slots.std + slots.mean;
-                    Cell::Number(index.exact(feature, row).unwrap_or_else(near))
+                    let decoded = || f64::from(number) * slots.std + slots.mean;
+                    Cell::Number(index.exact(feature, row).unwrap_or_else(decoded))
                 }
                 Slots::Categorical(_) => match index.code(feature, row) {
                     NULL_POINT | UNSEEN_POINT => return None,
                     code => Cell::Code(u32::from(code)),
                 },
             };
-            let cell = room.toward(feature, wanted, own);
-            (cell != own).then_some(Change { feature, cell })
+            let cell = feasible.toward(feature, found, original);
+            (cell != original).then_some(Change { feature, cell })
         };
         self.layout.slots.iter().enumerate().filter_map(change).collect()
     }
 }
 
-/// Of numbers on the side of the own one where most are: the farthest, and the one in the middle.
-fn telling(numbers: impl Iterator<Item = f32>, own: f32) -> Vec<f32> {
+/// Of numbers on the side of the original where most are: the farthest, and the one in the middle.
+fn characteristic(numbers: impl Iterator<Item = f32>, original: f32) -> Vec<f32> {
     let mut off: Vec<f32> =
-        numbers.map(|number| number - own).filter(|off| off.abs() > 0.0).collect();
+        numbers.map(|number| number - original).filter(|off| off.abs() > 0.0).collect();
     let up = off.iter().filter(|off| **off > 0.0).count();
     let side = if 2 * up >= off.len() { 1.0 } else { -1.0 };
     off.retain(|off| off * side > 0.0);
     off.sort_unstable_by(|one, two| (one * side).total_cmp(&(two * side)));
     match off[..] {
         [] => Vec::new(),
-        _ => vec![own + off[off.len() - 1], own + off[off.len() / 2]],
+        _ => vec![original + off[off.len() - 1], original + off[off.len() / 2]],
     }
 }
 
-/// The commonest codes beside the own one.
-fn commonest(codes: impl Iterator<Item = u16>, own: Cell) -> Vec<Cell> {
+/// The commonest codes beside the original.
+fn commonest(codes: impl Iterator<Item = u16>, original: Cell) -> Vec<Cell> {
     let mut counts: Vec<(u16, usize)> = Vec::new();
     let other = |code: &u16| {
-        !matches!(*code, NULL_POINT | UNSEEN_POINT) && Cell::Code(u32::from(*code)) != own
+        !matches!(*code, NULL_POINT | UNSEEN_POINT) && Cell::Code(u32::from(*code)) != original
     };
     for code in codes.filter(other) {
         match counts.iter_mut().find(|(known, _)| *known == code) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Change, Refiner};
-use crate::constrain::{Constraints, Room};
+use crate::constrain::{Constraints, FeasibleSet};
 use crate::feature::{Cell, FeatureSchema};
 use crate::predictor::Predictor;
 
@@ -55,30 +55,41 @@ impl Plateaus {
 
     /// The allowed number nearest to the original for which the model says the same as for this one; none if that
     /// is the original.
-    fn nearest(&self, room: Room<'_>, feature: usize, number: f64, own: f64) -> Option<f64> {
+    fn nearest(
+        &self,
+        feasible: FeasibleSet<'_>,
+        feature: usize,
+        number: f64,
+        original: f64,
+    ) -> Option<f64> {
         let Some(plateau) = self.around(feature, number) else { return Some(number) };
-        if own.is_nan() || number.is_nan() {
+        if original.is_nan() || number.is_nan() {
             return Some(number);
         }
-        if plateau.contains(own) {
+        if plateau.contains(original) {
             return None;
         }
-        let side = if own < number { 1.0 } else { -1.0 };
+        let side = if original < number { 1.0 } else { -1.0 };
         let nearer = |next: &f64| (number - next) * side >= 0.0;
-        Some(plateau.nearest_to(room, feature, own).filter(nearer).unwrap_or(number))
+        Some(plateau.nearest_to(feasible, feature, original).filter(nearer).unwrap_or(number))
     }
 }
 
 impl Plateau {
     /// Of its numbers the allowed one that is nearest to an original outside of it.
-    pub(super) fn nearest_to(&self, room: Room<'_>, feature: usize, own: f64) -> Option<f64> {
-        let (edge, side) = if own <= self.low { (self.low, 1.0) } else { (self.high, -1.0) };
-        let mut next = room.number(feature, edge, own);
+    pub(super) fn nearest_to(
+        &self,
+        feasible: FeasibleSet<'_>,
+        feature: usize,
+        original: f64,
+    ) -> Option<f64> {
+        let (edge, side) = if original <= self.low { (self.low, 1.0) } else { (self.high, -1.0) };
+        let mut next = feasible.number(feature, edge, original);
         for _ in 0..STEPS {
             if self.contains(next) {
                 break;
             }
-            next = room.beside(feature, next, own, side);
+            next = feasible.beside(feature, next, original, side);
         }
         self.contains(next).then_some(next)
     }
@@ -96,11 +107,16 @@ impl Plateau {
 impl Refiner {
     /// A change to the number nearest to the original for which the model says the same; none if the model says the
     /// same without the change.
-    pub(super) fn eased(&self, room: Room<'_>, change: Change, own: Cell) -> Option<Change> {
-        let (Cell::Number(number), Cell::Number(own)) = (change.cell, own) else {
+    pub(super) fn tightened(
+        &self,
+        feasible: FeasibleSet<'_>,
+        change: Change,
+        original: Cell,
+    ) -> Option<Change> {
+        let (Cell::Number(number), Cell::Number(original)) = (change.cell, original) else {
             return Some(change);
         };
-        let nearest = self.plateaus.nearest(room, change.feature, number, own);
+        let nearest = self.plateaus.nearest(feasible, change.feature, number, original);
         nearest.map(|number| Change { cell: Cell::Number(number), ..change })
     }
 }

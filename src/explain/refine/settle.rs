@@ -1,10 +1,10 @@
 //! Rows without an answer where the model shows bounds of what it says: everything that they may become is searched,
 //! region by region, until one reaches the target or it is proven that none does.
 
-use super::arena::Arena;
+use super::candidate_set::CandidateSet;
 use super::plateaus::Plateau;
-use super::pool::Pool;
-use super::{Change, Changes, MULTIPLES, Trial};
+use super::query_cache::QueryCache;
+use super::{Change, Changes, Proposal};
 use crate::error;
 use crate::explain::Worker;
 use crate::feature::Cell;
@@ -18,43 +18,47 @@ const TREES: usize = 40_000;
 const NUMBERS: usize = 4_096;
 
 impl Worker {
-    /// Finds answers for entries that have none, or proves that there is none.
-    pub(super) fn settle(&self, arena: &mut Arena<'_>, pool: &mut Pool) -> error::Result<()> {
+    /// Finds answers for requests that have none, or proves that there is none.
+    pub(super) fn settle(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+    ) -> error::Result<()> {
         if self.follows_formulas() {
             return Ok(());
         }
-        let mut trials = Vec::new();
-        for entry in pool.open(arena) {
-            let reach = self.reach(arena, entry, |_| true);
+        let mut proposals = Vec::new();
+        for request in candidates.open(cache) {
+            let reach = self.reach(cache, request, |_| true);
             let mut found = None;
-            let mut accept = |arena: &Arena<'_>, region: &Region| {
-                let (verdict, changes) = self.nearest_in(arena, entry, region);
+            let mut accept = |cache: &QueryCache<'_>, region: &Region| {
+                let (verdict, changes) = self.nearest_in(cache, request, region);
                 found = changes;
                 verdict
             };
-            let Some(ended) = arena.search(entry, &reach, (TREES, &mut accept))? else {
+            let Some(ended) = cache.search(request, &reach, (TREES, &mut accept))? else {
                 continue;
             };
-            arena.impossible[entry as usize] = ended == Ended::Impossible;
-            arena.unsearched[entry as usize] = ended == Ended::Unknown;
-            trials.extend(found.map(|changes| Trial { entry, changes }));
+            cache.impossible[request as usize] = ended == Ended::Impossible;
+            cache.unsearched[request as usize] = ended == Ended::Unknown;
+            proposals.extend(found.map(|changes| Proposal { request, changes }));
         }
-        let entries: Vec<u32> = trials.iter().map(|trial| trial.entry).collect();
-        pool.judge(arena, trials, Source::Candidate)?;
-        self.reduce_some(arena, pool, &entries)?;
-        self.shrink_of(arena, pool, &entries, (MULTIPLES, usize::MAX))?;
-        self.polish(arena, pool, &entries)
+        let requests: Vec<u32> = proposals.iter().map(|proposal| proposal.request).collect();
+        candidates.evaluate(cache, proposals, Source::Candidate)?;
+        self.reduce_some(cache, candidates, &requests)?;
+        self.shrink_of(cache, candidates, &requests)?;
+        self.polish(cache, candidates, &requests)
     }
 
-    /// The changes that bring an entry's row into a region at the least cost, if rules let it be there.
+    /// The changes that bring a request's row into a region at the least cost, if rules let it be there.
     fn nearest_in(
         &self,
-        arena: &Arena<'_>,
-        entry: u32,
+        cache: &QueryCache<'_>,
+        request: u32,
         region: &Region,
     ) -> (Verdict, Option<Changes>) {
         let change = |(feature, within): &(usize, Reach)| {
-            self.nearest_change(arena, entry, (*feature, within))
+            self.nearest_change(cache, request, (*feature, within))
         };
         let changes: Changes = match region.iter().map(change).collect::<Result<_, _>>() {
             Ok(changes) => changes,
@@ -62,7 +66,7 @@ impl Worker {
         };
         let most = self.shared.refiner.job.max_changes;
         let few = most.is_none_or(|most| changes.len() <= most as usize);
-        if few && self.is_coherent(arena, entry, &changes) {
+        if few && self.is_coherent(cache, request, &changes) {
             (Verdict::Taken, Some(changes))
         } else {
             (Verdict::Refused, None)
@@ -72,19 +76,19 @@ impl Worker {
     /// The least change of a feature to an allowed value of a region; else whether it is certain that none is allowed.
     fn nearest_change(
         &self,
-        arena: &Arena<'_>,
-        entry: u32,
+        cache: &QueryCache<'_>,
+        request: u32,
         (feature, within): (usize, &Reach),
     ) -> Result<Change, Verdict> {
-        match (within, arena.own(entry, feature)) {
-            (Reach::Numbers(low, high), Cell::Number(own)) => {
+        match (within, cache.original(request, feature)) {
+            (Reach::Numbers(low, high), Cell::Number(original)) => {
                 let plateau = Plateau { low: low.next_down(), high: *high };
-                let room = arena.room(entry);
-                if let Some(number) = plateau.nearest_to(room, feature, own) {
+                let feasible = cache.feasible(request);
+                if let Some(number) = plateau.nearest_to(feasible, feature, original) {
                     return Ok(Change { feature, cell: Cell::Number(number) });
                 }
                 // A proof needs more than that the nearest numbers lie outside.
-                let allowed = room.options(feature, Cell::Number(own), NUMBERS);
+                let allowed = feasible.options(feature, Cell::Number(original), NUMBERS);
                 let inside =
                     |cell: &Cell| matches!(cell, Cell::Number(one) if plateau.contains(*one));
                 match allowed {
@@ -94,7 +98,7 @@ impl Worker {
             }
             (Reach::Codes(codes), _) => {
                 let changes = codes.iter().map(|code| Change { feature, cell: Cell::Code(*code) });
-                let cost = |change: &Change| self.cost(arena, entry, change);
+                let cost = |change: &Change| self.cost(cache, request, change);
                 let least = changes.min_by(|one, two| cost(one).total_cmp(&cost(two)));
                 least.ok_or(Verdict::Empty)
             }

@@ -1,10 +1,10 @@
 //! Changed numbers move back towards the original by bisection, in their own type and step, as far as the
-//! model lets them. An entry's best answer goes first; another is worth its questions only if it can still
+//! model lets them. A request's best answer goes first; another is worth its questions only if it can still
 //! become better than that.
 
-use super::arena::Arena;
-use super::pool::{Attempt, Pool, Single};
-use super::{Change, Trial};
+use super::candidate_set::{Candidate, CandidateSet, Single};
+use super::query_cache::QueryCache;
+use super::{Change, Proposal};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
@@ -12,14 +12,31 @@ use crate::feature::Cell;
 /// Halvings for one number, at most.
 const HALVINGS: usize = 10;
 
+/// Rounds for answers with several changes.
+const ROUNDS_OF_SEVERAL: usize = 1;
+
+/// How many answers of a request are shrunk, one a round, and the most changes that they may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShrinkLimits {
+    pub(super) rounds: usize,
+    pub(super) most_changes: usize,
+}
+
+impl ShrinkLimits {
+    /// For answers with any number of changes.
+    pub(super) fn of_several() -> ShrinkLimits {
+        ShrinkLimits { rounds: ROUNDS_OF_SEVERAL, most_changes: usize::MAX }
+    }
+}
+
 /// An answer at work.
 struct Item {
-    entry: u32,
-    attempt: Attempt,
-    /// Features whose numbers are to be moved back, the dearest first.
+    request: u32,
+    candidate: Candidate,
+    /// Features whose numbers are to be moved back, the most expensive first.
     features: Vec<usize>,
-    /// What it has to become better than; infinite for the entry's best.
-    bar: f64,
+    /// What it has to become better than; infinite for the request's best.
+    score_limit: f64,
     /// Features whose numbers a rule between features has kept from going back.
     hindered: Vec<usize>,
 }
@@ -34,100 +51,126 @@ struct Number {
     high: f64,
     /// Where it has to get to before anything else is worth a question.
     first: Option<f64>,
+    /// The number that is tried next.
+    next: f64,
 }
 
 impl Worker {
-    /// Moves the numbers of every entry's best answers back, as many answers as are said, and with no more
+    /// Moves the numbers of every request's best answers back, as many answers as are said, and with no more
     /// changes: the best first, the next one if it can still become better than that.
     pub(super) fn shrink(
         &self,
-        arena: &mut Arena<'_>,
-        pool: &mut Pool,
-        limits: (usize, usize),
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        limits: ShrinkLimits,
     ) -> Result<()> {
-        let all: Vec<u32> = (0..arena.len() as u32).collect();
-        self.shrink_of(arena, pool, &all, limits)
-    }
-
-    /// The same of some entries.
-    pub(super) fn shrink_of(
-        &self,
-        arena: &mut Arena<'_>,
-        pool: &mut Pool,
-        entries: &[u32],
-        (answers, changes): (usize, usize),
-    ) -> Result<()> {
-        for _ in 0..answers {
+        for _ in 0..limits.rounds {
             let mut items: Vec<Item> = Vec::new();
-            for entry in entries {
-                items.extend(self.item(arena, pool, (*entry, changes)));
+            for request in 0..cache.len() as u32 {
+                items.extend(self.item(cache, candidates, request, limits.most_changes));
             }
-            self.move_back(arena, pool, &mut items)?;
-            if self.shared.constraints.couples_features() {
-                self.free_partners(arena, pool, &mut items)?;
-            }
-            for Item { entry, attempt, .. } in items {
-                pool.attempts[entry as usize].push(attempt);
-            }
+            self.shrink_items(cache, candidates, items)?;
         }
         Ok(())
     }
 
-    /// The best answer of an entry whose numbers were not moved back yet, unless that cannot make it the best
+    /// The same of some requests, however many changes their answers have.
+    pub(super) fn shrink_of(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        requests: &[u32],
+    ) -> Result<()> {
+        for _ in 0..ROUNDS_OF_SEVERAL {
+            let mut items: Vec<Item> = Vec::new();
+            for request in requests {
+                items.extend(self.item(cache, candidates, *request, usize::MAX));
+            }
+            self.shrink_items(cache, candidates, items)?;
+        }
+        Ok(())
+    }
+
+    fn shrink_items(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        mut items: Vec<Item>,
+    ) -> Result<()> {
+        self.move_back(cache, candidates, &mut items)?;
+        if self.shared.constraints.couples_features() {
+            self.free_partners(cache, candidates, &mut items)?;
+        }
+        for Item { request, candidate, .. } in items {
+            candidates.by_request[request as usize].push(candidate);
+        }
+        Ok(())
+    }
+
+    /// The best answer of a request whose numbers were not moved back yet, unless that cannot make it the best
     /// of all.
     fn item(
         &self,
-        arena: &Arena<'_>,
-        pool: &mut Pool,
-        (entry, changes): (u32, usize),
+        cache: &QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        request: u32,
+        most_changes: usize,
     ) -> Option<Item> {
-        let whole = self.best(arena, pool, entry as usize);
-        let whole = whole.map_or(f64::INFINITY, |attempt| attempt.score);
-        let attempts = &mut pool.attempts[entry as usize];
-        let fresh = attempts.iter_mut().filter(|attempt| {
-            let small = attempt.changes.len() <= changes && self.may_show(attempt);
-            !attempt.shrunk && small && arena.is_valid(attempt.answer)
+        let whole = self.best(cache, candidates, request as usize);
+        let whole = whole.map_or(f64::INFINITY, |candidate| candidate.score);
+        let found = &mut candidates.by_request[request as usize];
+        let fresh = found.iter_mut().filter(|candidate| {
+            let small = candidate.changes.len() <= most_changes && self.may_show(candidate);
+            !candidate.shrunk && small && cache.is_valid(candidate.prediction)
         });
-        let attempt = fresh.min_by(|one, two| one.score.total_cmp(&two.score))?;
-        attempt.shrunk = true;
-        let features = self.numbers(arena, entry, attempt);
-        let bar = if attempt.score > whole { whole } else { f64::INFINITY };
-        let hopeful = !features.is_empty() && self.least(arena, entry, attempt) < bar;
-        let attempt = attempt.clone();
-        hopeful.then(|| Item { entry, attempt, features, bar, hindered: Vec::new() })
+        let candidate = fresh.min_by(|one, two| one.score.total_cmp(&two.score))?;
+        candidate.shrunk = true;
+        let features = self.numbers(cache, request, candidate);
+        let score_limit = if candidate.score > whole { whole } else { f64::INFINITY };
+        let hopeful = !features.is_empty() && self.least(cache, request, candidate) < score_limit;
+        let candidate = candidate.clone();
+        hopeful.then(|| Item { request, candidate, features, score_limit, hindered: Vec::new() })
     }
 
-    /// Features with changed numbers, the dearest first.
-    fn numbers(&self, arena: &Arena<'_>, entry: u32, attempt: &Attempt) -> Vec<usize> {
+    /// Features with changed numbers, the most expensive first.
+    fn numbers(&self, cache: &QueryCache<'_>, request: u32, candidate: &Candidate) -> Vec<usize> {
         let costs = &self.shared.refiner.costs;
-        let mut found: Vec<(f64, usize)> = attempt
+        let mut found: Vec<(f64, usize)> = candidate
             .changes
             .iter()
             .filter(|change| matches!(change.cell, Cell::Number(_)))
-            .map(|change| (costs.of(change, arena.own(entry, change.feature)), change.feature))
+            .map(|change| {
+                (costs.of(change, cache.original(request, change.feature)), change.feature)
+            })
             .collect();
         found.sort_by(|one, two| two.0.total_cmp(&one.0));
         found.into_iter().map(|(_, feature)| feature).collect()
     }
 
-    fn move_back(&self, arena: &mut Arena<'_>, pool: &mut Pool, items: &mut [Item]) -> Result<()> {
+    fn move_back(
+        &self,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        items: &mut [Item],
+    ) -> Result<()> {
         let most = items.iter().map(|item| item.features.len()).max().unwrap_or(0);
-        for place in 0..most {
-            let number = |(item, at): (usize, &Item)| self.number(arena, pool, (item, at), place);
+        for index in 0..most {
+            let number = |(item, at): (usize, &Item)| {
+                let singles = &candidates.singles[at.request as usize];
+                let number = self.number(cache, singles, at, *at.features.get(index)?)?;
+                Some(Number { item, ..number })
+            };
             let mut numbers: Vec<Number> = items.iter().enumerate().filter_map(number).collect();
             for _ in 0..HALVINGS {
-                let (left, middles): (Vec<Number>, Vec<f64>) = numbers
-                    .into_iter()
-                    .filter_map(|mut number| {
-                        let middle = self.middle(arena, items[number.item].entry, &mut number)?;
-                        Some((number, middle))
-                    })
-                    .unzip();
-                numbers = left;
+                let middle = |number: Number| {
+                    let next = self.middle(cache, items[number.item].request, &number)?;
+                    Some(Number { next, ..number })
+                };
+                numbers = numbers.into_iter().filter_map(middle).collect();
                 if numbers.is_empty() {
                     break;
                 }
-                self.halve(arena, (pool, items), &mut numbers, &middles)?;
+                self.halve(cache, candidates, items, &mut numbers)?;
             }
         }
         Ok(())
@@ -137,90 +180,105 @@ impl Worker {
     /// gone back: as a whole if it can, else as far as it can.
     fn free_partners(
         &self,
-        arena: &mut Arena<'_>,
-        pool: &mut Pool,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
         items: &mut [Item],
     ) -> Result<()> {
-        let several = |item: &Item| item.attempt.changes.len() > 1;
-        let most = items.iter().filter(|item| several(item)).map(|item| item.attempt.changes.len());
-        for place in (0..most.max().unwrap_or(0)).rev() {
-            let (mut trials, mut of) = (Vec::new(), Vec::new());
+        let several = |item: &Item| item.candidate.changes.len() > 1;
+        let most =
+            items.iter().filter(|item| several(item)).map(|item| item.candidate.changes.len());
+        for index in (0..most.max().unwrap_or(0)).rev() {
+            let (mut proposals, mut of) = (Vec::new(), Vec::new());
             for (number, item) in items.iter().enumerate().filter(|(_, item)| several(item)) {
-                if place < item.attempt.changes.len() {
-                    let mut changes = item.attempt.changes.clone();
-                    changes.remove(place);
-                    trials.push(Trial { entry: item.entry, changes });
+                if index < item.candidate.changes.len() {
+                    let mut changes = item.candidate.changes.clone();
+                    changes.remove(index);
+                    proposals.push(Proposal { request: item.request, changes });
                     of.push(number);
                 }
             }
-            let answers = arena.judge(&trials)?;
-            for ((trial, number), answer) in trials.into_iter().zip(of).zip(answers) {
-                if let Some(answer) = answer.filter(|answer| arena.is_valid(*answer)) {
-                    items[number].attempt.adopt(arena, trial.entry, trial.changes, answer);
+            let predictions = cache.predict(&proposals)?;
+            for ((proposal, number), prediction) in proposals.into_iter().zip(of).zip(predictions) {
+                if let Some(prediction) =
+                    prediction.filter(|prediction| cache.is_valid(*prediction))
+                {
+                    items[number].candidate.adopt(
+                        cache,
+                        proposal.request,
+                        proposal.changes,
+                        prediction,
+                    );
                 }
             }
         }
         for item in items.iter_mut() {
             item.features = std::mem::take(&mut item.hindered);
-            item.bar = f64::INFINITY;
+            item.score_limit = f64::INFINITY;
         }
-        self.move_back(arena, pool, items)
+        self.move_back(cache, candidates, items)
     }
 
     /// One number of an answer, and how far back it certainly cannot go.
     fn number(
         &self,
-        arena: &Arena<'_>,
-        pool: &Pool,
-        (item, at): (usize, &Item),
-        place: usize,
+        cache: &QueryCache<'_>,
+        singles: &[Single],
+        at: &Item,
+        feature: usize,
     ) -> Option<Number> {
-        let feature = *at.features.get(place)?;
-        let change = at.attempt.changes.iter().find(|change| change.feature == feature)?;
-        let (Cell::Number(high), Cell::Number(own)) = (change.cell, arena.own(at.entry, feature))
+        let change = at.candidate.changes.iter().find(|change| change.feature == feature)?;
+        let (Cell::Number(high), Cell::Number(original)) =
+            (change.cell, cache.original(at.request, feature))
         else {
             return None;
         };
-        let mut number = Number { item, feature, low: own, high, first: None };
-        if at.attempt.changes.len() == 1 {
-            number.low = farthest_failure(arena, &pool.singles[at.entry as usize], &number);
+        let mut number = Number { item: 0, feature, low: original, high, first: None, next: high };
+        if at.candidate.changes.len() == 1 {
+            number.low = farthest_failure(cache, singles, &number);
             number.low = self.beyond(feature, number.low, high);
-            number.first = self.break_even(arena, at, &number, own);
+            number.first = self.break_even(cache, at, &number, original);
             let better = number.first.is_none_or(|first| between(first, number.low, high));
             return better.then_some(number);
         }
         Some(number)
     }
 
-    /// The number at which a single change is as good as the entry's best answer.
-    fn break_even(&self, arena: &Arena<'_>, at: &Item, number: &Number, own: f64) -> Option<f64> {
-        if at.bar.is_infinite() {
+    /// The number at which a single change is as good as the request's best answer.
+    fn break_even(
+        &self,
+        cache: &QueryCache<'_>,
+        at: &Item,
+        number: &Number,
+        original: f64,
+    ) -> Option<f64> {
+        if at.score_limit.is_infinite() {
             return None;
         }
         // What a change costs, less what it gains, grows evenly with its size.
-        let (least, now) = (self.least(arena, at.entry, &at.attempt), at.attempt.score);
-        let share = (at.bar - least) / (now - least);
-        let even = own + share.clamp(0.0, 1.0) * (number.high - own);
-        Some(arena.room(at.entry).number(number.feature, even, own)).filter(|_| share < 1.0)
+        let (least, now) = (self.least(cache, at.request, &at.candidate), at.candidate.score);
+        let share = (at.score_limit - least) / (now - least);
+        let even = original + share.clamp(0.0, 1.0) * (number.high - original);
+        Some(cache.feasible(at.request).number(number.feature, even, original))
+            .filter(|_| share < 1.0)
     }
 
     /// The next number to try; none if there is none, or it is not worth a question.
-    fn middle(&self, arena: &Arena<'_>, entry: u32, number: &mut Number) -> Option<f64> {
+    fn middle(&self, cache: &QueryCache<'_>, request: u32, number: &Number) -> Option<f64> {
         if let Some(first) = number.first {
             return Some(first);
         }
         let Number { feature, low, high, .. } = *number;
-        let Cell::Number(own) = arena.own(entry, feature) else { return None };
+        let Cell::Number(original) = cache.original(request, feature) else { return None };
         if (high - low).abs() <= self.shared.refiner.costs.tolerance(feature) {
             return None;
         }
-        let room = arena.room(entry);
-        let middle = room.number(feature, low + (high - low) / 2.0, own);
+        let feasible = cache.feasible(request);
+        let middle = feasible.number(feature, low + (high - low) / 2.0, original);
         let change = Change { feature, cell: Cell::Number(middle) };
         // The nearest number for which the model says the same, if that has not failed yet.
-        let eased = self.shared.refiner.eased(room, change, Cell::Number(own));
-        match eased.map(|change| change.cell) {
-            Some(Cell::Number(eased)) if between(eased, low, high) => Some(eased),
+        let tightened = self.shared.refiner.tightened(feasible, change, Cell::Number(original));
+        match tightened.map(|change| change.cell) {
+            Some(Cell::Number(tightened)) if between(tightened, low, high) => Some(tightened),
             _ => between(middle, low, high).then_some(middle),
         }
     }
@@ -235,28 +293,29 @@ impl Worker {
 
     fn halve(
         &self,
-        arena: &mut Arena<'_>,
-        (pool, items): (&mut Pool, &mut [Item]),
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        items: &mut [Item],
         numbers: &mut [Number],
-        middles: &[f64],
     ) -> Result<()> {
-        let trial = |(number, middle): (&Number, &f64)| {
+        let proposal = |number: &Number| {
             let item = &items[number.item];
             let moved = |change: &Change| {
-                let cell = Cell::Number(*middle);
+                let cell = Cell::Number(number.next);
                 if change.feature == number.feature { Change { cell, ..*change } } else { *change }
             };
-            Trial { entry: item.entry, changes: item.attempt.changes.iter().map(moved).collect() }
+            Proposal {
+                request: item.request,
+                changes: item.candidate.changes.iter().map(moved).collect(),
+            }
         };
-        let trials: Vec<Trial> = numbers.iter().zip(middles).map(trial).collect();
-        let answers = arena.judge(&trials)?;
-        for (((number, middle), trial), answer) in
-            numbers.iter_mut().zip(middles).zip(trials).zip(answers)
-        {
-            let Some(answer) = answer else {
-                let given_up = arena.is_spent(trial.entry) || number.first.is_some();
+        let proposals: Vec<Proposal> = numbers.iter().map(proposal).collect();
+        let predictions = cache.predict(&proposals)?;
+        for ((number, proposal), prediction) in numbers.iter_mut().zip(proposals).zip(predictions) {
+            let Some(prediction) = prediction else {
+                let given_up = cache.is_spent(proposal.request) || number.first.is_some();
                 // Without a question left, what was found so far is what there is; what breaks a rule is no answer.
-                number.low = if given_up { number.high } else { *middle };
+                number.low = if given_up { number.high } else { number.next };
                 number.first = None;
                 let hindered = &mut items[number.item].hindered;
                 if !hindered.contains(&number.feature) {
@@ -264,19 +323,23 @@ impl Worker {
                 }
                 continue;
             };
-            if let [change] = trial.changes[..] {
-                let by = items[number.item].attempt.by;
-                pool.singles[trial.entry as usize].push(Single { change, answer, by });
+            if let [change] = proposal.changes[..] {
+                let source = items[number.item].candidate.source;
+                candidates.singles[proposal.request as usize].push(Single {
+                    change,
+                    prediction,
+                    source,
+                });
             }
-            let attempt = &mut items[number.item].attempt;
-            if attempt.yields_to(arena, &trial, answer) {
-                number.high = *middle;
-                attempt.adopt(arena, trial.entry, trial.changes, answer);
+            let candidate = &mut items[number.item].candidate;
+            if candidate.yields_to(cache, &proposal, prediction) {
+                number.high = number.next;
+                candidate.adopt(cache, proposal.request, proposal.changes, prediction);
             } else {
                 // What cannot get to where it would be better is given up.
                 number.low = match number.first {
                     Some(_) => number.high,
-                    None => self.beyond(number.feature, *middle, number.high),
+                    None => self.beyond(number.feature, number.next, number.high),
                 };
             }
             number.first = None;
@@ -291,10 +354,10 @@ fn between(number: f64, low: f64, high: f64) -> bool {
 }
 
 /// The farthest number, short of the valid one, that is known not to be valid on its own.
-fn farthest_failure(arena: &Arena<'_>, singles: &[Single], number: &Number) -> f64 {
+fn farthest_failure(cache: &QueryCache<'_>, singles: &[Single], number: &Number) -> f64 {
     let failed = singles.iter().filter_map(|single| match single.change.cell {
         Cell::Number(value)
-            if single.change.feature == number.feature && !arena.is_valid(single.answer) =>
+            if single.change.feature == number.feature && !cache.is_valid(single.prediction) =>
         {
             Some(value)
         }

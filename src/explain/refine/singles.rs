@@ -1,17 +1,17 @@
 //! Reversion of all changes but one: most rows need no more than a single change, and the quickest way to
 //! it is to try those that were proposed one by one.
 
-use super::arena::Arena;
-use super::neighbours::Near;
-use super::pool::Pool;
-use super::{Change, Changes, Trial};
+use super::candidate_set::CandidateSet;
+use super::neighbours::NearbyChanges;
+use super::query_cache::QueryCache;
+use super::{Change, Changes, Proposal};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Source;
 
-/// Changes of an answer that are tried one by one, the dearest first.
+/// Changes of an answer that are tried one by one, the most expensive first.
 const OF_ANSWERS: usize = 6;
-/// Features whose first change from neighbours is tried at once: those that make a row likest.
+/// Features whose first change from neighbours is tried at once: the most plausible ones.
 const OF_NEIGHBOURS: usize = 4;
 /// Further changes that are tried where none was valid.
 const FURTHER: usize = 4;
@@ -19,72 +19,80 @@ const FURTHER: usize = 4;
 const ENDS: usize = 16;
 
 impl Worker {
-    /// Tries the changes of these entries' answers one by one.
-    pub(super) fn singles_of_answers(
+    /// Tries the changes of these requests' answers one by one.
+    pub(super) fn singles_of_candidates(
         &self,
-        arena: &mut Arena<'_>,
-        pool: &mut Pool,
-        entries: &[u32],
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        requests: &[u32],
     ) -> Result<()> {
         let costs = &self.shared.refiner.costs;
-        let mut trials = Vec::new();
-        for entry in entries.iter().copied() {
-            let cost = |change: &Change| costs.of(change, arena.own(entry, change.feature));
-            let attempts = &pool.attempts[entry as usize];
-            let best = attempts.iter().find(|attempt| arena.is_valid(attempt.answer));
-            let Some(attempt) = best.or(attempts.first()) else { continue };
-            let mut changes = attempt.changes.clone();
+        let mut proposals = Vec::new();
+        for request in requests.iter().copied() {
+            let cost = |change: &Change| costs.of(change, cache.original(request, change.feature));
+            let found = &candidates.by_request[request as usize];
+            let best = found.iter().find(|candidate| cache.is_valid(candidate.prediction));
+            let Some(candidate) = best.or(found.first()) else { continue };
+            let mut changes = candidate.changes.clone();
             changes.sort_by(|one, two| cost(two).total_cmp(&cost(one)));
             let some = changes.into_iter().take(OF_ANSWERS);
-            trials.extend(some.map(|change| (single(entry, change), attempt.by)));
+            proposals.extend(some.map(|change| (single(request, change), candidate.source)));
         }
-        self.try_singles(arena, pool, trials)
+        self.try_singles(cache, candidates, proposals)
     }
 
-    /// Tries changes that neighbours suggest: for each feature its first, those that make the row likest to
+    /// Tries changes that neighbours suggest: for each feature its first, those that make the row most plausible beside
     /// theirs before the others; where none is valid, some more of them.
     pub(super) fn singles_of_neighbours(
         &self,
-        arena: &mut Arena<'_>,
-        pool: &mut Pool,
-        near: &[Near],
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        nearby: &[NearbyChanges],
     ) -> Result<()> {
-        let by = Source::Neighbour;
+        let source = Source::Neighbour;
         // Without a generator, nobody else has anything to propose.
         let searches = !self.shared.refiner.asks_generator();
         let (at_once, further) =
             if searches { (usize::MAX, usize::MAX) } else { (OF_NEIGHBOURS, FURTHER) };
-        let likest = |(entry, near): (u32, &Near)| {
-            let changes = self.likest(arena, entry, &near.firsts);
-            changes.into_iter().take(at_once).map(move |change| (single(entry, change), by))
+        let by_plausibility = |(request, nearby): (u32, &NearbyChanges)| {
+            let changes = self.by_plausibility(cache, request, &nearby.first_changes);
+            changes.into_iter().take(at_once).map(move |change| (single(request, change), source))
         };
-        let trials = (0u32..).zip(near).flat_map(likest).collect();
-        self.try_singles(arena, pool, trials)?;
-        let solved = |entry: u32| {
-            let mut singles = pool.singles[entry as usize].iter();
-            singles.any(|single| arena.is_valid(single.answer))
+        let proposals = (0u32..).zip(nearby).flat_map(by_plausibility).collect();
+        self.try_singles(cache, candidates, proposals)?;
+        let solved = |request: u32| {
+            let mut singles = candidates.singles[request as usize].iter();
+            singles.any(|single| cache.is_valid(single.prediction))
         };
-        let unsolved = pool.open(arena);
-        let others = |(entry, near): (u32, &Near)| {
-            let firsts = self.likest(arena, entry, &near.firsts).into_iter().skip(at_once);
-            let seconds = self.likest(arena, entry, &near.seconds);
-            let more = firsts.chain(seconds).take(further);
-            let lost = unsolved.binary_search(&entry).is_ok();
-            let ends = near.ends.iter().copied().take(if lost { usize::MAX } else { ENDS });
+        let unsolved = candidates.open(cache);
+        let others = |(request, nearby): (u32, &NearbyChanges)| {
+            let first_changes = self
+                .by_plausibility(cache, request, &nearby.first_changes)
+                .into_iter()
+                .skip(at_once);
+            let second_changes = self.by_plausibility(cache, request, &nearby.second_changes);
+            let more = first_changes.chain(second_changes).take(further);
+            let lost = unsolved.binary_search(&request).is_ok();
+            let ends = nearby.ends.iter().copied().take(if lost { usize::MAX } else { ENDS });
             let more: Vec<Change> = more.chain(ends).collect();
-            more.into_iter().map(move |change| (single(entry, change), by))
+            more.into_iter().map(move |change| (single(request, change), source))
         };
-        let open = (0u32..).zip(near).filter(|(entry, _)| !solved(*entry));
-        let trials = open.flat_map(others).collect();
-        self.try_singles(arena, pool, trials)
+        let open = (0u32..).zip(nearby).filter(|(request, _)| !solved(*request));
+        let proposals = open.flat_map(others).collect();
+        self.try_singles(cache, candidates, proposals)
     }
 
-    /// Changes in the order of how much they make an entry's row like those of the wanted decision.
-    fn likest(&self, arena: &Arena<'_>, entry: u32, changes: &[Change]) -> Vec<Change> {
-        let likeness = &self.shared.refiner.likeness;
+    /// Changes in the order of how much they make a request's row like those of the target.
+    fn by_plausibility(
+        &self,
+        cache: &QueryCache<'_>,
+        request: u32,
+        changes: &[Change],
+    ) -> Vec<Change> {
+        let linear_plausibility = &self.shared.refiner.linear_plausibility;
         let gain = |change: &Change| {
-            let own = arena.own(entry, change.feature);
-            likeness.plain(&arena.asked.wishes, entry as usize, change, own)
+            let original = cache.original(request, change.feature);
+            linear_plausibility.plain(&cache.batch.targets, request as usize, change, original)
         };
         let mut ranked: Vec<(f64, Change)> =
             changes.iter().map(|change| (gain(change), *change)).collect();
@@ -94,20 +102,21 @@ impl Worker {
 
     fn try_singles(
         &self,
-        arena: &mut Arena<'_>,
-        pool: &mut Pool,
-        trials: Vec<(Trial, Source)>,
+        cache: &mut QueryCache<'_>,
+        candidates: &mut CandidateSet,
+        proposals: Vec<(Proposal, Source)>,
     ) -> Result<()> {
-        let (trials, means): (Vec<Trial>, Vec<Source>) = trials.into_iter().unzip();
-        let (trials, means) = arena.prepared(trials, &means);
-        let answers = arena.judge(&trials)?;
-        for ((trial, by), answer) in trials.into_iter().zip(means).zip(answers) {
-            pool.tried(arena, trial, answer, by);
+        let (proposals, sources): (Vec<Proposal>, Vec<Source>) = proposals.into_iter().unzip();
+        let (proposals, sources) = cache.prepared(proposals, &sources);
+        let predictions = cache.predict(&proposals)?;
+        for ((proposal, source), prediction) in proposals.into_iter().zip(sources).zip(predictions)
+        {
+            candidates.tried(cache, proposal, prediction, source);
         }
         Ok(())
     }
 }
 
-fn single(entry: u32, change: Change) -> Trial {
-    Trial { entry, changes: Changes::from_slice(&[change]) }
+fn single(request: u32, change: Change) -> Proposal {
+    Proposal { request, changes: Changes::from_slice(&[change]) }
 }

@@ -8,13 +8,13 @@ use arrow::datatypes::Schema;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Asked, Change, Changes, Costs, Outcomes, difference};
+use super::{Change, Changes, Costs, Outcomes, RequestBatch, difference};
 use crate::artefact::{Description, ModelForm, Origin};
 use crate::constrain::Observed;
 use crate::constrain::tests::Case;
 use crate::constrain::tests::random::{Dice, case, coupled_table, table};
 use crate::error::Result;
-use crate::explain::{Columns, Explainer, Setup, Worker};
+use crate::explain::{Columns, ExplainStats, Explainer, Setup, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
     Balance, ExplainJob, Method, Preset, ProbabilitiesSpec, Refine, Step, Target, TargetsKind,
@@ -176,7 +176,7 @@ impl Copies<'_> {
 struct Ground {
     case: Case,
     model: Arc<Weighing>,
-    asked: Asked,
+    batch: RequestBatch,
     generated: Rows,
 }
 
@@ -195,7 +195,7 @@ impl Ground {
     fn of(case: Case, generated: Rows, seed: u64) -> Ground {
         let rows = case.rows.len;
         let weights: Vec<f64> = (0..case.rows.cells.len())
-            .map(|place| ((seed.rotate_left(place as u32 * 7) % 1000) as f64) / 250.0 - 2.0)
+            .map(|index| ((seed.rotate_left(index as u32 * 7) % 1000) as f64) / 250.0 - 2.0)
             .collect();
         let tells = seed.is_multiple_of(2);
         let classes = Arc::from(["no".to_string(), "yes".to_string()]);
@@ -211,19 +211,19 @@ impl Ground {
         let decided = model.predict(&case.batch).expect("decided");
         model.fails = seed.is_multiple_of(3);
         let Outcome::Classes { labels, .. } = &decided.outcome else { unreachable!("classes") };
-        let wanted = labels.iter().map(|label| 1 - label).collect();
+        let targets = labels.iter().map(|label| 1 - label).collect();
         let conditions = case.widest();
-        let asked = Asked {
+        let batch = RequestBatch {
             originals: case.rows.clone(),
             before: case.batch.clone(),
-            wishes: codec().labels(wanted),
+            targets: codec().labels(targets),
             decided,
             conditions,
             bounds: case.bounds.clone(),
             seeds: (0..rows as u64).collect(),
             draws: vec![0; rows],
         };
-        Ground { case, model: Arc::new(model), asked, generated }
+        Ground { case, model: Arc::new(model), batch, generated }
     }
 
     fn worker(&self, job: &ExplainJob) -> Worker {
@@ -253,7 +253,7 @@ impl Ground {
         ActorShape {
             latent: layout.width as i64,
             direct: 0,
-            wishes: 4 + self.case.constraints.width() as i64,
+            inputs: 4 + self.case.constraints.width() as i64,
             hidden: 4,
             form: Form::Paper,
             outcomes: 0,
@@ -301,7 +301,7 @@ impl Ground {
         let rows = self.case.rows.len;
         let again: Vec<u32> = (0..rows as u32).cycle().take(rows.max(2 * LEAST_POINTS)).collect();
         let cells = self.case.rows.take(&again).cells;
-        let Outcome::Classes { labels, .. } = &self.asked.decided.outcome else {
+        let Outcome::Classes { labels, .. } = &self.batch.decided.outcome else {
             unreachable!("classes")
         };
         let slots = &self.case.encoder.layout().slots;
@@ -324,48 +324,48 @@ impl Ground {
 
     fn refine(&self, job: &ExplainJob) -> Outcomes {
         let worker = self.worker(job);
-        let mut ledger = worker.shared.ledger();
-        worker.refine(&self.asked, &self.generated, &mut ledger).expect("refined")
+        let mut stats = ExplainStats::default();
+        worker.refine(&self.batch, &self.generated, &mut stats).expect("refined")
     }
 
     fn costs(&self, rows: &Rows) -> Vec<f64> {
         let costs = Costs::new(&self.case.schema, self.case.encoder.layout());
         let lists = difference(&self.case.constraints, rows, &self.case.rows);
-        let own = |row: usize| move |feature| self.case.rows.cell(feature, row);
-        lists.iter().enumerate().map(|(row, changes)| costs.total(changes, own(row))).collect()
+        let original = |row: usize| move |feature| self.case.rows.cell(feature, row);
+        lists.iter().enumerate().map(|(row, changes)| costs.total(changes, original(row))).collect()
     }
 
     /// What the model says of rows now.
-    fn judge(&self, rows: &Rows) -> Vec<bool> {
+    fn predict(&self, rows: &Rows) -> Vec<bool> {
         let writer = crate::feature::RowWriter::new(&self.case.schema);
         let batch = writer.write(rows, &self.case.rows, &self.case.batch).expect("written");
-        is_valid(&self.model.predict(&batch).expect("answers"), &self.asked.wishes)
+        is_valid(&self.model.predict(&batch).expect("answers"), &self.batch.targets)
     }
 
-    /// A row with each of some changes, and whether the model gives the wanted decision for it.
-    fn trials(&self, row: usize, space: &[Changes]) -> (Rows, Vec<bool>) {
+    /// A row with each of some changes, and whether the model predicts the target for it.
+    fn proposals(&self, row: usize, space: &[Changes]) -> (Rows, Vec<bool>) {
         let at = vec![row as u32; space.len()];
-        let own = self.case.rows.take(&at);
-        let mut trials = own.clone();
-        for (place, changes) in space.iter().enumerate() {
+        let original = self.case.rows.take(&at);
+        let mut proposals = original.clone();
+        for (index, changes) in space.iter().enumerate() {
             let original = |feature: usize| self.case.rows.cell(feature, row);
-            self.case.constraints.apply(&mut trials, place, changes, original);
+            self.case.constraints.apply(&mut proposals, index, changes, original);
         }
         let writer = crate::feature::RowWriter::new(&self.case.schema);
         let before = crate::explain::take(&self.case.batch, &at).expect("taken");
-        let batch = writer.write(&trials, &own, &before).expect("written");
+        let batch = writer.write(&proposals, &original, &before).expect("written");
         let scores = self.model.predict(&batch).expect("answers");
-        (trials, is_valid(&scores, &self.asked.wishes.take(&at)))
+        (proposals, is_valid(&scores, &self.batch.targets.take(&at)))
     }
 
     /// Every row that a row may become, by walking through all of them.
     fn space(&self, row: usize) -> Option<Vec<Changes>> {
         let conditions = self.case.widest();
-        let room = self.case.constraints.room(&conditions, &self.case.bounds, row);
+        let feasible = self.case.constraints.feasible(&conditions, &self.case.bounds, row);
         let mut space: Vec<Changes> = vec![Changes::new()];
         for feature in 0..self.case.rows.cells.len() {
-            let own = self.case.rows.cell(feature, row);
-            let options = room.options(feature, own, 50)?;
+            let original = self.case.rows.cell(feature, row);
+            let options = feasible.options(feature, original, 50)?;
             let with = |cell: Option<Cell>| {
                 space.iter().map(move |changes| {
                     let mut changes = changes.clone();
@@ -379,8 +379,8 @@ impl Ground {
                 return None;
             }
         }
-        let own = |feature: usize| self.case.rows.cell(feature, row);
-        space.retain(|changes| self.case.constraints.is_coherent(changes, own));
+        let original = |feature: usize| self.case.rows.cell(feature, row);
+        space.retain(|changes| self.case.constraints.is_coherent(changes, original));
         Some(space)
     }
 }
@@ -413,17 +413,17 @@ proptest! {
         for (mode, max_changes) in [(Refine::Repair, None), (Refine::Full, max_changes)] {
             let after = ground.refine(&job(mode, budget, max_changes));
             let cost = ground.costs(&after.rows);
-            let said = ground.judge(&after.rows);
+            let said = ground.predict(&after.rows);
             let case = &ground.case;
             let broken = case.constraints.violations(&after.rows, &case.rows, &case.bounds);
             prop_assert!(broken.is_empty(), "{broken:?}");
             for row in 0..rows {
-                prop_assert!(after.queries[row] <= budget, "asked too often");
-                prop_assert_eq!(after.valid[row], said[row], "not what the model says");
-                prop_assert_eq!(after.valid[row], after.status[row] == Status::Solved);
-                prop_assert!(!after.certified[row] || after.status[row] == Status::Infeasible);
-                if before.valid[row] && max_changes.is_none() {
-                    prop_assert!(after.valid[row], "{mode:?} lost a valid answer");
+                prop_assert!(after.findings[row].queries <= budget, "asked too often");
+                prop_assert_eq!(after.findings[row].valid, said[row], "not what the model says");
+                prop_assert_eq!(after.findings[row].valid, after.findings[row].status == Status::Solved);
+                prop_assert!(!after.findings[row].certified || after.findings[row].status == Status::Infeasible);
+                if before.findings[row].valid && max_changes.is_none() {
+                    prop_assert!(after.findings[row].valid, "{mode:?} lost a valid answer");
                     let (new, old) = (cost[row], cost_before[row]);
                     prop_assert!(new <= old + 1e-9, "{mode:?} costs {new}, before {old}");
                 }
@@ -441,21 +441,21 @@ proptest! {
         let found = ground.refine(&job(Refine::Full, 2500, None));
         for row in 0..rows {
             let Some(space) = ground.space(row) else { continue };
-            let mut trials = ground.case.rows.take(&vec![row as u32; space.len()]);
-            for (place, changes) in space.iter().enumerate() {
-                let own = |feature: usize| ground.case.rows.cell(feature, row);
-                ground.case.constraints.apply(&mut trials, place, changes, own);
+            let mut proposals = ground.case.rows.take(&vec![row as u32; space.len()]);
+            for (index, changes) in space.iter().enumerate() {
+                let original = |feature: usize| ground.case.rows.cell(feature, row);
+                ground.case.constraints.apply(&mut proposals, index, changes, original);
             }
             let at = vec![row as u32; space.len()];
             let writer = crate::feature::RowWriter::new(&ground.case.schema);
             let before = crate::explain::take(&ground.case.batch, &at).expect("taken");
-            let batch = writer.write(&trials, &ground.case.rows.take(&at), &before);
+            let batch = writer.write(&proposals, &ground.case.rows.take(&at), &before);
             let scores = ground.model.predict(&batch.expect("written")).expect("answers");
-            let solvable = is_valid(&scores, &ground.asked.wishes.take(&at)).contains(&true);
-            prop_assert_eq!(found.valid[row], solvable, "row {} of {} ways", row, space.len());
+            let solvable = is_valid(&scores, &ground.batch.targets.take(&at)).contains(&true);
+            prop_assert_eq!(found.findings[row].valid, solvable, "row {} of {} ways", row, space.len());
             // What the model has not answered proves nothing.
             let failed = scores.failures.iter().any(|failure| !space[failure.row].is_empty());
-            prop_assert_eq!(found.certified[row], !solvable && !failed);
+            prop_assert_eq!(found.findings[row].certified, !solvable && !failed);
         }
     }
 
@@ -469,11 +469,11 @@ proptest! {
         let mut job = job(Refine::Full, 2500, None);
         job.refine.min_score = least;
         let found = ground.refine(&job);
-        let said = ground.judge(&found.rows);
+        let said = ground.predict(&found.rows);
         for (row, said) in said.into_iter().enumerate() {
-            prop_assert_eq!(found.valid[row], said, "not what the model says");
-            prop_assert!(found.valid[row] || !without.valid[row], "row {} lost its answer", row);
-            prop_assert!(!found.certified[row] || !without.valid[row], "there is an answer");
+            prop_assert_eq!(found.findings[row].valid, said, "not what the model says");
+            prop_assert!(found.findings[row].valid || !without.findings[row].valid, "row {} lost its answer", row);
+            prop_assert!(!found.findings[row].certified || !without.findings[row].valid, "there is an answer");
         }
     }
 
@@ -490,17 +490,17 @@ proptest! {
         let worker = ground.worker(&job);
         let plausibility = worker.shared.plausibility.as_ref().expect("enough rows");
         let found = ground.refine(&job);
-        let said = ground.judge(&found.rows);
+        let said = ground.predict(&found.rows);
         for (row, said) in said.into_iter().enumerate() {
-            prop_assert_eq!(found.valid[row], said, "shows what is refused as an answer");
-            prop_assert_eq!(found.valid[row], found.status[row] == Status::Solved);
-            prop_assert!(!found.valid[row] || plausibility.of(&found.rows, row) >= least);
-            prop_assert!(!found.certified[row] || !without.valid[row], "there is an answer");
+            prop_assert_eq!(found.findings[row].valid, said, "shows what is refused as an answer");
+            prop_assert_eq!(found.findings[row].valid, found.findings[row].status == Status::Solved);
+            prop_assert!(!found.findings[row].valid || plausibility.of(&found.rows, row) >= least);
+            prop_assert!(!found.findings[row].certified || !without.findings[row].valid, "there is an answer");
             let Some(space) = ground.space(row).filter(|_| mode == Refine::Full) else { continue };
-            let (trials, reached) = ground.trials(row, &space);
-            let answers = (0..space.len()).filter(|place| reached[*place]);
-            let plausible = answers.map(|place| plausibility.of(&trials, place)).any(|p| p >= least);
-            prop_assert_eq!(found.valid[row], plausible, "row {} of {} ways", row, space.len());
+            let (proposals, reached) = ground.proposals(row, &space);
+            let predictions = (0..space.len()).filter(|index| reached[*index]);
+            let plausible = predictions.map(|index| plausibility.of(&proposals, index)).any(|p| p >= least);
+            prop_assert_eq!(found.findings[row].valid, plausible, "row {} of {} ways", row, space.len());
         }
     }
 
@@ -511,28 +511,28 @@ proptest! {
         // Networks may round otherwise in a block of another size.
         job.refine.skip = vec![Step::Candidates];
         let worker = ground.worker(&job);
-        let mut ledger = worker.shared.ledger();
-        let whole = worker.refine(&ground.asked, &ground.generated, &mut ledger).expect("refined");
+        let mut stats = ExplainStats::default();
+        let whole = worker.refine(&ground.batch, &ground.generated, &mut stats).expect("refined");
         let some: Vec<u32> = (0..rows as u32).step_by(2).collect();
-        let asked = Asked {
-            originals: ground.asked.originals.take(&some),
-            before: crate::explain::take(&ground.asked.before, &some).expect("taken"),
-            wishes: ground.asked.wishes.take(&some),
-            decided: ground.asked.decided.take(&some),
-            conditions: ground.asked.conditions.take(&some),
-            bounds: ground.asked.bounds.take(&some),
-            seeds: some.iter().map(|row| ground.asked.seeds[*row as usize]).collect(),
+        let batch = RequestBatch {
+            originals: ground.batch.originals.take(&some),
+            before: crate::explain::take(&ground.batch.before, &some).expect("taken"),
+            targets: ground.batch.targets.take(&some),
+            decided: ground.batch.decided.take(&some),
+            conditions: ground.batch.conditions.take(&some),
+            bounds: ground.batch.bounds.take(&some),
+            seeds: some.iter().map(|row| ground.batch.seeds[*row as usize]).collect(),
             draws: vec![0; some.len()],
         };
         let generated = ground.generated.take(&some);
-        let part = worker.refine(&asked, &generated, &mut ledger).expect("refined");
+        let part = worker.refine(&batch, &generated, &mut stats).expect("refined");
         let constraints = &ground.case.constraints;
         let lists = difference(constraints, &whole.rows, &ground.case.rows);
-        for (place, changes) in difference(constraints, &part.rows, &asked.originals).iter().enumerate() {
-            let row = some[place] as usize;
+        for (index, changes) in difference(constraints, &part.rows, &batch.originals).iter().enumerate() {
+            let row = some[index] as usize;
             prop_assert_eq!(changes, &lists[row]);
-            prop_assert_eq!(part.queries[place], whole.queries[row]);
-            prop_assert_eq!(part.status[place], whole.status[row]);
+            prop_assert_eq!(part.findings[index].queries, whole.findings[row].queries);
+            prop_assert_eq!(part.findings[index].status, whole.findings[row].status);
         }
     }
 }
@@ -542,8 +542,8 @@ fn part_and_whole((part, whole): (f64, f64), needed: f64) -> Ground {
     let text = "[[feature]]\nname = \"part\"\nkind = \"numeric\"\nrange = [0, 60]\n\
                 [[feature]]\nname = \"whole\"\nkind = \"numeric\"\nrange = [0, 60]\n\
                 [[rule]]\ncheck = \"part <= whole\"\n";
-    let column = |own: f64| {
-        Arc::new(arrow::array::Float64Array::from(vec![own, 50.0])) as arrow::array::ArrayRef
+    let column = |original: f64| {
+        Arc::new(arrow::array::Float64Array::from(vec![original, 50.0])) as arrow::array::ArrayRef
     };
     let case = Case::parse(text, vec![("part", column(part)), ("whole", column(whole))]);
     let generated = Rows { len: 2, cells: vec![Cells::Numbers(vec![58.0, 50.0]); 2] };
@@ -557,9 +557,9 @@ fn part_and_whole((part, whole): (f64, f64), needed: f64) -> Ground {
         fails: false,
         steps: false,
     };
-    ground.asked.decided = model.predict(&ground.case.batch).expect("decided");
+    ground.batch.decided = model.predict(&ground.case.batch).expect("decided");
     model.fails = false;
-    ground.asked.wishes = codec().labels(vec![1, 0]);
+    ground.batch.targets = codec().labels(vec![1, 0]);
     ground.model = Arc::new(model);
     ground
 }
@@ -575,7 +575,7 @@ fn a_rule_on_the_way_back_does_not_end_it() {
         Cell::Number(number) => number,
         Cell::Code(_) => unreachable!("a number"),
     };
-    assert!(found.valid[0]);
+    assert!(found.findings[0].valid);
     let (part, whole) = (numbers(0), numbers(1));
     assert!((20.0..22.0).contains(&part), "{part}");
     assert!((part..part + 2.0).contains(&whole), "{whole} for {part}");
@@ -588,6 +588,6 @@ fn what_moved_along_goes_back_when_it_is_needed_no_more() {
     // The part is not tried alone.
     job.refine.skip = vec![Step::Neighbours, Step::Candidates, Step::Reversion];
     let found = ground.refine(&job);
-    assert!(found.valid[0]);
+    assert!(found.findings[0].valid);
     assert_eq!(found.rows.cell(1, 0), Cell::Number(30.0));
 }

@@ -139,6 +139,8 @@ pub(super) fn kolmogorov(lambda: f64) -> f64 {
         let below: f64 = (1..=8).map(f64::from).map(term).sum();
         return 1.0 - (2.0 * PI).sqrt() / lambda * below;
     }
-    let term = |k: i32| f64::from(if k % 2 == 1 { 2 } else { -2 }) * (-2.0 * f64::from(k * k) * square).exp();
+    let term = |k: i32| {
+        f64::from(if k % 2 == 1 { 2 } else { -2 }) * (-2.0 * f64::from(k * k) * square).exp()
+    };
     (1..=8).rev().map(term).sum()
 }

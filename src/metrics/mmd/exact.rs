@@ -105,12 +105,12 @@ impl ScaledPoints {
     fn sum_later(&self, points: &[f32], group: usize) -> f64 {
         let mut sum = self.sum_to(points, &self.packed, group + 1);
         let own = self.packed.slice(group..group + 1);
-        for (numbers, (place, point)) in
+        for (numbers, (index, point)) in
             own.cycle().zip(points.chunks_exact(self.dimension).enumerate())
         {
             let mut sums = [0.0; LANES];
             add_kernel(&mut sums, point, numbers);
-            sums[..=place].fill(0.0);
+            sums[..=index].fill(0.0);
             sum += total(&sums);
         }
         sum
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn many_points_leave_none_out() {
         let points: Vec<f32> =
-            (0..5 * 777).map(|place| ((place * 37) % 101) as f32 / 50.0).collect();
+            (0..5 * 777).map(|index| ((index * 37) % 101) as f32 / 50.0).collect();
         let prepared = kernel(5).prepare(&points);
         let expected = plain(&points, &points, 5) / (777.0 * 776.0);
         assert!((prepared.mean_within() - expected).abs() < 1e-7);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn sides_can_be_exchanged() {
         let points: Vec<f32> =
-            (0..5 * 300).map(|place| ((place * 61) % 89) as f32 / 40.0).collect();
+            (0..5 * 300).map(|index| ((index * 61) % 89) as f32 / 40.0).collect();
         let (left, right) = (kernel(5).prepare(&points[..600]), kernel(5).prepare(&points[600..]));
         let there = discrepancy(&left, &right, right.mean_within());
         let back = discrepancy(&right, &left, left.mean_within());

@@ -1,6 +1,6 @@
 //! MMD² in one pass and constant memory: a Gaussian kernel is the mean of cosines over random frequencies,
 //! so sums of cosines and sines per frequency are all that has to be kept of the points. The price is an
-//! error, which is told with the estimate.
+//! error, which is given with the estimate.
 
 use rand::{Rng, RngExt};
 
@@ -147,17 +147,17 @@ mod tests {
     fn sums_are_those_of_a_plain_loop() {
         let drawn = frequencies(4);
         let points: Vec<f32> =
-            (0..3 * 1001).map(|place| ((place * 17) % 97) as f32 / 9.0).collect();
+            (0..3 * 1001).map(|index| ((index * 17) % 97) as f32 / 9.0).collect();
         let found = drawn.sums(&points);
-        for (place, turns) in drawn.turns.chunks(3).enumerate() {
+        for (index, turns) in drawn.turns.chunks(3).enumerate() {
             let angle = |point: &[f32]| {
                 let turns = turns.iter().zip(point).map(|(a, b)| f64::from(*a) * f64::from(*b));
                 turns.sum::<f64>() * std::f64::consts::TAU
             };
             let cosines: f64 = points.chunks(3).map(|point| angle(point).cos()).sum();
             let sines: f64 = points.chunks(3).map(|point| angle(point).sin()).sum();
-            assert!((found.cosines[place] - cosines).abs() < 2e-3);
-            assert!((found.sines[place] - sines).abs() < 2e-3);
+            assert!((found.cosines[index] - cosines).abs() < 2e-3);
+            assert!((found.sines[index] - sines).abs() < 2e-3);
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn sides_can_be_exchanged() {
         let drawn = frequencies(64);
         let points: Vec<f32> =
-            (0..3 * 400).map(|place| ((place * 31) % 83) as f32 / 30.0).collect();
+            (0..3 * 400).map(|index| ((index * 31) % 83) as f32 / 30.0).collect();
         let (left, right) = (drawn.sums(&points[..450]), drawn.sums(&points[450..]));
         let (there, back) = (left.compare(&right), right.compare(&left));
         assert!((there.mmd2 - back.mmd2).abs() < 1e-12);

@@ -1,6 +1,6 @@
 //! Arithmetic on several numbers at once: points side by side, powers of two, sines and cosines. Written
 //! over arrays of fixed length so that the compiler uses vector registers; what is summed up, and why,
-//! is told elsewhere.
+//! is described elsewhere.
 
 use std::f32::consts::{LN_2, PI};
 

@@ -1,5 +1,5 @@
 //! What samples are compared with: the rows of a class, the bandwidths that follow from them, and the
-//! estimates. How rows are embedded and sums are made is told in the modules beside.
+//! estimates. How rows are embedded and sums are made is described in the modules beside.
 
 use std::sync::Arc;
 

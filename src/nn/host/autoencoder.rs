@@ -53,7 +53,7 @@ impl HostAutoencoderFit {
             return Err(Error::internal("autoencoder", "has no networks to be trained"));
         };
         let (latent, form) = (autoencoder.latent(), Form::Paper);
-        let shape = ActorShape { latent, direct: 0, wishes: 0, hidden: 0, form, outcomes: 0 };
+        let shape = ActorShape { latent, direct: 0, inputs: 0, hidden: 0, form, outcomes: 0 };
         Ok(HostAutoencoderFit {
             features: HostFeatures::new(layout, ranges, (shape, true)),
             encoder: Part::new(encoder),

@@ -1,4 +1,4 @@
-//! What [`super::super::Generator`] and [`super::super::Places`] do with tensors, in plain memory and with its
+//! What [`super::super::Generator`] and [`super::super::TensorLayout`] do with tensors, in plain memory and with its
 //! gradient: from an action to a decoded row, and from there to a row that keeps to its condition.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::nn::autoencoder::{Autoencoder, WIDEST};
 use crate::nn::bridge::to_numbers;
 use crate::nn::generator::{ActorShape, Form, NEARLY_ONE, SHARPNESS};
-use crate::nn::places::NOWHERE;
+use crate::nn::tensor_layout::ABSENT_LOGIT;
 
 /// enc and dec.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ pub struct Decoding {
 
 /// Memory of post-processing, from step to step.
 #[derive(Debug, Default)]
-pub struct Settling {
+pub struct PostProcessing {
     /// Probabilities of the allowed categories.
     shares: Vec<f32>,
     /// Post-processed rows.
@@ -122,8 +122,8 @@ impl HostFeatures {
             Slots::Categorical(slots) => Some(slots.block()),
         });
         let blocks: Vec<Range<usize>> = blocks.collect();
-        let places: usize = blocks.iter().map(Range::len).sum();
-        let first = layout.width - places;
+        let block_slots: usize = blocks.iter().map(Range::len).sum();
+        let first = layout.width - block_slots;
         let within = |block: &Range<usize>| block.start - first..block.end - first;
         HostFeatures {
             shape,
@@ -142,7 +142,7 @@ impl HostFeatures {
     }
 
     /// Places of all blocks.
-    pub fn places(&self) -> usize {
+    pub fn block_slots(&self) -> usize {
         self.width - self.first
     }
 
@@ -182,9 +182,9 @@ impl HostFeatures {
         let Decoding { shares, decoded, .. } = decoding;
         if self.shape.form == Form::Relative {
             if self.moves_shares() {
-                shares.resize(count * self.places(), 0.0);
+                shares.resize(count * self.block_slots(), 0.0);
                 for (shares, row) in shares
-                    .chunks_exact_mut(self.places().max(1))
+                    .chunks_exact_mut(self.block_slots().max(1))
                     .zip(decoded.chunks_exact(self.width))
                 {
                     shares.copy_from_slice(&row[self.first..]);
@@ -211,7 +211,7 @@ impl HostFeatures {
             input.iter_mut().for_each(|z| *z = z.clamp(-nearly, nearly));
         }
         self.decoder(autoencoder, decoding);
-        let (first, width) = (self.first, self.numerics + self.places());
+        let (first, width) = (self.first, self.numerics + self.block_slots());
         let mut base = vec![0.0; count * width];
         let mut shares: Vec<f32> = decoding
             .decoded
@@ -221,9 +221,9 @@ impl HostFeatures {
             .collect();
         self.softmax(&mut shares);
         for (row, base) in base.chunks_exact_mut(width.max(1)).enumerate() {
-            let (numbers, places) = base.split_at_mut(self.numerics);
+            let (numbers, block_slots) = base.split_at_mut(self.numerics);
             numbers.copy_from_slice(&decoding.decoded[row * self.width..][..self.numerics]);
-            places.copy_from_slice(&shares[row * self.places()..][..self.places()]);
+            block_slots.copy_from_slice(&shares[row * self.block_slots()..][..self.block_slots()]);
         }
         base
     }
@@ -246,23 +246,23 @@ impl HostFeatures {
 
     /// Adds what moved to the rows.
     fn move_rows(&self, (actions, rows): (&[f32], &HostRows), shares: &[f32], decoded: &mut [f32]) {
-        let (numerics, first, places) = (self.numerics, self.first, self.places());
-        let (trifle, sharpness) = (self.shape.trifle() as f32, SHARPNESS as f32);
-        let base_width = numerics + places;
+        let (numerics, first, block_slots) = (self.numerics, self.first, self.block_slots());
+        let (tolerance, sharpness) = (self.shape.tolerance() as f32, SHARPNESS as f32);
+        let base_width = numerics + block_slots;
         for (row, decoded) in decoded.chunks_exact_mut(self.width).enumerate() {
             let x = &rows.x[row * self.width..][..self.width];
             let base = &rows.base[row * base_width..][..base_width];
             let direct = &actions[row * self.action()..][self.latent()..self.action()];
             for index in 0..numerics {
                 let moved = decoded[index] - base[index] + direct[index];
-                decoded[index] = x[index] + (moved - moved.max(-trifle).min(trifle));
+                decoded[index] = x[index] + (moved - moved.max(-tolerance).min(tolerance));
             }
             decoded[numerics..first].copy_from_slice(&x[numerics..first]);
             if self.moves_shares() {
-                let shares = &shares[row * places..][..places];
-                for place in 0..places {
-                    let moved = shares[place] - base[numerics + place] + direct[numerics + place];
-                    decoded[first + place] = (x[first + place] + moved) * sharpness;
+                let shares = &shares[row * block_slots..][..block_slots];
+                for slot in 0..block_slots {
+                    let moved = shares[slot] - base[numerics + slot] + direct[numerics + slot];
+                    decoded[first + slot] = (x[first + slot] + moved) * sharpness;
                 }
             } else if self.shape.outcomes > 0 {
                 decoded[first..].iter_mut().for_each(|logit| *logit *= sharpness);
@@ -307,7 +307,7 @@ impl HostFeatures {
     }
 
     fn move_back(&self, (gradient, of_actions): (&mut [f32], &mut [f32]), shares: &[f32]) {
-        let (numerics, first, places) = (self.numerics, self.first, self.places());
+        let (numerics, first, block_slots) = (self.numerics, self.first, self.block_slots());
         let sharpness = SHARPNESS as f32;
         let rows =
             gradient.chunks_exact_mut(self.width).zip(of_actions.chunks_exact_mut(self.action()));
@@ -322,18 +322,18 @@ impl HostFeatures {
                 let of_blocks = &mut gradient[first..];
                 let direct = direct[numerics..].iter_mut();
                 direct.zip(of_blocks.iter()).for_each(|(to, from)| *to += from);
-                self.softmax_back(of_blocks, &shares[row * places..][..places]);
+                self.softmax_back(of_blocks, &shares[row * block_slots..][..block_slots]);
             }
         }
     }
 
-    /// pp(d, c): [`super::super::Places::post_process`].
-    pub fn settle(&self, decoded: &[f32], rows: &HostRows, settling: &mut Settling) {
-        let (numerics, first, places) = (self.numerics, self.first, self.places());
+    /// pp(d, c): [`super::super::TensorLayout::post_process`].
+    pub fn settle(&self, decoded: &[f32], rows: &HostRows, settling: &mut PostProcessing) {
+        let (numerics, first, block_slots) = (self.numerics, self.first, self.block_slots());
         let count = decoded.len() / self.width;
         let conditions = rows.conditions.len() / count.max(1);
         settling.rows.resize(decoded.len(), 0.0);
-        settling.shares.resize(count * places, 0.0);
+        settling.shares.resize(count * block_slots, 0.0);
         for (row, settled) in settling.rows.chunks_exact_mut(self.width).enumerate() {
             let decoded = &decoded[row * self.width..][..self.width];
             let x = &rows.x[row * self.width..][..self.width];
@@ -345,9 +345,9 @@ impl HostFeatures {
             }
             settled[numerics..first].copy_from_slice(&x[numerics..first]);
             let (masks, settled) = (&condition[2 * numerics..], &mut settled[first..]);
-            let allowed = &mut settling.shares[row * places..][..places];
-            for place in 0..places {
-                allowed[place] = decoded[first + place] + (masks[place] - 1.0) * -NOWHERE as f32;
+            let allowed = &mut settling.shares[row * block_slots..][..block_slots];
+            for slot in 0..block_slots {
+                allowed[slot] = decoded[first + slot] + (masks[slot] - 1.0) * -ABSENT_LOGIT as f32;
             }
             settled.fill(0.0);
             for block in &self.blocks {
@@ -368,9 +368,9 @@ impl HostFeatures {
         &self,
         gradient: &mut [f32],
         (decoded, rows): (&[f32], &HostRows),
-        settling: &mut Settling,
+        settling: &mut PostProcessing,
     ) {
-        let (numerics, first, places) = (self.numerics, self.first, self.places());
+        let (numerics, first, block_slots) = (self.numerics, self.first, self.block_slots());
         self.softmax(&mut settling.shares);
         let conditions = rows.conditions.len() / (gradient.len() / self.width).max(1);
         for (row, gradient) in gradient.chunks_exact_mut(self.width).enumerate() {
@@ -386,14 +386,18 @@ impl HostFeatures {
                 gradient[index] = if free { gradient[index] } else { 0.0 };
             }
             gradient[numerics..first].fill(0.0);
-            let shares = &settling.shares[row * places..][..places];
+            let shares = &settling.shares[row * block_slots..][..block_slots];
             self.softmax_back(&mut gradient[first..], shares);
         }
     }
 
     /// Logits of all blocks of some rows to probabilities.
     pub fn softmax(&self, logits: &mut [f32]) {
-        Arch::new().dispatch(Softmax { logits, places: self.places(), blocks: &self.blocks });
+        Arch::new().dispatch(Softmax {
+            logits,
+            block_slots: self.block_slots(),
+            blocks: &self.blocks,
+        });
     }
 
     /// The gradient of a row's probabilities, back to its logits.
@@ -410,7 +414,7 @@ impl HostFeatures {
 
 struct Softmax<'a> {
     logits: &'a mut [f32],
-    places: usize,
+    block_slots: usize,
     blocks: &'a [Range<usize>],
 }
 
@@ -419,8 +423,8 @@ impl NullaryFnOnce for Softmax<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let Softmax { logits, places, blocks } = self;
-        for row in logits.chunks_exact_mut(places.max(1)) {
+        let Softmax { logits, block_slots, blocks } = self;
+        for row in logits.chunks_exact_mut(block_slots.max(1)) {
             for block in blocks {
                 let block = &mut row[block.clone()];
                 let most = block.iter().copied().fold(f32::NEG_INFINITY, f32::max);

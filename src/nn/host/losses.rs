@@ -13,23 +13,23 @@ pub struct HostSparsity {
     pub categorical: f32,
 }
 
-/// Cross-entropy of outcomes: of logits against what came of rows, of which there may be fewer places. Writes the
+/// Cross-entropy of outcomes: of logits against what came of rows, of which there may be fewer block_slots. Writes the
 /// gradient.
-pub fn outcome_loss(logits: &[f32], told: &[f32], gradient: &mut [f32], outcomes: usize) -> f32 {
+pub fn outcome_loss(logits: &[f32], targets: &[f32], gradient: &mut [f32], outcomes: usize) -> f32 {
     let rows = logits.len() / outcomes;
-    let (width, share) = (told.len() / rows.max(1), 1.0 / rows as f32);
+    let (width, share) = (targets.len() / rows.max(1), 1.0 / rows as f32);
     let mut loss = 0.0;
     let all = logits.chunks_exact(outcomes).zip(gradient.chunks_exact_mut(outcomes));
-    for ((logits, gradient), told) in all.zip(told.chunks_exact(width)) {
+    for ((logits, gradient), targets) in all.zip(targets.chunks_exact(width)) {
         let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers = gradient.iter_mut().zip(logits);
         powers.for_each(|(power, logit)| *power = (logit - most).exp());
         let sum: f32 = gradient.iter().sum();
-        let (total, logarithm) = (told.iter().sum::<f32>(), most + sum.ln());
+        let (total, logarithm) = (targets.iter().sum::<f32>(), most + sum.ln());
         gradient.iter_mut().for_each(|power| *power *= total * share / sum);
-        for ((told, logit), gradient) in told.iter().zip(logits).zip(gradient) {
-            loss += told * (logarithm - logit);
-            *gradient -= told * share;
+        for ((targets, logit), gradient) in targets.iter().zip(logits).zip(gradient) {
+            loss += targets * (logarithm - logit);
+            *gradient -= targets * share;
         }
     }
     loss * share
@@ -78,18 +78,18 @@ impl HostFeatures {
     ) -> HostSparsity {
         let [numeric_share, share] = self.shares(settled.len() / self.width);
         let [of_numeric, of_category] = [weights[0] * numeric_share, weights[1] * share];
-        let (mut far, mut kept) = (0.0, 0.0);
-        let first = self.width - self.places();
+        let (mut far, mut agreement) = (0.0, 0.0);
+        let first = self.width - self.block_slots();
         let rows = settled.chunks_exact(self.width).zip(x.chunks_exact(self.width));
         for ((settled, x), gradient) in rows.zip(gradient.chunks_exact_mut(self.width)) {
             far += distance(&settled[..self.numerics], x, (of_numeric, &mut *gradient));
-            let places = settled[first..].iter().zip(&x[first..]).zip(&mut gradient[first..]);
-            for ((settled, x), gradient) in places {
-                kept += settled * x;
+            let slots = settled[first..].iter().zip(&x[first..]).zip(&mut gradient[first..]);
+            for ((settled, x), gradient) in slots {
+                agreement += settled * x;
                 *gradient -= of_category * x;
             }
         }
-        let categorical = if self.categoricals() > 0 { 1.0 - kept * share } else { 0.0 };
+        let categorical = if self.categoricals() > 0 { 1.0 - agreement * share } else { 0.0 };
         HostSparsity { numeric: far * numeric_share, categorical }
     }
 
@@ -104,25 +104,25 @@ impl HostFeatures {
         let [numeric_share, share] = self.shares(decoded.len() / self.width);
         let [of_numeric, of_category] = [weights[0] * numeric_share, weights[1] * share];
         let (mut far, mut changed) = (0.0, 0.0);
-        let first = self.width - self.places();
+        let first = self.width - self.block_slots();
         let mut shares: Vec<f32> =
             decoded.chunks_exact(self.width).flat_map(|row| &row[first..]).copied().collect();
         self.softmax(&mut shares);
         let rows = decoded.chunks_exact(self.width).zip(x.chunks_exact(self.width)).enumerate();
         for ((row, (decoded, x)), gradient) in rows.zip(gradient.chunks_exact_mut(self.width)) {
             far += distance(&decoded[..self.numerics], x, (of_numeric, &mut *gradient));
-            let shares = &shares[row * self.places()..];
+            let shares = &shares[row * self.block_slots()..];
             for block in self.blocks() {
-                let own = greatest(&x[block.clone()]);
-                if greatest(&decoded[block.clone()]) == own {
+                let original = greatest(&x[block.clone()]);
+                if greatest(&decoded[block.clone()]) == original {
                     continue;
                 }
                 changed += 1.0;
                 let shares = &shares[block.start - first..block.end - first];
-                let known = shares[own] * x[block.start + own];
-                for (place, gradient) in gradient[block].iter_mut().enumerate() {
-                    let is_own = if place == own { 1.0 } else { 0.0 };
-                    *gradient -= of_category * known * (is_own - shares[place]);
+                let known = shares[original] * x[block.start + original];
+                for (slot, gradient) in gradient[block].iter_mut().enumerate() {
+                    let is_original = if slot == original { 1.0 } else { 0.0 };
+                    *gradient -= of_category * known * (is_original - shares[slot]);
                 }
             }
         }
@@ -132,7 +132,7 @@ impl HostFeatures {
     /// Squared error averaged over numerics + cross-entropy averaged over categoricals. Writes the gradient.
     pub fn reconstruction_loss(&self, decoded: &[f32], x: &[f32], gradient: &mut [f32]) -> f32 {
         let [numeric_share, share] = self.shares(decoded.len() / self.width);
-        let first = self.width - self.places();
+        let first = self.width - self.block_slots();
         let (mut squares, mut entropy) = (0.0, 0.0);
         let mut shares: Vec<f32> =
             decoded.chunks_exact(self.width).flat_map(|row| &row[first..]).copied().collect();
@@ -146,7 +146,7 @@ impl HostFeatures {
                 *gradient = 2.0 * error * numeric_share;
             }
             gradient[self.numerics..first].fill(0.0);
-            let shares = &shares[row * self.places()..];
+            let shares = &shares[row * self.block_slots()..];
             for block in self.blocks() {
                 let shares = &shares[block.start - first..block.end - first];
                 entropy += cross_entropy(shares, &x[block.clone()], (share, &mut gradient[block]));
@@ -162,14 +162,14 @@ impl HostFeatures {
 }
 
 /// −log of a category's probability, where the row has it.
-fn cross_entropy(shares: &[f32], own: &[f32], (weight, gradient): (f32, &mut [f32])) -> f32 {
-    let has: f32 = own.iter().sum();
+fn cross_entropy(shares: &[f32], original: &[f32], (weight, gradient): (f32, &mut [f32])) -> f32 {
+    let has: f32 = original.iter().sum();
     let mut entropy = 0.0;
-    for ((share, own), gradient) in shares.iter().zip(own).zip(gradient) {
-        if *own != 0.0 {
-            entropy -= own * share.max(f32::MIN_POSITIVE).ln();
+    for ((share, original), gradient) in shares.iter().zip(original).zip(gradient) {
+        if *original != 0.0 {
+            entropy -= original * share.max(f32::MIN_POSITIVE).ln();
         }
-        *gradient = (share * has - own) * weight;
+        *gradient = (share * has - original) * weight;
     }
     entropy
 }

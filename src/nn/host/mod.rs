@@ -12,7 +12,7 @@ mod replay;
 
 pub use adam::{HostAdam, average};
 pub use autoencoder::HostAutoencoderFit;
-pub use features::{Decoding, HostAutoencoder, HostFeatures, HostRows, Settling};
+pub use features::{Decoding, HostAutoencoder, HostFeatures, HostRows, PostProcessing};
 pub use functions::{atanh_all, tanh_all};
 pub use losses::{HostSparsity, consistency_loss, critic_loss, outcome_loss};
 pub use network::{HostNetwork, Pass};

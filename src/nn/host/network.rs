@@ -179,7 +179,11 @@ impl HostNetwork {
             let first = layer.row(0).start;
             let rows_of = weights.as_deref_mut().map(|all| &mut all[first..]);
             let back = Back { of: &rest[0], gradient, layer, ending: self.ending };
-            Arch::new().dispatch(BackThrough { back, own: &self.weights[first..], rows: rows_of });
+            Arch::new().dispatch(BackThrough {
+                back,
+                original: &self.weights[first..],
+                rows: rows_of,
+            });
             if let Some(all) = weights.as_deref_mut() {
                 left.pack_columns(gradient, layer.outputs);
                 right.pack_columns(input, layer.inputs);
@@ -258,7 +262,7 @@ struct Back<'a> {
 /// The same with the layer's rows of weights (bias, gain, shift), and where their gradients go.
 struct BackThrough<'a> {
     back: Back<'a>,
-    own: &'a [f32],
+    original: &'a [f32],
     rows: Option<&'a mut [f32]>,
 }
 
@@ -267,7 +271,7 @@ impl NullaryFnOnce for BackThrough<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let BackThrough { back, own, mut rows } = self;
+        let BackThrough { back, original, mut rows } = self;
         let Back { layer, of, gradient, ending } = back;
         if layer.hidden {
             for (gradient, output) in gradient.iter_mut().zip(&of.output) {
@@ -284,7 +288,7 @@ impl NullaryFnOnce for BackThrough<'_> {
                 let (gain, shift) = rows[width..3 * width].split_at_mut(width);
                 add_up_norm(gradient, &of.normal, (gain, shift));
             }
-            back_through_norm(gradient, of, &own[width..2 * width]);
+            back_through_norm(gradient, of, &original[width..2 * width]);
         }
         if let Some(rows) = rows {
             add_up(gradient, &mut rows[..width]);

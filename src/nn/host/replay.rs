@@ -48,8 +48,8 @@ impl HostReplay {
             let mut record = &mut self.records[self.next * width..][..width];
             self.rows[self.next] = row;
             for part in parts {
-                let (own, rest) = record.split_at_mut(part.len());
-                own.copy_from_slice(part);
+                let (original, rest) = record.split_at_mut(part.len());
+                original.copy_from_slice(part);
                 record = rest;
             }
         }
@@ -57,14 +57,14 @@ impl HostReplay {
     }
 
     /// Training row of an experience.
-    pub fn row(&self, place: usize) -> u32 {
-        self.rows[place]
+    pub fn row(&self, index: usize) -> u32 {
+        self.rows[index]
     }
 
     /// y_T, c, z̃, x̃ and the answer of an experience, side by side.
-    pub fn record(&self, place: usize) -> &[f32] {
+    pub fn record(&self, index: usize) -> &[f32] {
         let width = self.shape.width() as usize;
-        &self.records[place * width..][..width]
+        &self.records[index * width..][..width]
     }
 
     /// Where y_T stands in a record.
@@ -97,7 +97,7 @@ impl HostReplay {
         self.next = 0;
     }
 
-    /// What a checkpoint keeps: rows, records, and where writing goes on.
+    /// What a checkpoint keeps: rows, records, and where writing continues.
     ///
     /// # Errors
     /// When there is no memory for a copy.
@@ -108,7 +108,7 @@ impl HostReplay {
         Ok(([Tensor::from_slice(&rows), records], self.next as i64))
     }
 
-    /// Goes on from what a checkpoint kept.
+    /// Restores what a checkpoint kept.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -132,15 +132,18 @@ mod tests {
         let shape = ReplayShape { target: 1, conditions: 2, latent: 1, seen: 0, answer: 1 };
         let mut replay = HostReplay::new(shape, 5);
         for row in 0..6u32 {
-            let own = row as f32;
-            replay.append(row, &[&[own], &[own, own], &[own], &[10.0 * own]]);
+            let original = row as f32;
+            replay.append(
+                row,
+                &[&[original], &[original, original], &[original], &[10.0 * original]],
+            );
         }
         let mut again = HostReplay::new(shape, 5);
         let ([rows, records], next) = replay.state().expect("copied");
         again.restore(&rows, &records, next).expect("restored");
         for replay in [replay, again] {
             assert_eq!(replay.len(), 5);
-            let held: Vec<u32> = (0..5).map(|place| replay.row(place)).collect();
+            let held: Vec<u32> = (0..5).map(|index| replay.row(index)).collect();
             assert_eq!(held, [5, 1, 2, 3, 4]);
             assert_eq!(replay.record(0), [5.0, 5.0, 5.0, 5.0, 50.0]);
             assert_eq!(replay.record(1)[replay.answers()], [10.0]);

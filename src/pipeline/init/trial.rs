@@ -11,7 +11,7 @@ use super::inputs::PredictorForm;
 use super::{BATCH_ROWS, InitTable, MEMORY};
 use crate::engine::{Engine, EngineOptions, Inferred, ScanPlan, Table};
 use crate::error::{Error, Result};
-use crate::feature::{Admission, FeatureSchema};
+use crate::feature::{FeatureSchema, RowValidator};
 use crate::predictor::{Columns, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
 
@@ -124,14 +124,14 @@ impl InitTable<'_> {
         let columns: Vec<String> = schema.names().map(String::from).collect();
         let plan = ScanPlan { table: &table, predicate: None, columns: &columns, scores: None };
         let scan = engine.scan(plan).await?;
-        let (batch_schema, admission) = (Arc::clone(&scan.schema), Admission::new(schema));
+        let (batch_schema, validator) = (Arc::clone(&scan.schema), RowValidator::new(schema));
         let (mut stream, mut parts, mut rows) = (scan.stream()?, Vec::new(), 0);
         while rows < TRIED_ROWS
             && let Some(batch) = stream.next().await
         {
             let batch = batch?;
             let batch = batch.slice(0, batch.num_rows().min(TRIED_ROWS - rows));
-            let part = admission.admit(&batch)?.features;
+            let part = validator.validate_rows(&batch)?.features;
             rows += part.num_rows();
             parts.push(part);
         }

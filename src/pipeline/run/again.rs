@@ -20,8 +20,8 @@ use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
 use crate::job::{Job, PredictorKind};
 use crate::output::{
-    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace, RunFacts,
-    SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
+    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, REJECTS, REPORTS, Replace,
+    RunFacts, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, is_part,
 };
 use crate::runtime::Runtime;
 
@@ -86,12 +86,15 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
     let made = &published.manifest.job;
     let mut job: Job = serde_json::from_value(made.clone()).map_err(|error| {
         let problem = format!("was made by a job that this version does not know: {error}");
-        Error::input(&shown, problem).hint("make it anew with `overturn report JOB`, by its job file")
+        Error::input(&shown, problem)
+            .hint("make it anew with `overturn report JOB`, by its job file")
     })?;
     let programs = job.report.retrained.iter();
     if programs.into_iter().any(|model| matches!(model.kind, PredictorKind::Subprocess(_))) {
         let problem = "names programs in `report.retrained`, which are not started for a manifest";
-        return Err(Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file"));
+        return Err(
+            Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file")
+        );
     }
     if made.get("audit").is_none() {
         job.audit.by.clone_from(&job.report.by);
@@ -154,8 +157,9 @@ impl Published {
         differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
         let fault = |what: String| {
             let problem = format!("was made before {what} changed");
-            Fault::new(stages.job.output.dir.display().to_string(), problem)
-                .hint("only `[report]` and `[audit]` may be others than the run's; run the job again")
+            Fault::new(stages.job.output.dir.display().to_string(), problem).hint(
+                "only `[report]` and `[audit]` may be others than the run's; run the job again",
+            )
         };
         Error::from_faults(Kind::Input, differences.into_iter().map(fault).collect())
     }

@@ -14,7 +14,7 @@ use super::{Part, Stages};
 use crate::artefact::{load, load_neighbours};
 use crate::engine::{ScanPlan, Split};
 use crate::error::{Error, Result};
-use crate::explain::{Explainer, Setup, check_fit};
+use crate::explain::{ExplainStats, Explainer, Setup, check_fit};
 use crate::job::{ExplainMethod, Job};
 use crate::output::check_output;
 use crate::predictor;
@@ -131,7 +131,7 @@ impl Stages<'_> {
             let block = self.first_block(split, explainer.block_rows()).await?;
             let began = Instant::now();
             let worker = explainer.worker()?;
-            block_in_place(|| worker.explain(&block, &mut explainer.ledger()))?;
+            block_in_place(|| worker.explain(&block, &mut ExplainStats::default()))?;
             let (rows, block) = (rows as f64, block.num_rows() as f64);
             let each = seconds_since(began) / block / runtime.threads as f64;
             Ok((block > 0.0).then_some(each * rows))

@@ -56,7 +56,7 @@ pub(super) fn is_there(record: &SplitRecord, staging: &Staging) -> bool {
 impl Stages<'_> {
     /// Splits of the feature table.
     pub(super) fn splits(&self) -> Vec<Split> {
-        self.inputs.engine.splits(&self.inputs.features, self.job.explain.unit_rows)
+        self.inputs.engine.splits(&self.inputs.features, self.job.explain.split_rows)
     }
 
     /// The plan that explains splits; without an explainer, to be shown.

@@ -21,8 +21,8 @@ use crate::job::{MmdSpace, Target, TaskSpec};
 use crate::metrics::Tally;
 use crate::output::{REJECTS, counterfactual_schema};
 use crate::report::{
-    AtTarget, Comparison, Counter, CounterSetup, Counts, FurtherCounts, Keep, MmdRow, MmdSample, SplitFigures,
-    SplitReader, count_rejects, read_row,
+    AtTarget, Comparison, Counter, CounterSetup, Counts, FurtherCounts, Keep, MmdRow, MmdSample,
+    SplitFigures, SplitReader, count_rejects, read_row,
 };
 use crate::runtime::spawn;
 

@@ -23,7 +23,7 @@ use crate::output::{
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
 use crate::report::{
-    MmdRow, Names, Reached, Survival, coverage, features, judge, mmd_ratio, mmd_table,
+    MmdRow, Names, Reached, Survival, check_gates, coverage, features, mmd_ratio, mmd_table,
     plausibility, rules, sparsity, survival, validity,
 };
 use crate::runtime::usage;
@@ -164,7 +164,10 @@ impl Stages<'_> {
         tables: &[(String, RecordBatch)],
     ) -> Result<Vec<StagedFile>> {
         let options = self.writer_options()?;
-        staging.tables(&[REPORTS, &format!("{REPORTS}/{AUDIT}")])?;
+        staging.tables(&[REPORTS])?;
+        if tables.iter().any(|(report, _)| report.starts_with(AUDIT)) {
+            staging.tables(&[&format!("{REPORTS}/{AUDIT}")])?;
+        }
         let write = |(report, table): &(String, RecordBatch)| {
             let name = report_name(report);
             let path = staging.folder().join(&name);
@@ -253,7 +256,7 @@ impl Stages<'_> {
         };
         let mut gates = self.job.report.gates.clone();
         gates.max_gap = gates.max_gap.filter(|_| reported);
-        judge(&gates, &reached)
+        check_gates(&gates, &reached)
     }
 
     /// The last step: the whole becomes visible, or is set aside.

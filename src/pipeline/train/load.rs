@@ -1,4 +1,4 @@
-//! Rows to train, validate and test on: read, admitted, scored.
+//! Rows to train, validate and test on: read, valid, scored.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::FEW_ROWS;
 use crate::constrain::RowBounds;
 use crate::engine::{SamplePlan, ScanPlan, check_keys, gather_sample};
 use crate::error::{Error, Result};
-use crate::feature::{Admission, RowReader};
+use crate::feature::{RowReader, RowValidator};
 use crate::job::Job;
 use crate::predictor::{Predictor, Scores, Task};
 use crate::runtime::Runtime;
-use crate::train::Sample;
+use crate::train::TrainingRows;
 
 /// Where rows come from.
 pub(super) struct Source<'a> {
@@ -30,10 +30,10 @@ pub(super) struct Source<'a> {
 pub(super) struct Loaded {
     pub(super) check: CheckSummary,
     /// To train on, then to validate on.
-    pub(super) sample: Sample,
+    pub(super) sample: TrainingRows,
     /// How many of them are trained on.
     pub(super) train: usize,
-    pub(super) test: Option<Sample>,
+    pub(super) test: Option<TrainingRows>,
     pub(super) rejected: usize,
     pub(super) remarks: Vec<String>,
     pub(super) task: Task,
@@ -87,7 +87,7 @@ impl Source<'_> {
         Ok(Loaded { check, sample, train, test, rejected, remarks, task })
     }
 
-    async fn test(&self, predicate: &str, predictor: &dyn Predictor) -> Result<Sample> {
+    async fn test(&self, predicate: &str, predictor: &dyn Predictor) -> Result<TrainingRows> {
         let scope = Scope { key: "train.test_where", predicate: Some(predicate) };
         let (inputs, key) = (self.inputs, &self.job.input.key);
         let plan = inputs.plan(scope);
@@ -118,18 +118,18 @@ impl Source<'_> {
         batch: &RecordBatch,
         predictor: &dyn Predictor,
         stage: &str,
-    ) -> Result<Sample> {
+    ) -> Result<TrainingRows> {
         let inputs = self.inputs;
         let lost = |error| Error::internal("training", "a column is lost").source(error);
         let features = batch.project(&inputs.feature_columns).map_err(lost)?;
-        let admitted = Admission::new(&inputs.schema).admit(&features)?;
-        let all = match &admitted.rows {
+        let validated = RowValidator::new(&inputs.schema).validate_rows(&features)?;
+        let all = match &validated.rows {
             Some(rows) => take_record_batch(batch, rows).map_err(lost)?,
             None => batch.clone(),
         };
-        let originals = admitted.features;
+        let originals = validated.features;
         self.observer.stage(stage, Some(originals.num_rows() as u64));
-        Ok(Sample {
+        Ok(TrainingRows {
             rows: RowReader::new(&inputs.schema).read(&originals)?,
             bounds: RowBounds::read(&inputs.schema, &inputs.constraints, &all)?,
             scores: self.scores(&originals, predictor)?,

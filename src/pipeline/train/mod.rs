@@ -32,8 +32,8 @@ use crate::output::{Manifest, RunFacts, SUCCESS_FILE, Staging, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
 use crate::train::{
-    AutoencoderFigures, Checkpoints, Ending, Event, Fitted, Lesson, Point, Quality, Setup, fit,
-    judge_on,
+    AutoencoderFigures, Checkpoints, Ending, Event, FitInput, Fitted, Point, Quality, Setup,
+    evaluate_on, fit,
 };
 
 use load::Loaded;
@@ -188,10 +188,11 @@ pub(super) fn fit_generator(
         checkpoints.clear();
     }
     let predictor = Arc::clone(predictor);
-    let teacher = Teacher { job, inputs, fixed: &fixed, predictor, checkpoints: &checkpoints };
+    let trainer =
+        TrainerThread { job, inputs, fixed: &fixed, predictor, checkpoints: &checkpoints };
     let load_seconds = seconds_since(began);
     let began = Instant::now();
-    let (fitted, test) = teacher.teach(&loaded, from, resume, runtime, observer)?;
+    let (fitted, test) = trainer.teach(&loaded, from, resume, runtime, observer)?;
     let mut summary = summarise(&loaded, &fitted, test);
     summary.load_seconds = load_seconds;
     summary.train_seconds = seconds_since(began);
@@ -251,7 +252,7 @@ impl Fixed {
 }
 
 /// Runs the training on a thread of its own.
-struct Teacher<'a> {
+struct TrainerThread<'a> {
     job: &'a Job,
     inputs: &'a Inputs,
     fixed: &'a Fixed,
@@ -259,7 +260,7 @@ struct Teacher<'a> {
     checkpoints: &'a Checkpoints,
 }
 
-impl Teacher<'_> {
+impl TrainerThread<'_> {
     fn teach(
         &self,
         loaded: &Loaded,
@@ -271,12 +272,12 @@ impl Teacher<'_> {
         let stop = AtomicI32::new(0);
         let listener = |event: Event| tell(observer, event);
         let setup = self.setup(runtime, &stop, &listener);
-        let (sample, train) = (&loaded.sample, loaded.train);
-        let lesson = Lesson { sample, train, from, resume, learns: learns(self.job) };
+        let (training_rows, train) = (&loaded.sample, loaded.train);
+        let input = FitInput { training_rows, train, from, resume, learns: learns(self.job) };
         let test = loaded.test.as_ref();
         let work = move |done: tokio::sync::oneshot::Sender<()>| {
-            let fitted = fit(&setup, lesson)?;
-            let test = test.map(|test| judge_on(&setup, &fitted, test)).transpose()?;
+            let fitted = fit(&setup, input)?;
+            let test = test.map(|test| evaluate_on(&setup, &fitted, test)).transpose()?;
             drop(done);
             Ok((fitted, test))
         };
@@ -382,7 +383,7 @@ fn refuse(inputs: &Inputs, fixed: &Fixed, loaded: &Loaded, task: &Task) -> Resul
             let said = scores.failures.first().map(|failure| failure.detail.as_str());
             return Err(Error::predictor("predictor", problem).hint(format!(
                 "check what the model answers; of the first it says: {}",
-                said.unwrap_or("a score that is no number")
+                said.unwrap_or("a score of NaN")
             )));
         };
         let same = predicted.all(|label| classes[*label as usize] == *first);

@@ -15,12 +15,12 @@ use crate::job::Job;
 use crate::output::{hex, sha256_of};
 use crate::predictor::Outcome;
 use crate::runtime::Runtime;
-use crate::train::{Fingerprint, Sample};
+use crate::train::{Fingerprint, TrainingRows};
 
 /// Rows hashed at a time.
 const HASHED_ROWS: usize = 4096;
 
-pub(super) fn of(fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Origin> {
+pub(super) fn of(fixed: &Fixed, sample: &TrainingRows, runtime: &Runtime) -> Result<Origin> {
     Ok(Origin {
         model: fixed.model.clone(),
         training_rows: rows(fixed, sample),
@@ -33,7 +33,7 @@ pub(super) fn of(fixed: &Fixed, sample: &Sample, runtime: &Runtime) -> Result<Or
 }
 
 /// Hash of the encoded rows and of the model's decisions about them.
-fn rows(fixed: &Fixed, sample: &Sample) -> String {
+fn rows(fixed: &Fixed, sample: &TrainingRows) -> String {
     let mut hash = Xxh3::new();
     for start in (0..sample.rows.len).step_by(HASHED_ROWS) {
         let end = sample.rows.len.min(start + HASHED_ROWS);
@@ -51,8 +51,12 @@ fn rows(fixed: &Fixed, sample: &Sample) -> String {
     format!("{:032x}", hash.digest128())
 }
 
-/// What must not change between a checkpoint and the run that goes on from it.
-pub(super) fn fingerprint(job: &Job, origin: &Origin, sample: &Sample) -> Result<Fingerprint> {
+/// What must not change between a checkpoint and the run that resumes from it.
+pub(super) fn fingerprint(
+    job: &Job,
+    origin: &Origin,
+    sample: &TrainingRows,
+) -> Result<Fingerprint> {
     let settings = json!({
         "target": job.target,
         "autoencoder": job.autoencoder,
@@ -78,7 +82,7 @@ pub(super) fn fingerprint(job: &Job, origin: &Origin, sample: &Sample) -> Result
         ("model".to_string(), origin.model.clone()),
         ("training table".to_string(), origin.training_rows.clone()),
         ("constraint columns' content".to_string(), format!("{:016x}", sample.bounds.hash())),
-        ("generator to go on from".to_string(), from),
+        ("generator to start from".to_string(), from),
         ("program".to_string(), origin.versions.to_string()),
         ("seed".to_string(), origin.seed.to_string()),
         ("feature schema".to_string(), hex(&Sha256::digest(&schema))),

@@ -54,14 +54,14 @@ pub(super) fn start(
     reasons.extend(drift(&made.schema.features, &made.stats, &loaded.check.stats));
     let shown = folder.display().to_string();
     let fault = |reason| {
-        Fault::new(&shown, format!("cannot be gone on from: it {reason}"))
+        Fault::new(&shown, format!("cannot be started from: it {reason}"))
             .hint("remove `train.from` to train from scratch")
     };
     Error::from_faults(Kind::Input, reasons.into_iter().map(fault).collect())?;
     Ok(Some(artefact))
 }
 
-/// What the job says of the autoencoder, which is gone on with as it is.
+/// What the job says of the autoencoder, which is used as it is.
 fn other_autoencoder(made: &Description, job: &AutoencoderJob) -> Option<String> {
     let (hidden, latent) = (made.autoencoder.as_ref(), made.actor.latent as usize);
     match (job.kind, hidden) {

@@ -3,10 +3,11 @@
 use super::Networks;
 use crate::nn::Form;
 use crate::nn::host::{
-    Decoding, HostRows, HostSparsity, Pass, Settling, consistency_loss, outcome_loss, tanh_all,
+    Decoding, HostRows, HostSparsity, Pass, PostProcessing, consistency_loss, outcome_loss,
+    tanh_all,
 };
 use crate::train::cfrl::CATEGORY_WEIGHT;
-use crate::train::engine::{Acting, Draw, Factors};
+use crate::train::engine::{ActorBatch, Draw, Factors};
 
 /// Memory of the actor, from step to step.
 #[derive(Default)]
@@ -18,7 +19,7 @@ pub(super) struct ActorWork {
     /// Decoded counterfactuals.
     pub(super) decoding: Decoding,
     rows: HostRows,
-    settling: Settling,
+    settling: PostProcessing,
     actor: Pass,
     critic: Pass,
     encoder: Pass,
@@ -36,28 +37,30 @@ pub(super) struct ActorLosses {
 
 impl Networks<'_> {
     /// z̃ of training rows, and its decoding.
-    pub(super) fn act(&self, acting: &Acting, work: &mut ActorWork) {
-        let count = acting.rows.len();
-        let (wish, condition) = (acting.y_t.len() / count, acting.c.len() / count);
+    pub(super) fn act(&self, actor_batch: &ActorBatch, work: &mut ActorWork) {
+        let count = actor_batch.rows.len();
+        let (target, condition) = (actor_batch.y_t.len() / count, actor_batch.c.len() / count);
         work.rows.x.clear();
         work.rows.base.clear();
-        for row in &acting.rows {
+        for row in &actor_batch.rows {
             work.rows.x.extend_from_slice(self.table.x(*row));
             work.rows.base.extend_from_slice(self.table.base(*row));
         }
-        if acting.explores {
-            work.actions.clone_from(&acting.noise);
+        if actor_batch.explores {
+            work.actions.clone_from(&actor_batch.noise);
         } else {
             let state = self.table.state_width();
-            let width = state + wish + condition;
+            let width = state + target + condition;
             let input = work.actor.input(count, width).chunks_exact_mut(width);
-            for (index, (input, row)) in input.zip(&acting.rows).enumerate() {
+            for (index, (input, row)) in input.zip(&actor_batch.rows).enumerate() {
                 input[..state].copy_from_slice(self.table.state(*row));
-                input[state..state + wish].copy_from_slice(&acting.y_t[index * wish..][..wish]);
-                input[state + wish..].copy_from_slice(&acting.c[index * condition..][..condition]);
+                input[state..state + target]
+                    .copy_from_slice(&actor_batch.y_t[index * target..][..target]);
+                input[state + target..]
+                    .copy_from_slice(&actor_batch.c[index * condition..][..condition]);
             }
-            self.move_from(acting.rows.iter().copied(), work);
-            for (action, noise) in work.actions.iter_mut().zip(&acting.noise) {
+            self.move_from(actor_batch.rows.iter().copied(), work);
+            for (action, noise) in work.actions.iter_mut().zip(&actor_batch.noise) {
                 *action = (*action + noise).clamp(-1.0, 1.0);
             }
         }
@@ -87,7 +90,7 @@ impl Networks<'_> {
         work: &mut ActorWork,
     ) -> ActorLosses {
         self.gather(draw, work);
-        self.move_from(draw.places.iter().map(|place| self.replay.row(*place as usize)), work);
+        self.move_from(draw.indexes.iter().map(|slot| self.replay.row(*slot as usize)), work);
         let ActorWork { actions, decoding, rows, settling, of_actions, of_rows, .. } = work;
         self.features.decode(&self.autoencoder, (actions, rows), decoding);
         self.features.settle(&decoding.decoded, rows, settling);
@@ -120,10 +123,10 @@ impl Networks<'_> {
         let width = state + conditions.end;
         let HostRows { x, base, conditions: c } = &mut work.rows;
         [&mut *x, &mut *base, &mut *c].into_iter().for_each(Vec::clear);
-        let input = work.actor.input(draw.places.len(), width).chunks_exact_mut(width);
-        for (input, place) in input.zip(&draw.places) {
+        let input = work.actor.input(draw.indexes.len(), width).chunks_exact_mut(width);
+        for (input, slot) in input.zip(&draw.indexes) {
             let (row, record) =
-                (self.replay.row(*place as usize), self.replay.record(*place as usize));
+                (self.replay.row(*slot as usize), self.replay.record(*slot as usize));
             x.extend_from_slice(self.table.x(row));
             base.extend_from_slice(self.table.base(row));
             c.extend_from_slice(&record[conditions.clone()]);
@@ -134,21 +137,21 @@ impl Networks<'_> {
 
     /// −mean Q, or −log Q(y_T | x_cf), with the gradients of actions and of post-processed rows.
     fn value(&self, draw: &Draw, work: &mut ActorWork) -> f32 {
-        let count = draw.places.len();
+        let count = draw.indexes.len();
         let (width, action) = (self.features.width, self.features.action());
         let ActorWork { actions, settling, critic, of_actions, of_rows, actor, .. } = work;
         if self.shape.classes().is_some() {
             critic.input(count, width).copy_from_slice(&settling.rows);
             self.critic.forward(critic);
             let targets = self.replay.targets();
-            let wished: Vec<f32> = draw
-                .places
+            let target: Vec<f32> = draw
+                .indexes
                 .iter()
-                .flat_map(|place| &self.replay.record(*place as usize)[targets.clone()])
+                .flat_map(|slot| &self.replay.record(*slot as usize)[targets.clone()])
                 .copied()
                 .collect();
             let (gradient, logits) = critic.gradient_of_output();
-            let loss = outcome_loss(logits, &wished, gradient, self.shape.outcomes as usize);
+            let loss = outcome_loss(logits, &target, gradient, self.shape.outcomes as usize);
             self.critic.backward(critic, None, true);
             of_rows.copy_from_slice(critic.gradient());
             return loss;

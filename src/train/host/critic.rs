@@ -20,7 +20,7 @@ impl Networks<'_> {
         if self.shape.classes().is_some() {
             self.show_rows(draw, work);
         } else {
-            self.show_deeds(draw, work);
+            self.show_critic_input(draw, work);
         }
         let CriticWork { pass, answers, gradient } = work;
         self.critic.forward(pass);
@@ -39,11 +39,11 @@ impl Networks<'_> {
     fn show_rows(&self, draw: &Draw, work: &mut CriticWork) {
         let (seen, answers) = (self.replay.seen(), self.replay.answers());
         let width = self.features.width;
-        let count = draw.places.len() + draw.examples.len();
+        let count = draw.indexes.len() + draw.examples.len();
         let (of_experiences, of_examples) =
-            work.pass.input(count, width).split_at_mut(draw.places.len() * width);
-        for (input, place) in of_experiences.chunks_exact_mut(width).zip(&draw.places) {
-            let record = self.replay.record(*place as usize);
+            work.pass.input(count, width).split_at_mut(draw.indexes.len() * width);
+        for (input, slot) in of_experiences.chunks_exact_mut(width).zip(&draw.indexes) {
+            let record = self.replay.record(*slot as usize);
             input.copy_from_slice(&record[seen.clone()]);
             work.answers.extend_from_slice(&record[answers.clone()]);
         }
@@ -56,13 +56,13 @@ impl Networks<'_> {
     }
 
     /// s, z̃ and x̃.
-    fn show_deeds(&self, draw: &Draw, work: &mut CriticWork) {
+    fn show_critic_input(&self, draw: &Draw, work: &mut CriticWork) {
         let (state, answers) = (self.table.state_width(), self.replay.answers());
         let width = state + answers.start;
-        let input = work.pass.input(draw.places.len(), width).chunks_exact_mut(width);
-        for (input, place) in input.zip(&draw.places) {
-            let record = self.replay.record(*place as usize);
-            input[..state].copy_from_slice(self.table.state(self.replay.row(*place as usize)));
+        let input = work.pass.input(draw.indexes.len(), width).chunks_exact_mut(width);
+        for (input, slot) in input.zip(&draw.indexes) {
+            let record = self.replay.record(*slot as usize);
+            input[..state].copy_from_slice(self.table.state(self.replay.row(*slot as usize)));
             input[state..].copy_from_slice(&record[..answers.start]);
             work.answers.extend_from_slice(&record[answers.clone()]);
         }

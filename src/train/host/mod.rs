@@ -10,14 +10,14 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use super::engine::{
-    Acting, Ask, Draw, Engine, Factors, Judging, Losses, ReplayState, Snapshot, Told,
+    ActorBatch, BatchOutcome, Draw, Engine, EngineInput, Evaluate, Factors, Losses, ReplayState,
+    SendQuery, Snapshot,
 };
 use super::validate::Quality;
-use super::{Problem, Setup};
 use crate::encode::{Dense, Layout};
 use crate::error::Result;
 use crate::nn::host::{HostAdam, HostAutoencoder, HostFeatures, HostNetwork, HostReplay, average};
-use crate::nn::{ActorShape, Autoencoder, Form, Generator, Network, ReplayShape, to_numbers};
+use crate::nn::{ActorShape, Autoencoder, Form, Generator, Network, to_numbers};
 
 use actor::{ActorLosses, ActorWork};
 use critic::CriticWork;
@@ -41,22 +41,19 @@ pub(super) struct HostEngine<'a> {
     adams: [HostAdam; 2],
     average: Vec<f32>,
     /// z̃ of the last step.
-    acted: Vec<f32>,
+    last_action: Vec<f32>,
     actor_work: ActorWork,
     critic_work: CriticWork,
     layout: Arc<Layout>,
-    /// To be judged, and to be given back.
+    /// To be evaluated, and to be given back.
     generator: Generator,
     critic: Network,
 }
 
 impl<'a> HostEngine<'a> {
     /// Networks at the start of a training, and an empty D of this shape and capacity.
-    pub(super) fn new(
-        (setup, problem): (&Setup<'_>, &'a Problem<'a>),
-        (generator, critic): (Generator, Network),
-        (kept, capacity): (ReplayShape, usize),
-    ) -> Result<HostEngine<'a>> {
+    pub(super) fn new(input: EngineInput<'a>) -> Result<HostEngine<'a>> {
+        let EngineInput { setup, problem, generator, critic, replay, capacity } = input;
         let shape = generator.shape;
         let layout = Arc::clone(setup.encoder.layout());
         let ranges = setup.constraints.numeric_ranges();
@@ -66,7 +63,7 @@ impl<'a> HostEngine<'a> {
         let copy =
             |network: &Network| HostNetwork::new(network.shape(), &to_numbers(network.flat())?);
         let (actor, critic_network) = (copy(&generator.actor)?, copy(&critic)?);
-        let decisions = problem.codec.decisions(&problem.sample.scores)?;
+        let decisions = problem.codec.decisions(&problem.training_rows.scores)?;
         let decisions = (&decisions[..], problem.codec.decision_width());
         let table = HostTable::new((&features, &autoencoder), &problem.encoded, decisions, shape);
         let adams = [&actor, &critic_network].map(|network| HostAdam::new(network.weights().len()));
@@ -79,10 +76,10 @@ impl<'a> HostEngine<'a> {
                 actor,
                 critic: critic_network,
                 table,
-                replay: HostReplay::new(kept, capacity),
+                replay: HostReplay::new(replay, capacity),
             },
             adams,
-            acted: Vec::new(),
+            last_action: Vec::new(),
             actor_work: ActorWork::default(),
             critic_work: CriticWork::default(),
             layout,
@@ -92,9 +89,9 @@ impl<'a> HostEngine<'a> {
     }
 
     /// The actor acts, and the model is asked.
-    fn act(&mut self, acting: &Acting, ask: Ask<'_>) -> Result<()> {
-        let HostEngine { networks, actor_work, acted, layout, .. } = self;
-        act(networks, acting, (actor_work, acted), layout).and_then(ask)
+    fn act(&mut self, actor_batch: &ActorBatch, send: SendQuery<'_>) -> Result<()> {
+        let HostEngine { networks, actor_work, last_action, layout, .. } = self;
+        act(networks, actor_batch, (actor_work, last_action), layout).and_then(send)
     }
 
     fn descend_critic(&mut self, rate: f64) {
@@ -122,16 +119,16 @@ impl<'a> HostEngine<'a> {
     /// Side by side.
     fn step_together(
         &mut self,
-        acting: &Acting,
+        actor_batch: &ActorBatch,
         (draw, factors): (&Draw, Factors),
-        ask: Ask<'_>,
+        send: SendQuery<'_>,
     ) -> Result<(f32, ActorLosses)> {
-        let HostEngine { networks, actor_work, critic_work, acted, layout, .. } = self;
+        let HostEngine { networks, actor_work, critic_work, last_action, layout, .. } = self;
         let networks = &*networks;
         let mut of_critic = 0.0;
         let of_actor = rayon::in_place_scope(|scope| {
             scope.spawn(|_| of_critic = networks.descend_critic(draw, critic_work));
-            act(networks, acting, (actor_work, acted), layout).and_then(ask)?;
+            act(networks, actor_batch, (actor_work, last_action), layout).and_then(send)?;
             Ok(networks.descend_actor(draw, factors, actor_work))
         })?;
         self.descend_critic(factors.rate);
@@ -142,13 +139,13 @@ impl<'a> HostEngine<'a> {
 
 fn act(
     networks: &Networks<'_>,
-    acting: &Acting,
-    (work, acted): (&mut ActorWork, &mut Vec<f32>),
+    actor_batch: &ActorBatch,
+    (work, last_action): (&mut ActorWork, &mut Vec<f32>),
     layout: &Arc<Layout>,
 ) -> Result<Dense> {
-    networks.act(acting, work);
-    std::mem::swap(&mut work.actions, acted);
-    let (rows, width) = (acting.rows.len(), networks.features.width);
+    networks.act(actor_batch, work);
+    std::mem::swap(&mut work.actions, last_action);
+    let (rows, width) = (actor_batch.rows.len(), networks.features.width);
     let values = work.decoding.decoded.clone();
     Ok(Dense { rows, width, values, layout: Arc::clone(layout) })
 }
@@ -156,19 +153,19 @@ fn act(
 impl Engine for HostEngine<'_> {
     fn step(
         &mut self,
-        acting: &Acting,
+        actor_batch: &ActorBatch,
         update: Option<(&Draw, Factors)>,
-        ask: Ask<'_>,
+        send: SendQuery<'_>,
     ) -> Result<Option<Losses>> {
         let Some((draw, factors)) = update else {
-            self.act(acting, ask)?;
+            self.act(actor_batch, send)?;
             return Ok(None);
         };
         let (critic, actor) = if self.networks.shape.form == Form::Paper {
-            self.act(acting, ask)?;
+            self.act(actor_batch, send)?;
             self.step_in_turn(draw, factors)
         } else {
-            self.step_together(acting, (draw, factors), ask)?
+            self.step_together(actor_batch, (draw, factors), send)?
         };
         let number = |value: f32| Tensor::from(value);
         Ok(Some(Losses {
@@ -179,21 +176,21 @@ impl Engine for HostEngine<'_> {
         }))
     }
 
-    fn remember(&mut self, acting: &Acting, told: &Told) -> Result<()> {
+    fn remember(&mut self, actor_batch: &ActorBatch, outcome: &BatchOutcome) -> Result<()> {
         let Networks { shape, replay, .. } = &mut self.networks;
-        let count = acting.rows.len();
-        let action = if shape.classes().is_some() { 0 } else { self.acted.len() / count };
+        let count = actor_batch.rows.len();
+        let action = if shape.classes().is_some() { 0 } else { self.last_action.len() / count };
         let part = |values: &'_ [f32], row: usize| {
             let width = values.len() / count;
             row * width..(row + 1) * width
         };
-        for (index, row) in acting.rows.iter().enumerate() {
+        for (index, row) in actor_batch.rows.iter().enumerate() {
             let parts = [
-                &acting.y_t[part(&acting.y_t, index)],
-                &acting.c[part(&acting.c, index)],
-                &self.acted[index * action..(index + 1) * action],
-                &told.seen[part(&told.seen, index)],
-                &told.answers[part(&told.answers, index)],
+                &actor_batch.y_t[part(&actor_batch.y_t, index)],
+                &actor_batch.c[part(&actor_batch.c, index)],
+                &self.last_action[index * action..(index + 1) * action],
+                &outcome.seen[part(&outcome.seen, index)],
+                &outcome.answers[part(&outcome.answers, index)],
             ];
             replay.append(*row, &parts);
         }
@@ -259,9 +256,9 @@ impl Engine for HostEngine<'_> {
         Ok(Tensor::from_slice(&self.average))
     }
 
-    fn judge(&mut self, actor: &Tensor, judge: Judging<'_>) -> Result<Quality> {
+    fn evaluate(&mut self, actor: &Tensor, evaluator: Evaluate<'_>) -> Result<Quality> {
         self.generator.actor.set(actor);
-        judge(&self.generator)
+        evaluator(&self.generator)
     }
 
     fn autoencoder(&self) -> &Autoencoder {
@@ -269,8 +266,8 @@ impl Engine for HostEngine<'_> {
     }
 
     fn finish(self: Box<Self>, actor: Option<&Tensor>) -> Result<(Generator, Network)> {
-        let own = || Tensor::from_slice(self.networks.actor.weights());
-        self.generator.actor.set(&actor.map_or_else(own, Tensor::shallow_clone));
+        let original = || Tensor::from_slice(self.networks.actor.weights());
+        self.generator.actor.set(&actor.map_or_else(original, Tensor::shallow_clone));
         self.critic.set(&Tensor::from_slice(self.networks.critic.weights()));
         Ok((self.generator, self.critic))
     }

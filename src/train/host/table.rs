@@ -33,10 +33,10 @@ impl<'a> HostTable<'a> {
         let latent = shape.latent as usize;
         let mut table = HostTable {
             encoded,
-            base: Vec::with_capacity(encoded.rows * (features.numerics + features.places())),
+            base: Vec::with_capacity(encoded.rows * (features.numerics + features.block_slots())),
             state: Vec::with_capacity(encoded.rows * (latent + y_m)),
             start: Vec::with_capacity(encoded.rows * latent),
-            widths: [features.numerics + features.places(), latent + y_m, latent],
+            widths: [features.numerics + features.block_slots(), latent + y_m, latent],
             decisions: y_m,
         };
         let (mut pass, mut decoding) = (Pass::default(), Decoding::default());

@@ -5,16 +5,16 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
-use super::{Explainer, Ledger, project, take};
+use super::{ExplainStats, Explainer, project, take};
 use crate::constrain::RowBounds;
 use crate::error::{Error, Result};
 use crate::feature::{Reason, Reject, Rows, key_hashes, numbers};
 use crate::predictor::{Scores, Task};
 use crate::score::reject_table;
-use crate::target::{TargetCodec, Wishes};
+use crate::target::{TargetCodec, Targets};
 
 /// Rows that can be explained.
-pub(super) struct Usable {
+pub(super) struct ValidRows {
     /// All columns of the block.
     pub(super) all: RecordBatch,
     /// The features, with stand-ins filled in.
@@ -25,50 +25,54 @@ pub(super) struct Usable {
     pub(super) bounds: RowBounds,
     /// y_M.
     pub(super) scores: Scores,
-    /// What a column wants of each row, if that is where wishes come from.
-    pub(super) wanted: Option<Wishes>,
+    /// Targets from a column, if that is where they come from.
+    pub(super) targets: Option<Targets>,
     /// Hashes of the keys.
     pub(super) hashes: Vec<u128>,
 }
 
 impl Explainer {
-    /// The usable rows of a block.
-    pub(super) fn admit(&self, block: &RecordBatch, ledger: &mut Ledger) -> Result<Usable> {
+    /// The valid rows of a block.
+    pub(super) fn validate_rows(
+        &self,
+        block: &RecordBatch,
+        stats: &mut ExplainStats,
+    ) -> Result<ValidRows> {
         let key = project(block, &self.columns.key)?;
-        let admitted = self.admission.admit(&project(block, &self.columns.features)?)?;
-        let places: Vec<u32> = match &admitted.rows {
+        let validated = self.validator.validate_rows(&project(block, &self.columns.features)?)?;
+        let indexes: Vec<u32> = match &validated.rows {
             Some(rows) => rows.values().to_vec(),
             None => (0..block.num_rows() as u32).collect(),
         };
-        let mut rejects = admitted.rejects;
-        let hashes = key_hashes(&take(&key, &places)?, self.streams.seed_of("explain"))?;
-        let scores = self.decide(&take(&key, &places)?, &admitted.features, ledger)?;
-        let wanted = self.wanted(block, &places)?;
+        let mut rejects = validated.rejects;
+        let hashes = key_hashes(&take(&key, &indexes)?, self.streams.seed_of("explain"))?;
+        let scores = self.decide(&take(&key, &indexes)?, &validated.features, stats)?;
+        let targets = self.column_targets(block, &indexes)?;
         let refused = |row: usize| -> Option<(Reason, String)> {
-            let no_target = wanted.as_ref().and_then(|wanted| wanted.refusal(row));
+            let no_target = targets.as_ref().and_then(|targets| targets.refusal(row));
             let failed = || scores.failures.binary_search_by_key(&row, |failure| failure.row).ok();
             let failure =
                 || failed().map(|at| (Reason::Predictor, scores.failures[at].detail.clone()));
             failure().or(no_target.map(|detail| (Reason::Target, detail)))
         };
-        let mut kept: Vec<u32> = Vec::with_capacity(places.len());
-        for (row, place) in places.iter().enumerate() {
+        let mut valid: Vec<u32> = Vec::with_capacity(indexes.len());
+        for (row, index) in indexes.iter().enumerate() {
             match refused(row) {
-                None => kept.push(row as u32),
-                Some((reason, detail)) => rejects.push(Reject { row: *place, reason, detail }),
+                None => valid.push(row as u32),
+                Some((reason, detail)) => rejects.push(Reject { row: *index, reason, detail }),
             }
         }
         rejects.sort_by_key(|reject| reject.row);
-        ledger.reject(reject_table(&self.rejects, &key, &rejects)?, rejects);
-        let at: Vec<u32> = kept.iter().map(|row| places[*row as usize]).collect();
+        stats.reject(reject_table(&self.rejects, &key, &rejects)?, rejects);
+        let at: Vec<u32> = valid.iter().map(|row| indexes[*row as usize]).collect();
         let all = take(block, &at)?;
-        let originals = take(&admitted.features, &kept)?;
-        Ok(Usable {
+        let originals = take(&validated.features, &valid)?;
+        Ok(ValidRows {
             rows: self.reader.read(&originals)?,
             bounds: RowBounds::read(&self.schema, &self.columns.constraints, &all)?,
-            scores: scores.take(&kept),
-            wanted: wanted.map(|wanted| wanted.take(&kept, &self.codec)),
-            hashes: kept.iter().map(|row| hashes[*row as usize]).collect(),
+            scores: scores.take(&valid),
+            targets: targets.map(|targets| targets.take(&valid, &self.codec)),
+            hashes: valid.iter().map(|row| hashes[*row as usize]).collect(),
             all,
             originals,
         })
@@ -79,47 +83,51 @@ impl Explainer {
         &self,
         key: &RecordBatch,
         features: &RecordBatch,
-        ledger: &mut Ledger,
+        stats: &mut ExplainStats,
     ) -> Result<Scores> {
         if features.num_rows() == 0 {
             return Ok(Scores::empty(self.predictor.task()));
         }
         let Some(decisions) = &self.decisions else { return self.predictor.predict(features) };
         let (mut scores, unknown) = decisions.of(key)?;
-        ledger.rows_without_score += unknown.len() as u64;
+        stats.rows_without_score += unknown.len() as u64;
         if !unknown.is_empty() {
-            let answers = self.predictor.predict(&take(features, &unknown)?)?;
-            let failures = answers.failures.iter().cloned().map(|mut failure| {
+            let predictions = self.predictor.predict(&take(features, &unknown)?)?;
+            let failures = predictions.failures.iter().cloned().map(|mut failure| {
                 failure.row = unknown[failure.row] as usize;
                 failure
             });
             scores.failures = failures.collect();
-            scores.put(&unknown, &answers);
+            scores.put(&unknown, &predictions);
         }
         Ok(scores)
     }
 
-    /// What the target column says about the rows at these places of a block.
-    fn wanted(&self, block: &RecordBatch, places: &[u32]) -> Result<Option<Wanted>> {
+    /// What the target column says about the rows at these indexes of a block.
+    fn column_targets(
+        &self,
+        block: &RecordBatch,
+        indexes: &[u32],
+    ) -> Result<Option<ColumnTargets>> {
         let Some(column) = self.columns.target else { return Ok(None) };
-        let places = UInt32Array::from(places.to_vec());
-        let column = arrow::compute::take(block.column(column), &places, None)
+        let indexes = UInt32Array::from(indexes.to_vec());
+        let column = arrow::compute::take(block.column(column), &indexes, None)
             .map_err(|error| Error::internal("target", "rows cannot be taken").source(error))?;
         Ok(Some(match self.predictor.task() {
-            Task::Classification { classes, .. } => Wanted::classes(&column, classes)?,
-            Task::Regression => Wanted::values(&column, self.goal.tolerance())?,
+            Task::Classification { classes, .. } => ColumnTargets::classes(&column, classes)?,
+            Task::Regression => ColumnTargets::values(&column, self.target_rule.tolerance())?,
         }))
     }
 }
 
-/// What a column wants of rows, or why it cannot be had.
-enum Wanted {
+/// Targets from a column, or why a row has none.
+enum ColumnTargets {
     Classes(Vec<Result<u32, String>>),
     Values(Vec<Option<f64>>, f64),
 }
 
-impl Wanted {
-    fn classes(column: &ArrayRef, classes: &[String]) -> Result<Wanted> {
+impl ColumnTargets {
+    fn classes(column: &ArrayRef, classes: &[String]) -> Result<ColumnTargets> {
         let texts = cast(column, &DataType::Utf8).map_err(|error| {
             let problem = format!("has type {}, expected class labels", column.data_type());
             Error::input("target.column", problem).source(error)
@@ -128,40 +136,41 @@ impl Wanted {
             None => Err("the target column is null".to_string()),
             Some(text) => {
                 let found = (0u32..).zip(classes).find(|(_, class)| *class == text);
-                let unknown = || format!("the target column says `{text}`, which is no class");
+                let unknown =
+                    || format!("the target column says `{text}`, expected a class of the model");
                 found.map(|(index, _)| index).ok_or_else(unknown)
             }
         };
-        Ok(Wanted::Classes(texts.as_string::<i32>().iter().map(class).collect()))
+        Ok(ColumnTargets::Classes(texts.as_string::<i32>().iter().map(class).collect()))
     }
 
-    fn values(column: &ArrayRef, tolerance: f64) -> Result<Wanted> {
+    fn values(column: &ArrayRef, tolerance: f64) -> Result<ColumnTargets> {
         let values = numbers(column)?;
         let known = |value: Option<f64>| value.filter(|value| value.is_finite());
-        Ok(Wanted::Values(values.iter().map(known).collect(), tolerance))
+        Ok(ColumnTargets::Values(values.iter().map(known).collect(), tolerance))
     }
 
-    /// Why nothing can be wanted of a row.
+    /// Why a row has no target.
     fn refusal(&self, row: usize) -> Option<String> {
         match self {
-            Wanted::Classes(classes) => classes[row].as_ref().err().cloned(),
-            Wanted::Values(values, _) => {
-                values[row].is_none().then(|| "the target column is no number".to_string())
-            }
+            ColumnTargets::Classes(classes) => classes[row].as_ref().err().cloned(),
+            ColumnTargets::Values(values, _) => values[row]
+                .is_none()
+                .then(|| "the target column is null, NaN or infinite".to_string()),
         }
     }
 
-    /// The wishes of rows, none of which is refused.
-    fn take(&self, rows: &[u32], codec: &TargetCodec) -> Wishes {
+    /// The targets of rows, none of which is refused.
+    fn take(&self, rows: &[u32], codec: &TargetCodec) -> Targets {
         match self {
-            Wanted::Classes(classes) => codec.labels(
+            ColumnTargets::Classes(classes) => codec.labels(
                 rows.iter()
                     .filter_map(|row| classes[*row as usize].as_ref().ok().copied())
                     .collect(),
             ),
-            Wanted::Values(values, tolerance) => {
+            ColumnTargets::Values(values, tolerance) => {
                 let known: Vec<f64> = rows.iter().filter_map(|row| values[*row as usize]).collect();
-                Wishes::Ranges {
+                Targets::Ranges {
                     low: known.iter().map(|value| value - tolerance).collect(),
                     high: known.iter().map(|value| value + tolerance).collect(),
                 }

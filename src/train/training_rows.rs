@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::feature::Rows;
 use crate::predictor::{Outcome, Scores};
 
-/// Admitted rows, and what the model says about them.
+/// Valid rows, and what the model says about them.
 #[derive(Debug)]
-pub struct Sample {
+pub struct TrainingRows {
     /// As cells.
     pub rows: Rows,
     /// In the table's own types.
@@ -32,11 +32,11 @@ pub struct Picked {
     pub bounds: RowBounds,
 }
 
-impl Sample {
+impl TrainingRows {
     /// These rows.
     pub fn pick(&self, rows: &[u32]) -> Result<Picked> {
-        let places = UInt32Array::from(rows.to_vec());
-        let originals = take_record_batch(&self.originals, &places)
+        let indexes = UInt32Array::from(rows.to_vec());
+        let originals = take_record_batch(&self.originals, &indexes)
             .map_err(|error| Error::internal("training", "rows cannot be taken").source(error))?;
         Ok(Picked { rows: self.rows.take(rows), originals, bounds: self.bounds.take(rows) })
     }

@@ -7,35 +7,35 @@ use tch::{Device, Kind, Tensor};
 use crate::constrain::NumericRange;
 use crate::encode::{Layout, Slots};
 
-/// Stands for the logit of a place that does not exist.
-pub(super) const NOWHERE: f64 = -1e30;
+/// Stands for the logit of a slot that does not exist.
+pub(super) const ABSENT_LOGIT: f64 = -1e30;
 
-/// Places of an encoded row, and of the conditioning vector that goes with it.
+/// Slots of an encoded row, and of the conditioning vector that goes with it.
 #[derive(Debug)]
-pub struct Places {
+pub struct TensorLayout {
     /// Numeric features.
     pub numerics: i64,
     /// Categorical features.
     pub blocks: i64,
-    /// First place of the first block.
+    /// First slot of the first block.
     first: i64,
-    /// Places of all blocks together.
-    pub places: i64,
-    /// Places of the widest block.
+    /// Slots of all blocks together.
+    pub block_slots: i64,
+    /// Slots of the widest block.
     widest: i64,
-    /// blocks × widest: which place of the blocks stands there; one beyond the last where none does.
+    /// blocks × widest: which slot of the blocks stands there; one beyond the last where none does.
     padding: Tensor,
-    /// Per place of the blocks: where it stands in the padded ones.
+    /// Per slot of the blocks: where it stands in the padded ones.
     unpadding: Tensor,
     /// Ends of the numerics' ranges, standardised.
     low: Tensor,
     high: Tensor,
 }
 
-impl Places {
+impl TensorLayout {
     /// A copy for another thread.
-    pub fn replica(&self) -> Places {
-        Places {
+    pub fn replica(&self) -> TensorLayout {
+        TensorLayout {
             padding: self.padding.copy(),
             unpadding: self.unpadding.copy(),
             low: self.low.copy(),
@@ -44,8 +44,8 @@ impl Places {
         }
     }
 
-    /// The places of a layout.
-    pub fn new(layout: &Layout, ranges: &[NumericRange], device: Device) -> Places {
+    /// The slots of a layout.
+    pub fn new(layout: &Layout, ranges: &[NumericRange], device: Device) -> TensorLayout {
         let numerics = ranges.len() as i64;
         let blocks: Vec<(i64, i64)> = layout
             .slots
@@ -56,24 +56,24 @@ impl Places {
             })
             .map(|block| (block.start as i64, block.len() as i64))
             .collect();
-        let places: i64 = blocks.iter().map(|(_, width)| width).sum();
-        let first = layout.width as i64 - places;
+        let block_slots: i64 = blocks.iter().map(|(_, width)| width).sum();
+        let first = layout.width as i64 - block_slots;
         let widest = blocks.iter().map(|(_, width)| *width).max().unwrap_or(0);
         let padded = |(start, width): &(i64, i64)| {
             let (start, width) = (*start - first, *width);
-            (0..widest).map(move |place| if place < width { start + place } else { places })
+            (0..widest).map(move |slot| if slot < width { start + slot } else { block_slots })
         };
         let padding: Vec<i64> = blocks.iter().flat_map(padded).collect();
         let unpadding = |(block, (_, width)): (usize, &(i64, i64))| {
-            (0..*width).map(move |place| block as i64 * widest + place)
+            (0..*width).map(move |slot| block as i64 * widest + slot)
         };
         let unpadding: Vec<i64> = blocks.iter().enumerate().flat_map(unpadding).collect();
         let row = |values: Vec<f32>| Tensor::from_slice(&values).to_device(device);
-        Places {
+        TensorLayout {
             numerics,
             blocks: blocks.len() as i64,
             first,
-            places,
+            block_slots,
             widest,
             padding: Tensor::from_slice(&padding).to_device(device),
             unpadding: Tensor::from_slice(&unpadding).to_device(device),
@@ -87,28 +87,28 @@ impl Places {
         rows.narrow(1, 0, self.numerics)
     }
 
-    /// The places of all blocks.
+    /// The slots of all blocks.
     pub fn blocks_of(&self, rows: &Tensor) -> Tensor {
-        rows.narrow(1, self.first, self.places)
+        rows.narrow(1, self.first, self.block_slots)
     }
 
-    /// rows × blocks × widest, `fill` where a block has no such place.
-    pub fn padded(&self, places: &Tensor, fill: f64) -> Tensor {
-        let padded = places.pad([0, 1], "constant", fill).index_select(1, &self.padding);
+    /// rows × blocks × widest, `fill` where a block has no such slot.
+    pub fn padded(&self, slots: &Tensor, fill: f64) -> Tensor {
+        let padded = slots.pad([0, 1], "constant", fill).index_select(1, &self.padding);
         padded.view([-1, self.blocks, self.widest])
     }
 
     /// Logits of the blocks, padded with what no softmax and no argmax picks.
     pub fn logits(&self, rows: &Tensor) -> Tensor {
-        self.padded(&self.blocks_of(rows), NOWHERE)
+        self.padded(&self.blocks_of(rows), ABSENT_LOGIT)
     }
 
-    /// The places of all blocks, of what was padded.
+    /// The slots of all blocks, of what was padded.
     fn unpadded(&self, padded: &Tensor) -> Tensor {
         padded.reshape([-1, self.blocks * self.widest]).index_select(1, &self.unpadding)
     }
 
-    /// Probabilities of the blocks' places; none without blocks.
+    /// Probabilities of the blocks' slots; none without blocks.
     pub fn shares(&self, decoded: &Tensor) -> Tensor {
         if self.blocks == 0 {
             return self.blocks_of(decoded);
@@ -121,9 +121,9 @@ impl Places {
         self.padded(&self.blocks_of(rows), 0.0)
     }
 
-    /// pp(d, c) on tensors: numerics clipped, the most probable allowed place of each block. Types and
+    /// pp(d, c) on tensors: numerics clipped, the most probable allowed slot of each block. Types and
     /// steps are left to the real post-processing. Numerics pass their gradient where they are not
-    /// clipped, the chosen place of a block passes that of its probability among the allowed.
+    /// clipped, the chosen slot of a block passes that of its probability among the allowed.
     pub fn post_process(&self, decoded: &Tensor, rows: &Tensor, conditions: &Tensor) -> Tensor {
         let mut parts = Vec::new();
         if self.numerics > 0 {
@@ -132,20 +132,20 @@ impl Places {
         // Null indicators stay what they are.
         parts.push(rows.narrow(1, self.numerics, self.first - self.numerics));
         if self.blocks > 0 {
-            let masks = conditions.narrow(1, 2 * self.numerics, self.places);
-            let allowed = self.blocks_of(decoded) + (masks - 1.0) * -NOWHERE;
-            let chosen = through(&self.padded(&allowed, 2.0 * NOWHERE), self.widest);
+            let masks = conditions.narrow(1, 2 * self.numerics, self.block_slots);
+            let allowed = self.blocks_of(decoded) + (masks - 1.0) * -ABSENT_LOGIT;
+            let chosen = through(&self.padded(&allowed, 2.0 * ABSENT_LOGIT), self.widest);
             parts.push(self.unpadded(&chosen));
         }
         Tensor::cat(&parts, 1)
     }
 
     fn clipped(&self, decoded: &Tensor, rows: &Tensor, conditions: &Tensor) -> Tensor {
-        let own = self.numerics_of(rows);
+        let original = self.numerics_of(rows);
         let range = &self.high - &self.low;
         let bounds = conditions.narrow(1, 0, 2 * self.numerics).view([-1, self.numerics, 2]);
-        let low = &own + bounds.select(2, 0) * &range;
-        let high = &own + bounds.select(2, 1) * &range;
+        let low = &original + bounds.select(2, 0) * &range;
+        let high = &original + bounds.select(2, 1) * &range;
         let clipped = self.numerics_of(decoded).clamp_tensor(Some(&low), Some(&high));
         clipped.clamp_tensor(Some(&self.low), Some(&self.high))
     }
@@ -230,7 +230,7 @@ mod tests {
         let encoder = Encoder::new(Arc::clone(&schema), &stats);
         let layout = Arc::clone(encoder.layout());
         let constraints = Constraints::new(schema, &stats, Arc::clone(&layout), &table());
-        let places = Places::new(&layout, constraints.numeric_ranges(), Device::Cpu);
+        let tensor_layout = TensorLayout::new(&layout, constraints.numeric_ranges(), Device::Cpu);
         let random = &mut ChaCha8Rng::seed_from_u64(5);
         let rows = rows(500, random);
         let encoded = encoder.encode_rows(&rows);
@@ -244,14 +244,14 @@ mod tests {
 
         let tensor =
             |values: &[f32], width: usize| Tensor::from_slice(values).view([-1, width as i64]);
-        let found = places.post_process(
+        let found = tensor_layout.post_process(
             &tensor(&decoded.values, layout.width),
             &tensor(&encoded.values, layout.width),
             &tensor(&conditions.values, conditions.width),
         );
         let found = crate::nn::to_numbers(&found).expect("numbers");
-        for (place, (found, expected)) in found.iter().zip(&expected.values).enumerate() {
-            assert!((found - expected).abs() < 1e-4, "{place}: {found} instead of {expected}");
+        for (slot, (found, expected)) in found.iter().zip(&expected.values).enumerate() {
+            assert!((found - expected).abs() < 1e-4, "{slot}: {found} instead of {expected}");
         }
     }
 
@@ -264,10 +264,10 @@ mod tests {
         let loss = chosen.select(2, 0).sum(Kind::Float);
         let gradient = &Tensor::run_backward(&[loss], &[&logits], false, false)[0];
         let shares = logits.detach().softmax(-1, Kind::Float);
-        let share = |place| shares.double_value(&[0, 0, place]);
+        let share = |slot| shares.double_value(&[0, 0, slot]);
         let expected = [share(0) * (1.0 - share(0)), -share(0) * share(1), -share(0) * share(2)];
-        for (place, expected) in expected.iter().enumerate() {
-            assert!((gradient.double_value(&[0, 0, place as i64]) - expected).abs() < 1e-6);
+        for (slot, expected) in expected.iter().enumerate() {
+            assert!((gradient.double_value(&[0, 0, slot as i64]) - expected).abs() < 1e-6);
         }
     }
 }

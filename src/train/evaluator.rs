@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::sample::Picked;
+use super::training_rows::Picked;
 use crate::constrain::{Conditions, Constraints};
 use crate::encode::Dense;
 use crate::error::Result;
@@ -10,39 +10,39 @@ use crate::feature::{FeatureSchema, RowWriter, Rows};
 use crate::predictor::{Predictor, Scores};
 
 /// Asks the model about counterfactuals.
-pub struct Judge {
+pub struct Evaluator {
     constraints: Arc<Constraints>,
     writer: RowWriter,
     predictor: Arc<dyn Predictor>,
 }
 
 /// Counterfactuals as the model saw them, and what it said.
-pub struct Judged {
+pub struct Evaluated {
     /// Post-processed rows.
     pub rows: Rows,
     /// The model's answers.
     pub scores: Scores,
 }
 
-impl Judge {
-    /// A judge for this model.
+impl Evaluator {
+    /// Evaluates counterfactuals with this model.
     pub fn new(
         schema: &Arc<FeatureSchema>,
         constraints: Arc<Constraints>,
         predictor: Arc<dyn Predictor>,
-    ) -> Judge {
-        Judge { constraints, writer: RowWriter::new(schema), predictor }
+    ) -> Evaluator {
+        Evaluator { constraints, writer: RowWriter::new(schema), predictor }
     }
 
     /// M(pp(decoded, c)).
-    pub fn judge(
+    pub fn evaluate(
         &self,
         decoded: &Dense,
         picked: &Picked,
         conditions: &Conditions,
-    ) -> Result<Judged> {
+    ) -> Result<Evaluated> {
         let rows = self.constraints.post_process(decoded, &picked.rows, conditions, &picked.bounds);
         let batch = self.writer.write(&rows, &picked.rows, &picked.originals)?;
-        Ok(Judged { rows, scores: self.predictor.predict(&batch)? })
+        Ok(Evaluated { rows, scores: self.predictor.predict(&batch)? })
     }
 }

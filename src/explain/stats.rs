@@ -6,12 +6,13 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
+use super::explained::ExplainedRows;
 use crate::feature::Reject;
 use crate::metrics::Status;
 
 /// What explaining some rows gives beside the table.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct ExplainStats {
     /// Rows seen.
     pub rows: u64,
     /// Rows explained: those of the table with `sample` 0.
@@ -37,7 +38,7 @@ pub struct Ledger {
 /// A part of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Admitting rows and asking the model, or the score table, what it decided.
+    /// Validating rows and asking the model, or the score table, what it decided.
     Decide,
     /// Encoding, generating, constraining.
     Generate,
@@ -58,7 +59,7 @@ pub enum Stage {
 /// Seconds of work by stage, all threads together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageSeconds {
-    /// Admitting rows and asking what was decided.
+    /// Validating rows and asking what was decided.
     pub decide: f64,
     /// Encoding, generating, constraining.
     pub generate: f64,
@@ -122,12 +123,14 @@ impl StageSeconds {
     }
 }
 
-impl Ledger {
+impl ExplainStats {
     /// Counts rows of the table.
-    pub(super) fn count(&mut self, samples: &[i32], statuses: &[Status]) {
-        self.explained += samples.iter().filter(|sample| **sample == 0).count() as u64;
+    pub(super) fn count(&mut self, explained: &ExplainedRows) {
+        let firsts = explained.samples.iter().filter(|sample| **sample == 0);
+        self.explained += firsts.count() as u64;
         for status in Status::ALL {
-            let rows = statuses.iter().filter(|found| **found == status).count() as u64;
+            let found = explained.findings.iter().filter(|finding| finding.status == status);
+            let rows = found.count() as u64;
             *self.statuses.entry(status.name().to_string()).or_default() += rows;
         }
     }

@@ -31,7 +31,7 @@ pub enum Reason {
     Predictor,
     /// A rule between features that the row breaks, where its policy rejects that.
     Rule,
-    /// The column that says what is wanted of the row says nothing that can be had.
+    /// The column that says the target of the row says nothing that can be had.
     Target,
 }
 
@@ -61,12 +61,12 @@ pub struct Reject {
     pub detail: String,
 }
 
-/// The usable rows of a batch.
+/// The valid rows of a batch.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct ValidatedRows {
     /// The rows that can be used, with stand-ins filled in.
     pub features: RecordBatch,
-    /// Their positions in the batch that was looked at; `None` if all were admitted.
+    /// Their positions in the batch that was looked at; `None` if all were valid.
     pub rows: Option<UInt32Array>,
     /// The others, by position.
     pub rejects: Vec<Reject>,
@@ -74,7 +74,7 @@ pub struct Admitted {
 
 /// The policies of a schema, ready to be applied to batches.
 #[derive(Debug)]
-pub struct Admission {
+pub struct RowValidator {
     rules: Vec<ColumnPolicy>,
     between: Option<RowRules>,
 }
@@ -118,24 +118,24 @@ struct ColumnOutcome {
     filled: Option<ArrayRef>,
 }
 
-impl Admission {
+impl RowValidator {
     /// The policies of a schema.
-    pub fn new(schema: &FeatureSchema) -> Admission {
+    pub fn new(schema: &FeatureSchema) -> RowValidator {
         let rule = |feature: &Feature| ColumnPolicy {
             index: feature.categorical().map(|categorical| CategoryIndex::new(&categorical.values)),
             feature: feature.clone(),
         };
         let rules = schema.features.iter().map(rule).collect();
-        Admission { rules, between: RowRules::new(schema) }
+        RowValidator { rules, between: RowRules::new(schema) }
     }
 
     /// Applies them to a batch whose columns are the schema's features, in order. A row with several
     /// faults is reported with the first.
-    pub fn admit(&self, batch: &RecordBatch) -> Result<Admitted> {
+    pub fn validate_rows(&self, batch: &RecordBatch) -> Result<ValidatedRows> {
         let mut rejects: Vec<Reject> = Vec::new();
         let mut columns = batch.columns().to_vec();
         for (rule, column) in self.rules.iter().zip(&mut columns) {
-            let verdict = rule.judge(column)?;
+            let verdict = rule.check(column)?;
             rejects.extend(verdict.rejects);
             if let Some(filled) = verdict.filled {
                 *column = filled;
@@ -144,40 +144,41 @@ impl Admission {
         if let Some(between) = &self.between {
             let filled =
                 RecordBatch::try_new(batch.schema(), columns.clone()).map_err(|error| {
-                    Error::internal("admission", "columns do not fit").source(error)
+                    Error::internal("row validation", "columns do not fit").source(error)
                 })?;
             rejects.extend(between.rejects(&filled)?);
         }
         // Stable, so that of a row's faults the first in the schema's order stays first.
         rejects.sort_by_key(|reject| reject.row);
         rejects.dedup_by_key(|reject| reject.row);
-        let features = RecordBatch::try_new(batch.schema(), columns)
-            .map_err(|error| Error::internal("admission", "columns do not fit").source(error))?;
+        let features = RecordBatch::try_new(batch.schema(), columns).map_err(|error| {
+            Error::internal("row validation", "columns do not fit").source(error)
+        })?;
         keep(features, rejects)
     }
 }
 
-fn keep(features: RecordBatch, rejects: Vec<Reject>) -> Result<Admitted> {
+fn keep(features: RecordBatch, rejects: Vec<Reject>) -> Result<ValidatedRows> {
     if rejects.is_empty() {
-        return Ok(Admitted { features, rows: None, rejects });
+        return Ok(ValidatedRows { features, rows: None, rejects });
     }
     let mut rejected = rejects.iter().map(|reject| reject.row).peekable();
     let rows = (0..features.num_rows() as u32).filter(|row| rejected.next_if_eq(row).is_none());
     let rows = UInt32Array::from_iter_values(rows);
     let features = take_record_batch(&features, &rows)
-        .map_err(|error| Error::internal("admission", "rows cannot be taken").source(error))?;
-    Ok(Admitted { features, rows: Some(rows), rejects })
+        .map_err(|error| Error::internal("row validation", "rows cannot be taken").source(error))?;
+    Ok(ValidatedRows { features, rows: Some(rows), rejects })
 }
 
 impl ColumnPolicy {
-    fn judge(&self, column: &ArrayRef) -> Result<ColumnOutcome> {
+    fn check(&self, column: &ArrayRef) -> Result<ColumnOutcome> {
         match &self.feature.kind {
-            FeatureKind::Numeric(numeric) => self.judge_numbers(column, numeric),
-            FeatureKind::Categorical(categorical) => self.judge_categories(column, categorical),
+            FeatureKind::Numeric(numeric) => self.check_numbers(column, numeric),
+            FeatureKind::Categorical(categorical) => self.check_categories(column, categorical),
         }
     }
 
-    fn judge_numbers(&self, column: &ArrayRef, numeric: &Numeric) -> Result<ColumnOutcome> {
+    fn check_numbers(&self, column: &ArrayRef, numeric: &Numeric) -> Result<ColumnOutcome> {
         let bounds = numeric.range.filter(|_| numeric.outside == OutsidePolicy::Reject);
         let float =
             matches!(column.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64);
@@ -213,15 +214,14 @@ impl ColumnPolicy {
         outside.then(|| (Reason::Outside, format!("`{name}` is {value}, outside {low} to {high}")))
     }
 
-    fn judge_categories(
+    fn check_categories(
         &self,
         column: &ArrayRef,
         categorical: &Categorical,
     ) -> Result<ColumnOutcome> {
-        let index = self
-            .index
-            .as_ref()
-            .ok_or_else(|| Error::internal("admission", "a categorical feature has no index"))?;
+        let index = self.index.as_ref().ok_or_else(|| {
+            Error::internal("row validation", "a categorical feature has no index")
+        })?;
         let codes = index.codes(column)?;
         let mut rejects = Vec::new();
         let mut unseen = Vec::new();
@@ -266,8 +266,8 @@ impl ColumnPolicy {
 
 fn fill_numbers(column: &ArrayRef, values: &Float64Array, fill: f64) -> Result<ArrayRef> {
     let stand_in = from_numbers(&Float64Array::from(vec![fill]), column.data_type())?;
-    let nulls =
-        is_null(column).map_err(|error| Error::internal("admission", "nulls").source(error))?;
+    let nulls = is_null(column)
+        .map_err(|error| Error::internal("row validation", "nulls").source(error))?;
     let mask = values
         .iter()
         .zip(nulls.values())
@@ -283,7 +283,7 @@ fn put_in(
 ) -> Result<ArrayRef> {
     let scalar = arrow::array::Scalar::new(Arc::clone(stand_in));
     zip(mask, &scalar, column)
-        .map_err(|error| Error::internal("admission", "a stand-in does not fit").source(error))
+        .map_err(|error| Error::internal("row validation", "a stand-in does not fit").source(error))
 }
 
 #[cfg(test)]
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    fn admit(policies: &str, ages: Vec<Option<f64>>, jobs: Vec<Option<&str>>) -> Admitted {
+    fn validate(policies: &str, ages: Vec<Option<f64>>, jobs: Vec<Option<&str>>) -> ValidatedRows {
         let [age, job] = policies.split('|').collect::<Vec<_>>()[..] else {
             panic!("two policies")
         };
@@ -312,7 +312,7 @@ mod tests {
             vec![Arc::new(Float64Array::from(ages)), Arc::new(StringArray::from(jobs))];
         let batch =
             RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a good batch");
-        Admission::new(&schema).admit(&batch).expect("admitted")
+        RowValidator::new(&schema).validate_rows(&batch).expect("valid rows")
     }
 
     fn ages() -> Vec<Option<f64>> {
@@ -333,39 +333,39 @@ mod tests {
 
     #[test]
     fn rows_are_rejected_with_their_reasons_and_none_is_lost() {
-        let admitted = admit("outside = \"reject\"|", ages(), jobs());
+        let validated = validate("outside = \"reject\"|", ages(), jobs());
         let reasons: Vec<_> =
-            admitted.rejects.iter().map(|reject| (reject.row, reject.reason)).collect();
+            validated.rejects.iter().map(|reject| (reject.row, reject.reason)).collect();
         use Reason::*;
         assert_eq!(
             reasons,
             [(1, Null), (2, Null), (3, Infinite), (4, Outside), (5, Null), (6, Unseen)]
         );
-        assert_eq!(admitted.rejects[5].detail, "`job` is \"z\", which is not one of its values");
-        assert_eq!(admitted.rows.expect("some rejected").values(), &[0]);
+        assert_eq!(validated.rejects[5].detail, "`job` is \"z\", which is not one of its values");
+        assert_eq!(validated.rows.expect("some rejected").values(), &[0]);
     }
 
     #[test]
     fn carried_states_stay_as_they_are() {
-        let admitted =
-            admit("nulls = \"carry\"|nulls = \"carry\"\nunseen = \"carry\"", ages(), jobs());
-        assert_eq!(admitted.rejects.len(), 1, "only the infinity");
-        assert_eq!(admitted.features.num_rows(), 6);
-        assert!(admitted.features.column(0).is_null(1));
-        assert_eq!(admitted.features.column(1).as_string::<i32>().value(5), "z");
+        let validated =
+            validate("nulls = \"carry\"|nulls = \"carry\"\nunseen = \"carry\"", ages(), jobs());
+        assert_eq!(validated.rejects.len(), 1, "only the infinity");
+        assert_eq!(validated.features.num_rows(), 6);
+        assert!(validated.features.column(0).is_null(1));
+        assert_eq!(validated.features.column(1).as_string::<i32>().value(5), "z");
     }
 
     #[test]
     fn filled_states_become_their_stand_ins() {
-        let admitted = admit(
+        let validated = validate(
             "nulls = \"fill\"\nfill = 40|nulls = \"fill\"\nunseen = \"fill\"\nfill = \"b\"",
             ages(),
             jobs(),
         );
-        let ages = admitted.features.column(0).as_primitive::<Float64Type>();
+        let ages = validated.features.column(0).as_primitive::<Float64Type>();
         assert_eq!(ages.values(), &[1.0, 40.0, 40.0, 200.0, 5.0, 6.0]);
         let jobs: Vec<_> =
-            admitted.features.column(1).as_string::<i32>().iter().flatten().collect();
+            validated.features.column(1).as_string::<i32>().iter().flatten().collect();
         assert_eq!(jobs, ["a", "b", "a", "b", "b", "b"]);
     }
 
@@ -376,7 +376,7 @@ mod tests {
         let arrow = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, false)]));
         let batch = RecordBatch::try_new(arrow, vec![Arc::new(Int32Array::from(vec![1, 2]))])
             .expect("batch");
-        let admitted = Admission::new(&schema).admit(&batch).expect("admitted");
-        assert!(admitted.rows.is_none() && admitted.rejects.is_empty());
+        let validated = RowValidator::new(&schema).validate_rows(&batch).expect("valid rows");
+        assert!(validated.rows.is_none() && validated.rejects.is_empty());
     }
 }

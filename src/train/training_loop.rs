@@ -1,4 +1,4 @@
-//! The course of a training: judges it now and then, keeps the best weights, saves checkpoints, goes back
+//! The course of a training: evaluates it now and then, keeps the best weights, saves checkpoints, goes back
 //! when it diverges, and says when it is over.
 
 use std::fmt;
@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use super::cfrl::{FAIRLY_EASED, Learner};
+use super::cfrl::{FAIR_SPARSITY_SCALE, Learner};
 use super::checkpoint::{Counts, Saved, State};
 use super::engine::{Losses, ReplayState, Snapshot};
-use super::judge::Judge;
 use super::validate::{Bridges, Quality, Validation};
 use super::{AutoencoderFigures, Event, Point, Setup};
 use crate::error::{Error, Result};
@@ -22,7 +21,7 @@ use crate::nn::Autoencoder;
 const COLLAPSE_SHARE: f64 = 0.5;
 /// … that was at least this …
 const COLLAPSE_FROM: f64 = 0.2;
-/// … for so many judgements.
+/// … for so many evaluations.
 const COLLAPSE_AFTER: usize = 4;
 /// How much more slowly a training learns after it was rolled back.
 const SLOWER: f64 = 0.3;
@@ -32,28 +31,27 @@ const VALID_AT_ALL: f64 = 0.5;
 const VALID_ENOUGH: f64 = 0.988;
 /// Below this one, in the second half of a training, it counts as little …
 const VALID_TOO_SELDOM: f64 = 0.93;
-/// … as this share, and in between as [`FAIRLY_EASED`].
-const LEAST_OF_POOR: f64 = 0.25;
+/// … as this share, and in between as [`FAIR_SPARSITY_SCALE`].
+const POOR_SPARSITY_SCALE: f64 = 0.25;
 /// Least weight of a target that never fails, when targets are balanced.
 const LEAST_WEIGHT: f64 = 0.1;
 
 /// Names of tensors in a checkpoint: networks and moments …
 const NOW: [&str; 4] = ["actor", "critic", "actor_moments", "critic_moments"];
-/// … and the same at the best judgement.
-const GOOD: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "good_critic_moments"];
+/// … and the same at the best evaluation.
+const BEST: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "good_critic_moments"];
 
 /// How far a training has come.
-pub(super) struct Course<'a> {
+pub(super) struct TrainingLoop<'a> {
     setup: &'a Setup<'a>,
     pub(super) validation: &'a Validation,
-    pub(super) judge: &'a Judge,
     pub(super) bridges: &'a Bridges<'a>,
     autoencoder: AutoencoderFigures,
     pub(super) curve: Vec<Point>,
     /// Score and weights of the best actor.
     best: Option<(f64, Tensor)>,
     /// Networks and optimisers at that time.
-    good: Option<Snapshot>,
+    best_snapshot: Option<Snapshot>,
     counts: Counts,
     /// Why it ended, once it has.
     pub(super) ending: Option<Ending>,
@@ -64,7 +62,7 @@ pub(super) struct Course<'a> {
 struct Clock {
     /// This process began to learn.
     began: Instant,
-    /// What earlier ones took, from whose checkpoint it goes on.
+    /// What earlier ones took, from whose checkpoint it resumes.
     before: Duration,
     /// The last checkpoint was written.
     saved: Instant,
@@ -109,7 +107,7 @@ impl fmt::Display for Ending {
 /// How a training goes wrong.
 #[derive(Debug, Clone, Copy)]
 enum Divergence {
-    /// Losses or weights are none any more.
+    /// Losses or weights are NaN.
     NoNumbers,
     /// The generator has forgotten what it could do.
     Collapse { best: f64, now: f64 },
@@ -118,7 +116,7 @@ enum Divergence {
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Divergence::NoNumbers => write!(f, "losses or weights are no numbers any more"),
+            Divergence::NoNumbers => write!(f, "losses or weights are NaN or infinite"),
             Divergence::Collapse { best, now } => {
                 write!(f, "validity has collapsed from {best:.3} to {now:.3}")
             }
@@ -126,23 +124,21 @@ impl fmt::Display for Divergence {
     }
 }
 
-impl<'a> Course<'a> {
+impl<'a> TrainingLoop<'a> {
     pub(super) fn new(
         setup: &'a Setup<'a>,
         validation: &'a Validation,
-        judge: &'a Judge,
         bridges: &'a Bridges<'a>,
         autoencoder: AutoencoderFigures,
-    ) -> Course<'a> {
-        Course {
+    ) -> TrainingLoop<'a> {
+        TrainingLoop {
             setup,
             validation,
-            judge,
             bridges,
             autoencoder,
             curve: Vec::new(),
             best: None,
-            good: None,
+            best_snapshot: None,
             counts: Counts::default(),
             ending: None,
             clock: Clock::new(),
@@ -153,7 +149,7 @@ impl<'a> Course<'a> {
         &self.setup.train.limits
     }
 
-    /// Whether nothing is left to be learnt, as when a training is gone on from that had come to its end.
+    /// Whether nothing is left to be learnt, as when a resumed training had already ended.
     pub(super) fn is_over(&mut self, learner: &Learner<'_>) -> bool {
         let out_of_time = self.clock.elapsed() >= self.limits().max_time && self.best.is_some();
         self.ends(learner.step, out_of_time)
@@ -184,7 +180,7 @@ impl<'a> Course<'a> {
         if let Some(losses) = losses
             && (last || learner.step.is_multiple_of(every))
         {
-            self.judge(learner, losses)?;
+            self.evaluate(learner, losses)?;
             (self.setup.listener)(Event::Steps((learner.step - 1) as u64 % every as u64 + 1));
         }
         let signal = self.setup.stop.load(Ordering::Relaxed);
@@ -199,7 +195,7 @@ impl<'a> Course<'a> {
         Ok(ends)
     }
 
-    fn judge(&mut self, learner: &mut Learner<'_>, losses: &Losses) -> Result<()> {
+    fn evaluate(&mut self, learner: &mut Learner<'_>, losses: &Losses) -> Result<()> {
         let quality = self.quality(learner)?;
         let value = |tensor: &Tensor| tensor.double_value(&[]);
         let best = self.best.as_ref().is_none_or(|(score, _)| quality.score() > *score);
@@ -223,7 +219,7 @@ impl<'a> Course<'a> {
             self.counts.since += 1;
         }
         self.balance(learner, &point.quality);
-        self.ease(learner, &point.quality);
+        self.scale_sparsity(learner, &point.quality);
         (self.setup.listener)(Event::Point(point.clone()));
         self.curve.push(point);
         Ok(())
@@ -232,9 +228,8 @@ impl<'a> Course<'a> {
     /// Of the averaged actor, which is the one that is kept.
     fn quality(&self, learner: &mut Learner<'_>) -> Result<Quality> {
         let average = learner.engine.average()?;
-        let mut quality =
-            |generator: &_| self.validation.quality(generator, self.judge, self.bridges);
-        learner.engine.judge(&average, &mut quality)
+        let mut quality = |generator: &_| self.validation.quality(generator, self.bridges);
+        learner.engine.evaluate(&average, &mut quality)
     }
 
     fn keep(&mut self, learner: &Learner<'_>, score: f64) -> Result<()> {
@@ -242,17 +237,17 @@ impl<'a> Course<'a> {
         self.best = Some((score, learner.engine.average()?));
         // Should it be gone back to, the mean of actors begins anew.
         let now = learner.engine.snapshot()?;
-        self.good = Some(Snapshot { average: now.networks[0].copy(), ..now });
+        self.best_snapshot = Some(Snapshot { average: now.networks[0].copy(), ..now });
         Ok(())
     }
 
     /// Lets an actor move farther that is not valid often enough, and holds it to small changes when it is.
-    fn ease(&self, learner: &mut Learner<'_>, quality: &Quality) {
+    fn scale_sparsity(&self, learner: &mut Learner<'_>, quality: &Quality) {
         // Every actor is poor at first, and one that has learnt to move far seldom unlearns it.
         let late = 2 * learner.step >= self.limits().max_steps;
-        learner.ease(match quality.assured_validity() {
-            poor if late && poor < VALID_TOO_SELDOM => LEAST_OF_POOR,
-            fair if fair < VALID_ENOUGH => FAIRLY_EASED,
+        learner.scale_sparsity(match quality.assured_validity() {
+            poor if late && poor < VALID_TOO_SELDOM => POOR_SPARSITY_SCALE,
+            fair if fair < VALID_ENOUGH => FAIR_SPARSITY_SCALE,
             _ => 1.0,
         });
     }
@@ -282,7 +277,7 @@ impl<'a> Course<'a> {
         (self.counts.poor >= COLLAPSE_AFTER).then_some(Divergence::Collapse { best, now })
     }
 
-    /// Goes back to the networks of the best judgement, once. After that a collapse ends the training with
+    /// Goes back to the networks of the best evaluation, once. After that a collapse ends the training with
     /// the best weights: they are as good as they were before.
     fn roll_back(&mut self, learner: &mut Learner<'_>, reason: Divergence) -> Result<()> {
         let step = learner.step;
@@ -294,14 +289,16 @@ impl<'a> Course<'a> {
             self.counts.collapsed = true;
             return Ok(());
         }
-        let Some(good) = self.good.as_ref().filter(|_| self.counts.rollbacks == 0) else {
+        let Some(best_snapshot) =
+            self.best_snapshot.as_ref().filter(|_| self.counts.rollbacks == 0)
+        else {
             let problem = format!("diverged at step {step}: {reason}");
             return Err(Error::training("training", problem).hint(
                 "lower `train.learning_rate`, or check that the model's answers depend on the features",
             ));
         };
         tracing::warn!(step, "training diverged ({reason}); going back, and on more slowly");
-        learner.engine.restore(good)?;
+        learner.engine.restore(best_snapshot)?;
         // It may hold what a broken actor did.
         learner.engine.forget();
         learner.rate_factor *= SLOWER;
@@ -329,8 +326,8 @@ impl<'a> Course<'a> {
         if let Some((_, best)) = &self.best {
             tensors.push(("best", best.shallow_clone()));
         }
-        if let Some(good) = &self.good {
-            tensors.extend(good.named(GOOD));
+        if let Some(best_snapshot) = &self.best_snapshot {
+            tensors.extend(best_snapshot.named(BEST));
         }
         if let Autoencoder::Trained { encoder, decoder } = learner.engine.autoencoder() {
             tensors.push(("encoder", encoder.flat().shallow_clone()));
@@ -342,12 +339,12 @@ impl<'a> Course<'a> {
             step: learner.step,
             adam_steps: now.steps,
             replay_next: replay.next,
-            eased: learner.eased,
+            sparsity_scale: learner.sparsity_scale,
             rate_factor: learner.rate_factor,
             rewards: learner.rewards,
             seconds: self.clock.elapsed().as_secs_f64(),
             counts: self.counts,
-            good_steps: self.good.as_ref().map(|good| good.steps),
+            best_steps: self.best_snapshot.as_ref().map(|best_snapshot| best_snapshot.steps),
             best_score: self.best.as_ref().map(|(score, _)| *score),
             autoencoder: self.autoencoder.clone(),
             curve: self.curve.clone(),
@@ -355,7 +352,7 @@ impl<'a> Course<'a> {
         checkpoints.save(state, &tensors)
     }
 
-    /// Goes on from a checkpoint.
+    /// Resumes from a checkpoint.
     pub(super) fn resume(&mut self, learner: &mut Learner<'_>, saved: &Saved) -> Result<()> {
         let state = &saved.state;
         let tensor = |name: &str| Ok::<_, Error>(saved.tensor(name)?.shallow_clone());
@@ -366,15 +363,15 @@ impl<'a> Course<'a> {
         let (rows, records) = (tensor("replay_rows")?, tensor("replay_records")?);
         let replay = ReplayState { rows, records, next: state.replay_next };
         learner.engine.restore_replay(&replay)?;
-        learner.eased = state.eased;
+        learner.sparsity_scale = state.sparsity_scale;
         learner.rate_factor = state.rate_factor;
         learner.rewards = state.rewards;
         learner.skip_to(state.step);
         if let Some(score) = state.best_score {
             self.best = Some((score, tensor("best")?));
         }
-        if let Some(steps) = state.good_steps {
-            self.good = Some(snapshot(GOOD, steps, "good_actor")?);
+        if let Some(steps) = state.best_steps {
+            self.best_snapshot = Some(snapshot(BEST, steps, "good_actor")?);
         }
         if let Some(last) = state.curve.last() {
             self.balance(learner, &last.quality);
@@ -382,7 +379,7 @@ impl<'a> Course<'a> {
         self.curve.clone_from(&state.curve);
         self.counts = state.counts;
         self.clock.before = Duration::from_secs_f64(state.seconds);
-        tracing::info!(step = state.step, "going on from a checkpoint");
+        tracing::info!(step = state.step, "resuming from a checkpoint");
         (self.setup.listener)(Event::Steps(state.step as u64));
         Ok(())
     }

@@ -1,18 +1,17 @@
-//! How much liker rows of the wanted decision a change makes a row: which way such rows differ from the
-//! others, feature by feature. Cheap enough for every trial, where a search for the nearest row is not.
+//! How much more plausible beside training rows of the target a change makes a row: which way such rows differ from the
+//! others, feature by feature. Cheap enough for every proposal, where a search for the nearest row is not.
 
 use std::collections::BTreeMap;
 
 use super::Change;
-use super::cost::Costs;
-use crate::encode::{Layout, Slots};
+use crate::encode::Slots;
 use crate::feature::Cell;
 use crate::nearest::{PointColumn, Points};
-use crate::target::Wishes;
+use crate::target::Targets;
 
 /// Training rows looked at: enough for means.
 const ROWS: usize = 50_000;
-/// The steepest that a number's likeness may be, as a share of what it costs to move: moving on must never
+/// The steepest that a number's plausibility may be, as a share of what it costs to move: moving on must never
 /// pay for itself …
 const STEEPEST: f64 = 0.5;
 /// … and the most that a category's may be, as a share of its price: nor must a change.
@@ -20,7 +19,7 @@ const MOST_OF_PRICE: f64 = 0.9;
 
 /// By class, what a change gains.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Likeness {
+pub(super) struct LinearPlausibility {
     classes: BTreeMap<u32, Vec<Slope>>,
     weight: f64,
 }
@@ -34,46 +33,69 @@ enum Slope {
     Codes(Vec<f64>),
 }
 
-impl Likeness {
-    /// What makes rows like those of each class. Values of a regression have no classes, and no likeness.
-    pub(super) fn new(
+/// A feature's slots, and the cost of moving it by its unit.
+pub(super) struct FeatureScale<'a> {
+    pub(super) slots: &'a Slots,
+    pub(super) cost: f64,
+}
+
+/// The class of each training row.
+struct RowClasses {
+    of: Vec<usize>,
+    count: usize,
+}
+
+impl LinearPlausibility {
+    /// What makes rows like those of each class. Values of a regression have no classes, and no plausibility.
+    pub(super) fn new<'s>(
         points: &Points,
-        (layout, costs): (&Layout, &Costs),
         classes: u32,
         weight: f64,
-    ) -> Likeness {
+        scales: impl Iterator<Item = FeatureScale<'s>>,
+    ) -> LinearPlausibility {
         if classes == 0 {
-            return Likeness::default();
+            return LinearPlausibility::default();
         }
         let rows = points.len.min(ROWS);
         let weighed = weight.max(f64::MIN_POSITIVE);
-        let of: Vec<usize> = points.decisions[..rows].iter().map(|class| *class as usize).collect();
-        let columns = points.columns.iter().zip(&layout.slots).enumerate();
-        let mut by_class: Vec<Vec<Slope>> = vec![Vec::new(); classes as usize];
-        for (feature, (column, slots)) in columns {
-            let price = costs.scale(feature) / weighed;
-            let slopes = slopes(column, slots, (&of, classes as usize), price);
+        let of = points.decisions[..rows].iter().map(|class| *class as usize).collect();
+        let classes = RowClasses { of, count: classes as usize };
+        let mut by_class: Vec<Vec<Slope>> = vec![Vec::new(); classes.count];
+        for (column, FeatureScale { slots, cost }) in points.columns.iter().zip(scales) {
+            let slopes = slopes(column, slots, &classes, cost / weighed);
             by_class.iter_mut().zip(slopes).for_each(|(all, slope)| all.push(slope));
         }
-        Likeness { classes: (0u32..).zip(by_class).collect(), weight }
+        LinearPlausibility { classes: (0u32..).zip(by_class).collect(), weight }
     }
 
-    /// What a change gains for an entry that wants this, in units of cost.
-    pub(super) fn gain(&self, wishes: &Wishes, entry: usize, change: &Change, own: Cell) -> f64 {
-        self.weight * self.plain(wishes, entry, change, own)
+    /// What a change gains for a request that wants this, in units of cost.
+    pub(super) fn gain(
+        &self,
+        targets: &Targets,
+        request: usize,
+        change: &Change,
+        original: Cell,
+    ) -> f64 {
+        self.weight * self.plain(targets, request, change, original)
     }
 
-    /// The same, whatever likeness weighs.
-    pub(super) fn plain(&self, wishes: &Wishes, entry: usize, change: &Change, own: Cell) -> f64 {
-        let class = wishes.classes().map(|classes| classes[entry]);
+    /// The same, whatever plausibility weighs.
+    pub(super) fn plain(
+        &self,
+        targets: &Targets,
+        request: usize,
+        change: &Change,
+        original: Cell,
+    ) -> f64 {
+        let class = targets.classes().map(|classes| classes[request]);
         let slopes = class.and_then(|class| self.classes.get(&class));
-        match (slopes.and_then(|slopes| slopes.get(change.feature)), change.cell, own) {
-            (Some(Slope::Number(by_one)), Cell::Number(new), Cell::Number(own)) => {
-                by_one * (new - own)
+        match (slopes.and_then(|slopes| slopes.get(change.feature)), change.cell, original) {
+            (Some(Slope::Number(by_one)), Cell::Number(new), Cell::Number(original)) => {
+                by_one * (new - original)
             }
-            (Some(Slope::Codes(shares)), Cell::Code(new), Cell::Code(own)) => {
+            (Some(Slope::Codes(shares)), Cell::Code(new), Cell::Code(original)) => {
                 let share = |code: u32| shares.get(code as usize).copied().unwrap_or(0.0);
-                share(new) - share(own)
+                share(new) - share(original)
             }
             _ => 0.0,
         }
@@ -81,15 +103,11 @@ impl Likeness {
 }
 
 /// By class, the difference between its rows and the others, as far as the feature's price allows.
-fn slopes(
-    column: &PointColumn,
-    slots: &Slots,
-    (of, classes): (&[usize], usize),
-    price: f64,
-) -> Vec<Slope> {
+fn slopes(column: &PointColumn, slots: &Slots, classes: &RowClasses, price: f64) -> Vec<Slope> {
+    let RowClasses { of, count: classes } = classes;
     match (column, slots) {
         (PointColumn::Numbers(numbers), Slots::Numeric(slots)) => {
-            let mut sums = vec![(0.0, 0.0); classes];
+            let mut sums = vec![(0.0, 0.0); *classes];
             for (number, class) in numbers.iter().zip(of).filter(|(of, _)| !of.is_nan()) {
                 sums[*class].0 += f64::from(*number);
                 sums[*class].1 += 1.0;
@@ -103,8 +121,8 @@ fn slopes(
             sums.iter().map(slope).collect()
         }
         (PointColumn::Codes(codes), Slots::Categorical(slots)) => {
-            let mut counts = vec![vec![0.0; slots.values]; classes];
-            let mut totals = vec![0.0; classes];
+            let mut counts = vec![vec![0.0; slots.values]; *classes];
+            let mut totals = vec![0.0; *classes];
             for (code, class) in codes.iter().zip(of) {
                 totals[*class] += 1.0;
                 if let Some(count) = counts[*class].get_mut(usize::from(*code)) {
@@ -121,7 +139,7 @@ fn slopes(
             };
             counts.iter().zip(&totals).map(slope).collect()
         }
-        _ => vec![Slope::Number(0.0); classes],
+        _ => vec![Slope::Number(0.0); *classes],
     }
 }
 
@@ -149,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn likeness_never_pays_for_a_change() {
+    fn plausibility_never_pays_for_a_change() {
         let shares = within(vec![0.9, -0.6, 0.2], 0.5);
         let (low, high) = (shares[1], shares[0]);
         assert!((high - low - 0.5).abs() < 1e-12, "{shares:?}");

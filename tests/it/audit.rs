@@ -1,0 +1,153 @@
+//! The audit: its tables recounted by another program, planted differences found, bad input refused.
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use expect_test::expect;
+
+use crate::fitted::APPROVED;
+use crate::util::{Bench, Run, credit, project, python, read_table, same_rows, with_column};
+
+/// Answers without a generator, which takes no time to speak of.
+const SEARCHED: &str = "[explain]\nmethod = \"search\"\n[report]\nmmd = { space = \"none\" }\n";
+
+/// Applications with a group of nulls, a small group, and as many values as there are rows.
+fn grouped(rows: u64) -> RecordBatch {
+    let table = credit(rows);
+    let band = |row: usize| match row % 10 {
+        0..3 => None,
+        3 if row.is_multiple_of(40) => Some("rare"),
+        3..7 => Some("old"),
+        _ => Some("young"),
+    };
+    let bands: StringArray = (0..table.num_rows()).map(band).collect();
+    let table = with_column(&table, "band", Some(Arc::new(bands) as ArrayRef));
+    let many: Int64Array = (0..rows as i64).map(Some).collect();
+    with_column(&table, "many", Some(Arc::new(many) as ArrayRef))
+}
+
+fn bench(rows: u64, audit: &str) -> Bench {
+    let bench = Bench::new();
+    let table = bench.parquet("table.parquet", &grouped(rows));
+    bench.job(&table, "", None);
+    bench.append("job.toml", &format!("{APPROVED}{SEARCHED}{audit}"));
+    bench
+}
+
+fn python_run(python: &std::path::Path, script: &str, arguments: &[&str]) -> Run {
+    let script = project().join("tests/python").join(script);
+    Run::of(Command::new(python).arg(script).args(arguments))
+}
+
+#[test]
+fn every_table_is_recounted_from_the_published_files() {
+    let Some(python) = python("every_table_is_recounted") else { return };
+    let by = "[audit]\nby = [\"sex\", \"band\"]\nlabel = \"approved\"\nbudgets = [2.5, 0.5, 1.0]\n";
+    let bench = bench(3_000, by);
+    bench.does("run", &[]).ok();
+    let out = bench.text("out");
+    let said = python_run(&python, "audit_oracle.py", &[&out]).ok().stdout;
+    assert!(said.contains("; 0 differences"), "{said}");
+
+    // Anew by other groups, from the manifest alone; what was explained is not touched.
+    let part = bench.path("out/counterfactuals/part-00000.parquet");
+    let before = fs::read(&part).expect("readable");
+    fs::remove_file(bench.path("job.toml")).expect("removed");
+    bench.here(&["audit", "out", "--by", "region", "--by", "housing"]).ok();
+    let said = python_run(&python, "audit_oracle.py", &[&out]).ok().stdout;
+    assert!(said.contains("; 0 differences"), "{said}");
+    assert_eq!(before, fs::read(&part).expect("readable"));
+    bench.here(&["verify", "out"]).ok();
+    let groups = read_table(&bench.path("out/reports/audit/groups.parquet"));
+    let attributes = groups.column_by_name("attribute").expect("there").as_string::<i32>();
+    assert!(attributes.iter().flatten().all(|name| name == "region" || name == "housing"));
+}
+
+#[test]
+fn what_was_planted_is_found() {
+    let Some(python) = python("what_was_planted_is_found") else { return };
+    let bench = Bench::new();
+    let program = env!("CARGO_BIN_EXE_overturn");
+    let said = python_run(&python, "audit_planted.py", &[program, &bench.text("")]).ok().stdout;
+    assert!(said.contains("everything that was planted was found"), "{said}");
+}
+
+#[test]
+fn the_order_of_splits_and_threads_does_not_matter() {
+    let tables = |more: &[&str]| {
+        let bench = bench(2_000, "[audit]\nby = [\"region\", \"band\"]\n");
+        bench.does("run", more).ok();
+        ["groups", "curves", "gaps", "changes", "at_bound"]
+            .map(|name| read_table(&bench.path(&format!("out/reports/audit/{name}.parquet"))))
+    };
+    let one = tables(&["--threads", "1"]);
+    let more = ["--threads", "2", "--override", "input.batch_rows=100"];
+    for (left, right) in one.iter().zip(&tables(&more)) {
+        assert!(left.num_rows() > 0 && same_rows(left, right), "the same figures to the last bit");
+    }
+}
+
+#[test]
+fn groups_that_cannot_be_told_of_are_refused_before_anything_starts() {
+    let bench = bench(2_500, "[audit]\nby = [\"many\", \"regoin\"]\n");
+    let run = || bench.does("run", &[]);
+    bench.fails_with(
+        &run(),
+        1,
+        &expect![[r#"
+            error: audit.by: names `regoin`, which is no column of DIR/table.parquet
+              hint: did you mean `region`?
+        "#]],
+    );
+    bench.replace("job.toml", "\"regoin\"", "\"region\"");
+    bench.replace("job.toml", "[audit]", "[audit]\nreference = { region = \"center\" }");
+    bench.fails_with(
+        &run(),
+        1,
+        &expect![[r#"
+            errors:
+            audit.by: names `many`, which has more than 1000 values
+              hint: name columns with few values, such as a region or an age band; `audit.by = []` for none
+            audit.reference.region: names `center`, which no row has in `region`
+              hint: its values are `capital`, `east`, `north`, `south`, `west`
+        "#]],
+    );
+    bench.replace("job.toml", "\"many\", ", "");
+    bench.replace("job.toml", "{ region = \"center\" }", "{ region = \"east\" }\nlabel = \"sex\"");
+    bench.fails_with(
+        &run(),
+        1,
+        &expect![[r#"
+            error: audit.label: names `sex`, which holds `female`, `male`, no classes of the model
+              hint: name a column with `approved`, `rejected`, or nulls where it is not known
+        "#]],
+    );
+    assert!(!bench.path("out").exists());
+}
+
+#[test]
+fn keys_that_contradict_each_other_are_told_together() {
+    let audit = "[audit]\nby = [\"sex\", \"sex\"]\nreference = { region = \"east\" }\n\
+                 sections = [\"groups\", \"stability\", \"groups\"]\n\
+                 [report.gates]\nmax_gap = 0.1\n";
+    let bench = bench(50, audit);
+    bench.fails_with(&bench.does("run", &[]), 1, &expect![[r#"
+        errors:
+        DIR/job.toml:18: `audit.by` names the column `sex` twice
+        DIR/job.toml:19: `audit.reference` names the column `region`, expected one of `audit.by`: ["sex", "sex"]
+        DIR/job.toml:20: `audit.sections` names a section twice
+        DIR/job.toml:20: `audit.sections` names `stability`, but `audit.previous` names no run to compare with
+        DIR/job.toml:22: `report.gates.max_gap` is given, but no gaps are told: `audit.by` names no column, or `audit.sections` leaves out `gaps`
+    "#]]);
+}
+
+#[test]
+fn an_audit_without_sections_is_none() {
+    let bench = bench(500, "[audit]\nsections = []\n");
+    bench.does("run", &[]).ok();
+    assert!(!bench.path("out/reports/audit").exists());
+    bench.here(&["audit", "out", "--by", "sxe"]).fails(1, &["audit.by: names `sxe`"]);
+    bench.here(&["audit", "table.parquet"]).fails(1, &["is not the folder of a published run"]);
+}
