@@ -5,7 +5,7 @@
 #
 #   tests/browser.sh [--out out/browser] [PAGE.html ...]
 #
-# Without pages it makes its own: two of made-up runs (one of 1,000 segments) by the unit tests. Screenshots and PDFs
+# Without pages it makes its own, of made-up runs (one of 1,000 segments), by the unit tests. Screenshots and PDFs
 # are left in OUT, to be looked at. Needs Debian's `chromium` and `chromium-driver`; installs them if it may.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
