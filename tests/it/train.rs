@@ -431,11 +431,11 @@ fn generators_that_cannot_be_started_from() {
     refused("no folder");
     expect![[r##"
         # another direction and limit
-        error: DIR/out/generator: cannot be started from: it has another idea of the feature `age` than the schema
+        error: DIR/out/generator: cannot be started from: it describes the feature `age` otherwise than the schema
           hint: remove `train.from` to train from scratch
 
         # other targets
-        error: DIR/out/generator: cannot be started from: it decides between ["approved", "rejected"], the model between ["approved", "rejected"]
+        error: DIR/out/generator: cannot be started from: it was trained with other `train.targets`
           hint: remove `train.from` to train from scratch
 
         # another width
