@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 
+use expect_test::expect;
+
 use crate::util::{Bench, Run, program, project, python, read_table};
 
 /// Points in a square, a schema of both numbers, and a job for a model that is made next.
@@ -231,16 +233,29 @@ fn files_that_are_none_are_no_models() {
     let pipe = bench.path("pipe.onnx");
     Run::of(Command::new("mkfifo").arg(&pipe)).ok();
     let began = Instant::now();
-    for (model, said) in [
-        ("pipe.onnx", "is a named pipe, expected a file"),
-        ("/dev/zero", "is a device, expected a file"),
-        (".", "is a folder, expected a file"),
-        ("job.toml", "cannot be read as an ONNX model"),
-    ] {
-        let model = format!("predictor.model={model}");
-        points.command("validate", &["--override", &model]).fails(1, &[said]);
-        points.command("run", &["--override", &model]).fails(1, &[said]);
-    }
+    let refusal = |model: &str| {
+        let over = format!("predictor.model={model}");
+        let [validated, run] =
+            ["validate", "run"].map(|command| points.command(command, &["--override", &over]));
+        assert_eq!(bench.said(&validated), bench.said(&run));
+        bench.refusal(model, &run)
+    };
+    let models = ["pipe.onnx", "/dev/zero", ".", "job.toml"];
+    expect![[r#"
+        # pipe.onnx
+        error: --override: `predictor.model` is `DIR/pipe.onnx`, which is a named pipe, expected a file
+
+        # /dev/zero
+        error: --override: `predictor.model` is `/dev/zero`, which is a device, expected a file
+
+        # .
+        error: --override: `predictor.model` is `DIR/.`, which is a folder, expected a file
+
+        # job.toml
+        error: DIR/job.toml: cannot be read as an ONNX model; it is cut short or something else
+          because: the bytes are not a whole protocol buffer with a graph in it
+
+    "#]].assert_eq(&models.map(refusal).concat());
     assert!(began.elapsed().as_secs() < 60, "nothing waits for a writer");
 }
 

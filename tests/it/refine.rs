@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use expect_test::expect;
 use serde_json::Value;
 
 use crate::fitted::{APPROVED, QUICK, applications};
@@ -167,29 +168,76 @@ fn faults_of_the_section_are_told() {
     let bench = Bench::new();
     let table = applications(&bench, 50, &[]);
     let faults = [
-        ("refine = \"most\"", "`explain.refine`"),
-        (
-            "method = \"nearest\"\nrefine = \"full\"",
-            "`explain.refine` is given, but `explain.method`",
-        ),
-        (
-            "method = \"search\"\nrefine = \"repair\"",
-            "`explain.refine` is given, but `explain.method` is `search`, which is `refine = \"full\"`",
-        ),
-        ("refine = \"repair\"\nmax_changes = 2", "only `refine = \"full\"` puts changes back"),
-        ("queries_per_row = 0", "`explain.queries_per_row` is 0"),
-        ("queries_per_row = 4294967295", "expected at most 10000"),
-        ("max_seconds = 0", "`explain.max_seconds` is 0"),
-        ("plausibility_weight = -1", "`explain.plausibility_weight` is -1"),
-        ("nearness = 0.3", "`explain.nearness` was renamed, expected `plausibility_weight`"),
-        ("unit_rows = 2000", "`explain.unit_rows` was renamed, expected `split_rows`"),
-        ("min_plausibility = 1.5", "`explain.min_plausibility` is 1.5"),
-        ("neighbours = 5000", "`explain.neighbours` is 5000"),
-        ("skip = [\"shrnk\"]", "`explain.skip"),
+        "refine = \"most\"",
+        "method = \"nearest\"\nrefine = \"full\"",
+        "method = \"search\"\nrefine = \"repair\"",
+        "refine = \"repair\"\nmax_changes = 2",
+        "queries_per_row = 0",
+        "queries_per_row = 4294967295",
+        "max_seconds = 0",
+        "plausibility_weight = -1",
+        "nearness = 0.3",
+        "unit_rows = 2000",
+        "min_plausibility = 1.5",
+        "neighbours = 5000",
+        "skip = [\"shrnk\"]",
     ];
-    for (lines, said) in faults {
+    let refusal = |lines: &str| {
         bench.job(&table, "", None);
         bench.append("job.toml", &format!("{APPROVED}[explain]\n{lines}\n"));
-        bench.does("validate", &[]).fails(1, &[said]);
-    }
+        bench.refusal(lines, &bench.does("validate", &[]))
+    };
+    expect![[r##"
+        # refine = "most"
+        error: DIR/job.toml:14: `explain.refine` is "most", expected `off`, `repair` or `full`
+
+        # method = "nearest"
+        refine = "full"
+        error: DIR/job.toml:15: `explain.refine` is given, but `explain.method` is `nearest`, which gives training rows as they are
+
+        # method = "search"
+        refine = "repair"
+        error: DIR/job.toml:15: `explain.refine` is given, but `explain.method` is `search`, which is `refine = "full"`
+
+        # refine = "repair"
+        max_changes = 2
+        error: DIR/job.toml:15: `explain.max_changes` is given, but only `refine = "full"` puts changes back
+
+        # queries_per_row = 0
+        error: DIR/job.toml:14: `explain.queries_per_row` is 0, expected at least 1
+          hint: all answers of a block are held in memory
+
+        # queries_per_row = 4294967295
+        error: DIR/job.toml:14: `explain.queries_per_row` is 4294967295, expected at most 10000
+          hint: all answers of a block are held in memory
+
+        # max_seconds = 0
+        error: DIR/job.toml:14: `explain.max_seconds` is 0, expected more than 0
+          hint: a year is as good as no limit
+
+        # plausibility_weight = -1
+        error: DIR/job.toml:14: `explain.plausibility_weight` is -1, expected at least 0
+          hint: networks count in 32 bits
+
+        # nearness = 0.3
+        error: DIR/job.toml:14: `explain.nearness` was renamed, expected `plausibility_weight`
+          hint: write `plausibility_weight` instead of `nearness`
+
+        # unit_rows = 2000
+        error: DIR/job.toml:14: `explain.unit_rows` was renamed, expected `split_rows`
+          hint: write `split_rows` instead of `unit_rows`
+
+        # min_plausibility = 1.5
+        error: DIR/job.toml:14: `explain.min_plausibility` is 1.5, expected at most 1
+          hint: it is a share
+
+        # neighbours = 5000
+        error: DIR/job.toml:14: `explain.neighbours` is 5000, expected at most 1000
+          hint: more are of no use to one row
+
+        # skip = ["shrnk"]
+        error: DIR/job.toml:14: `explain.skip[0]` is "shrnk", expected `snap`, `candidates`, `neighbours`, `reversion`, `shrink`, `choice` or `certificate`
+          hint: did you mean `shrink`?
+
+    "##]].assert_eq(&faults.map(refusal).concat());
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use arrow::array::AsArray;
+use expect_test::expect;
 use serde_json::Value;
 
 use crate::util::{Bench, Run, project, python, read_table};
@@ -93,14 +94,16 @@ value = "debt / income"
     let error = overturn::feature::FeatureSchema::read(&bench.path("schema.toml"))
         .expect_err("full of faults")
         .to_string();
-    for expected in [
-        "`rule[0].check` names `dept`, which is not a feature\n  hint: did you mean `debt`?",
-        "`rule[1].check` compares `work` with 'studnt', which is not one of its values\n  \
-         hint: did you mean `student`?",
-        "`rule[2].check` has `sqrt(debt)`, expected a number\n  hint: use features, numbers",
-        "`derived[ratio].value` takes `work` for a number, but the feature is categorical",
-        "`derived[rate].name` is not one of the features\n  hint: list it as a numeric",
-    ] {
-        assert!(error.contains(expected), "{expected}\nnot in\n{error}");
-    }
+    expect![[r#"
+        DIR/schema.toml:23: `derived[ratio].value` takes `work` for a number, but the feature is categorical
+          hint: compare it with its values: `feature = 'value'` or `feature IN (…)`
+        DIR/schema.toml:25: `derived[rate].name` is not one of the features
+          hint: list it as a numeric `[[feature]]` too, where the model takes it
+        DIR/schema.toml:16: `rule[0].check` names `dept`, which is not a feature
+          hint: did you mean `debt`?
+        DIR/schema.toml:18: `rule[1].check` compares `work` with 'studnt', which is not one of its values
+          hint: did you mean `student`?
+        DIR/schema.toml:20: `rule[2].check` has `sqrt(debt)`, expected a number
+          hint: use features, numbers, 'texts', + - * /, ROUND, comparisons, IN, BETWEEN, IS NULL, AND, OR and NOT
+    "#]].assert_eq(&bench.placed(&error));
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use expect_test::expect;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -385,13 +386,14 @@ fn training_on_from_an_earlier_generator() {
 }
 
 #[test]
-fn generators_that_cannot_be_gone_on_from() {
+fn generators_that_cannot_be_started_from() {
     let bench = prepared(&QUICK.replace("[autoencoder]\n", "[autoencoder]\nmin_quality = 0.1\n"));
     bench.train(&[]).ok();
     bench.replace("job.toml", "dir = \"out\"", "dir = \"again\"");
     bench.replace("job.toml", "max_steps = 200", "max_steps = 100\nfrom = \"out/generator\"");
-    let refused = |said: &[&str]| {
-        bench.train(&[]).fails(1, said);
+    let mut said = String::new();
+    let mut refused = |cause: &str| {
+        said += &bench.refusal(cause, &bench.train(&[]));
         assert!(!bench.path("again").exists() && !bench.path(".again.staging").exists());
     };
     bench.replace(
@@ -400,36 +402,74 @@ fn generators_that_cannot_be_gone_on_from() {
         "change = \"never\"    # nobody",
     );
     bench.replace("schema.toml", "limit = { up = 2 }", "#");
-    refused(&[
-        "out/generator: cannot be started from: it has another idea of the feature `age`",
-        "hint: remove `train.from`",
-    ]);
+    refused("another direction and limit");
     fs::copy(project().join("schemas/credit.toml"), bench.path("schema.toml")).expect("copied");
     bench.append("job.toml", "targets = \"distribution\"\n");
-    refused(&["out/generator: cannot be started from: it "]);
+    refused("other targets");
     bench.replace("job.toml", "targets = \"distribution\"\n", "");
     bench.replace("job.toml", "hidden = 32\n", "hidden = 48\n");
-    refused(&["it has networks of another form (`train.hidden`"]);
+    refused("another width");
     bench.replace("job.toml", "hidden = 48\n", "hidden = 32\n");
     bench.replace("job.toml", "hidden = [32]\n", "hidden = [16]\n");
-    refused(&["it has hidden layers of [32], other than `autoencoder.hidden`"]);
+    refused("another autoencoder");
     bench.replace("job.toml", "hidden = [16]\n", "hidden = [32]\nkind = \"never\"\n");
-    refused(&["it has an autoencoder, where `autoencoder.kind` is `never`"]);
+    refused("no autoencoder");
     bench.replace("job.toml", "kind = \"never\"\n", "");
     let mut bytes = weights(&bench);
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(bench.path(WEIGHTS), bytes).expect("written");
-    refused(&["`weights.safetensors` is not the file that `generator.json` describes"]);
+    refused("damaged weights");
     let description = "out/generator/generator.json";
     bench.replace(description, "\"format\": 7,", "\"format\": 5,");
-    refused(&["generator.json: has format 5, expected 7", "hint: train the generator again"]);
+    refused("an older format");
     bench.replace(description, "\"format\": 5,", "");
-    refused(&["generator.json: has no format, expected 7"]);
+    refused("no format");
     bench.replace("job.toml", "out/generator", "out/reports");
-    refused(&["out/reports/generator.json: cannot be read", "hint: a generator is the folder"]);
+    refused("another folder");
     bench.replace("job.toml", "out/reports", "nowhere");
-    refused(&["`train.from` is", "which does not exist"]);
+    refused("no folder");
+    expect![[r##"
+        # another direction and limit
+        error: DIR/out/generator: cannot be started from: it describes the feature `age` otherwise than the schema
+          hint: remove `train.from` to train from scratch
+
+        # other targets
+        error: DIR/out/generator: cannot be started from: it was trained with other `train.targets`
+          hint: remove `train.from` to train from scratch
+
+        # another width
+        error: DIR/out/generator: cannot be started from: it has networks of another form (`train.hidden`, `train.preset`)
+          hint: remove `train.from` to train from scratch
+
+        # another autoencoder
+        error: DIR/out/generator: cannot be started from: it has hidden layers of [32], other than `autoencoder.hidden`
+          hint: remove `train.from` to train from scratch
+
+        # no autoencoder
+        error: DIR/out/generator: cannot be started from: it has an autoencoder, where `autoencoder.kind` is `never`
+          hint: remove `train.from` to train from scratch
+
+        # damaged weights
+        error: DIR/out/generator: `weights.safetensors` is not the file that `generator.json` describes
+          hint: train the generator again
+
+        # an older format
+        error: DIR/out/generator/generator.json: has format 5, expected 7
+          hint: train the generator again
+
+        # no format
+        error: DIR/out/generator/generator.json: has no format, expected 7
+          hint: train the generator again
+
+        # another folder
+        error: DIR/out/reports/generator.json: cannot be read: No such file or directory (os error 2)
+          hint: a generator is the folder `generator` of a published run
+
+        # no folder
+        error: DIR/job.toml:17: `train.from` is `DIR/nowhere`, which does not exist
+
+    "##]].assert_eq(&said);
 }
 
 #[test]

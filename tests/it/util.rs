@@ -159,6 +159,12 @@ impl Bench {
         self.placed(&lines.join("\n"))
     }
 
+    /// What a run that must fail with code 1 said, under its cause: for snapshots of several messages.
+    pub fn refusal(&self, cause: &str, run: &Run) -> String {
+        assert_eq!(run.code, 1, "{cause}: {run:#?}");
+        format!("# {cause}\n{}\n", self.said(run))
+    }
+
     /// The run must have failed with this code, and have said this beside its log.
     pub fn fails_with(&self, run: &Run, code: i32, expected: &Expect) {
         assert_eq!(run.code, code, "{run:#?}");

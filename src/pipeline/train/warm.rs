@@ -35,9 +35,13 @@ pub(super) fn start(
         TargetCodec::Classes { classes: old, kind: before },
         TargetCodec::Classes { classes, kind },
     ) = (&made.targets, &codec)
-        && (old != classes || before != kind)
     {
-        reasons.push(format!("decides between {old:?}, the model between {classes:?}"));
+        if old != classes {
+            reasons.push(format!("decides between {old:?}, the model between {classes:?}"));
+        }
+        if before != kind {
+            reasons.push("was trained with other `train.targets`".to_string());
+        }
     } else if std::mem::discriminant(&made.targets) != std::mem::discriminant(&codec) {
         reasons.push("was made for another task than the model's".to_string());
     }
@@ -85,7 +89,7 @@ fn different_feature(old: &[crate::feature::Feature], new: &[crate::feature::Fea
     let pair = old.iter().zip(new).find(|(old, new)| old != new);
     match pair {
         Some((old, new)) if old.name == new.name => {
-            format!("has another idea of the feature `{}` than the schema", new.name)
+            format!("describes the feature `{}` otherwise than the schema", new.name)
         }
         Some((old, new)) => {
             format!("has the feature `{}` where the schema has `{}`", old.name, new.name)
