@@ -2,8 +2,8 @@
 //! sees the whole result or none of it. In a store, which knows no rename, `_SUCCESS` says that it is whole.
 
 mod audit_tables;
-mod commit;
 mod chain;
+mod commit;
 mod folders;
 mod fresh;
 mod journal;

@@ -46,7 +46,7 @@ fn first_night(rows: u64) -> (Bench, String) {
 /// A night in another folder, compared with the first.
 fn next_night(bench: &Bench, out: &str, more: &[&str]) -> Run {
     let mut arguments = vec![format!("output.dir={out}"), "audit.previous=out".to_string()];
-    arguments.extend(more.iter().map(|more| more.to_string()));
+    arguments.extend(more.iter().map(ToString::to_string));
     let arguments: Vec<&str> =
         arguments.iter().flat_map(|argument| ["--override", argument.as_str()]).collect();
     bench.does("run", &arguments)

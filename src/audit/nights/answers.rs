@@ -334,7 +334,7 @@ fn entries(
     answered: &[bool],
 ) -> Result<Vec<Entry>> {
     let targets = column(batch, "target")?.as_string::<i32>();
-    let decisions = batch.column_by_name("original_class").map(|column| column.as_string::<i32>());
+    let decisions = batch.column_by_name("original_class").map(AsArray::as_string::<i32>);
     let samples = column(batch, "sample")?.as_primitive::<Int32Type>();
     let costs = column(batch, "cost")?.as_primitive::<Float64Type>();
     let row_hashes = column(batch, ROW_HASH)?.as_primitive::<Int64Type>();

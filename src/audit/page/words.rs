@@ -21,7 +21,7 @@ pub(super) fn share(share: f64) -> String {
     let percent = 100.0 * share;
     let text = if percent != 0.0 && percent.abs() < 0.05 {
         "< 0.1".to_string()
-    } else if percent < 100.0 && percent >= 99.95 {
+    } else if (99.95..100.0).contains(&percent) {
         "> 99.9".to_string()
     } else {
         fixed(percent, 1)

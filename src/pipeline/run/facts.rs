@@ -15,9 +15,7 @@ use crate::audit::nights::find_run;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{
-    InputFile, PreviousRun, RunFacts, TableVersion, hex, sha256_of, sha256_while,
-};
+use crate::output::{InputFile, PreviousRun, RunFacts, TableVersion, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;
 use crate::storage::is_url;

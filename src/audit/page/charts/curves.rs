@@ -145,8 +145,8 @@ mod tests {
         };
         let dear = curve(&[(1.0, 0.5), (2.0, 0.78), (20.0, 0.8)]);
         let even = curve(&[(1.0, 0.5), (2.0, 0.7), (3.0, 0.8)]);
-        assert_eq!(end_of_axis(&[even.clone()]), 3.0);
-        assert!((end_of_axis(&[dear.clone()]) - 2.4).abs() < 1e-12);
+        assert_eq!(end_of_axis(std::slice::from_ref(&even)), 3.0);
+        assert!((end_of_axis(std::slice::from_ref(&dear)) - 2.4).abs() < 1e-12);
         assert!((end_of_axis(&[dear, even]) - 3.6).abs() < 1e-12, "every curve keeps its part");
         assert_eq!(end_of_axis(&[]), 0.0);
     }

@@ -172,7 +172,7 @@ impl Data {
     pub(super) fn targets(&self) -> Vec<&str> {
         let mut all: Vec<&GroupRow> =
             self.groups.iter().filter(|row| row.whose.attribute.is_none()).collect();
-        all.sort_by(|left, right| right.needed.cmp(&left.needed));
+        all.sort_by_key(|row| std::cmp::Reverse(row.needed));
         all.into_iter().map(|row| row.whose.target.as_str()).collect()
     }
 

@@ -115,7 +115,7 @@ fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
     let enough = |row: &&BoundRow| row.rows > 0 && row.changed >= source.facts.min_cell;
     let mut rows: Vec<&BoundRow> = all.filter(enough).filter(|row| row.share.is_some()).collect();
-    rows.sort_by(|left, right| right.rows.cmp(&left.rows));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.rows));
     let label = |row: &BoundRow| format!("{}: {}", row.feature, bound_name(&row.bound));
     let bar = |row: &&BoundRow| Bar {
         label: label(row),
