@@ -171,7 +171,7 @@ pub struct ScoresJob {
 }
 
 /// Which version of a Delta table is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DeltaVersion {
     /// That number.
     pub version: Option<u64>,

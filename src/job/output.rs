@@ -111,7 +111,7 @@ pub struct OutputJob {
 }
 
 /// A Delta table that takes the counterfactuals of runs, path resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct DeltaOutputJob {
     /// The table's folder.
     pub url: String,
