@@ -159,7 +159,7 @@ def check_look(browser, check, out):
             check.hold(f"{name}: does not scroll sideways", wide <= width, wide)
             for figure in browser.run(FIGURES):
                 what = f"{name}: {figure['id']}"
-                check.hold(f"{what} is drawn", figure["width"] > 200 and figure["height"] > 40, figure)
+                check.hold(f"{what} is drawn", figure["width"] > 200 and figure["height"] > 20, figure)
                 check.hold(f"{what} has a title and a description", min(figure["labelled"]) > 0)
                 check.hold(f"{what} has its data", figure["rows"] > 0 and not figure["open"])
                 check.hold(f"{what} keeps its texts inside", not figure["outside"], figure["outside"][:3])

@@ -265,7 +265,7 @@ impl Fixture {
             (0..).zip(&list).map(action).collect::<Vec<_>>()
         };
         let one = |own: Value, of: f64| {
-            let row = |group: &Group| group.with(merged(own.clone(), share(of * group.helped)));
+            let row = |group: &Group| group.with(merged(own.clone(), share(of)));
             groups.iter().map(row).collect::<Vec<_>>()
         };
         self.write_inferred("actions", &groups.iter().flat_map(actions).collect::<Vec<_>>());
