@@ -150,6 +150,10 @@ impl Walk {
         if self.state == State::Fresh && (now - original).abs() > bound {
             return false;
         }
+        if self.state == State::Fresh && self.changes.len() == 1 {
+            // The row as it is was decided otherwise.
+            self.state = State::Between(original);
+        }
         let moved = MovedNumber { feature, bound, original, now };
         let feasible = cache.feasible(self.request);
         let number = match (search, self.state) {
@@ -164,7 +168,6 @@ impl Walk {
             Some(change) if number != original => change.cell = Cell::Number(number),
             _ => self.tried.retain(|change| change.feature != feature),
         }
-        // The row as it is was decided otherwise.
         !self.tried.is_empty()
     }
 
