@@ -169,7 +169,6 @@ fn faults_of_the_section_are_told() {
     let table = applications(&bench, 50, &[]);
     let faults = [
         "refine = \"most\"",
-        "method = \"nearest\"\nrefine = \"full\"",
         "method = \"search\"\nrefine = \"repair\"",
         "refine = \"repair\"\nmax_changes = 2",
         "queries_per_row = 0",
@@ -190,10 +189,6 @@ fn faults_of_the_section_are_told() {
     expect![[r##"
         # refine = "most"
         error: DIR/job.toml:14: `explain.refine` is "most", expected `off`, `repair` or `full`
-
-        # method = "nearest"
-        refine = "full"
-        error: DIR/job.toml:15: `explain.refine` is given, but `explain.method` is `nearest`, which gives training rows as they are
 
         # method = "search"
         refine = "repair"

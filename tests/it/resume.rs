@@ -190,7 +190,7 @@ fn killed_after_training_it_keeps_the_generator() {
     let bench = Bench::new();
     let table = applications(&bench, 20_000, &[]);
     bench.job(&table, "max_reject_share = 0.5", None);
-    bench.append("job.toml", &format!("{APPROVED}{QUICK}[explain]\nunit_rows = 2000\n"));
+    bench.append("job.toml", &format!("{APPROVED}{QUICK}[explain]\nsplit_rows = 2000\n"));
     let mut child = bench.command("run", &[]).spawn().expect("started");
     wait_for_splits(&mut child, &bench, 1);
     child.kill().expect("killed");

@@ -42,20 +42,23 @@ fn a_run_from_table_to_reports() {
         bench.names("out"),
         ["_SUCCESS", "counterfactuals", "generator", "manifest.json", "rejects", "reports"]
     );
-    assert_eq!(
-        bench.names("out/reports"),
-        [
-            "coverage",
-            "features",
-            "mmd",
-            "plausibility",
-            "rules",
-            "sparsity",
-            "training",
-            "validity"
-        ]
-        .map(|name| format!("{name}.parquet"))
-    );
+    let reports = [
+        "coverage",
+        "features",
+        "mmd",
+        "plausibility",
+        "rules",
+        "sparsity",
+        "training",
+        "validity",
+    ];
+    let parquet = |name: &&str| format!("{name}.parquet");
+    let mut expected = vec!["audit".to_string(), "audit.html".to_string()];
+    expected.extend(reports.iter().map(parquet));
+    assert_eq!(bench.names("out/reports"), expected);
+    let audit = ["at_bound", "changes", "curves", "gaps", "groups"];
+    let expected: Vec<String> = audit.iter().map(parquet).collect();
+    assert_eq!(bench.names("out/reports/audit"), expected);
     bench.nothing_is_left();
     let found = bench.check(&python, &table, &["--where", "loan_amount < 20000"]);
     assert_eq!(found["accounting"]["rows"], 6000);
@@ -242,7 +245,7 @@ fn several_counterfactuals_a_row() {
     let Some(python) = python("several_counterfactuals_a_row") else { return };
     let bench = Bench::new();
     let table = applications(&bench, 9000, &[]);
-    bench.explain_job(&table, "samples = 6\nunit_rows = 4000\n");
+    bench.explain_job(&table, "samples = 6\nsplit_rows = 4000\n");
     let summary = bench.does("run", &["--threads", "2"]).ok().json();
     bench.check(&python, &table, &[]);
     let found = read_table(&bench.path("out/counterfactuals"));

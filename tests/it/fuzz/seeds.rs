@@ -11,7 +11,7 @@ use crate::util::{overturn, program, project};
 const SMALL: &str = "[target]\nclass = \"approved\"\n\
     [autoencoder]\nsteps = 300\nbatch = 64\nhidden = [16]\nlatent = 8\nmin_quality = 0.0\n\
     [train]\nmax_steps = 300\nbatch = 64\nhidden = 16\nvalidation_rows = 100\nvalidate_every = 100\n\
-    [explain]\nunit_rows = 100\n[report.mmd]\nspace = \"none\"\nencoders = 1\n";
+    [explain]\nsplit_rows = 100\n[report.mmd]\nspace = \"none\"\nencoders = 1\n";
 
 /// Makes `job.toml`, `table.parquet`, `generator/`, `manifest` and `journal` in a folder below `out`.
 pub fn make(out: &Path) -> PathBuf {

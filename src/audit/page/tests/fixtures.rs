@@ -322,7 +322,7 @@ impl Fixture {
             } else {
                 "infeasible"
             };
-            json!({ "application_id": 100_000 + number, "sample": 0, "target": "approved",
+            json!({ "application_id": 100_000 + number, "row_hash": number, "sample": 0, "target": "approved",
                 "original_class": if number.is_multiple_of(3) { "approved" } else { "rejected" },
                 "status": status, "valid": solved, "queries": 12, "certified": !solved,
                 "cost": solved.then_some(0.4 + (number % 17) as f64 / 10.0), "l0": 0.0, "l1": 0.1, "n_changed": 1,
