@@ -581,6 +581,8 @@ fn folders_give_every_value_back() {
          folder = sys.argv[1]\n\
          rows = duckdb.sql(f\"SELECT application_id, city FROM read_parquet('{folder}/**/*.parquet', \
          hive_partitioning = true, hive_types_autocast = false)\").fetchall()\n\
+         # DuckDB before 2.0 takes a folder named NULL for a null; no value here is one.\n\
+         rows = [(key, 'NULL' if city is None else city) for key, city in rows]\n\
          table = ds.dataset(folder, format='parquet', partitioning=ds.HivePartitioning.discover()).to_table()\n\
          other = list(zip(table['application_id'].to_pylist(), map(str, table['city'].to_pylist())))\n\
          assert sorted(rows) == sorted(other), 'DuckDB and pyarrow disagree'\n\
