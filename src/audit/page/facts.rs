@@ -31,8 +31,6 @@ pub struct PageFacts {
     pub page_rows: u64,
     /// The key columns.
     pub key: Vec<String>,
-    /// The run of which this one is the successor: its manifest's SHA-256.
-    pub previous: Option<String>,
     /// Runs whose figures are known, the oldest first and this one last; none where it has no predecessor.
     pub past: Vec<PastRun>,
 }
@@ -62,7 +60,6 @@ impl PageFacts {
             min_cell: audit["min_cell"].as_u64().unwrap_or_default(),
             page_rows: audit["page_rows"].as_u64().unwrap_or_default(),
             key: typed(&manifest.job["input"]["key"]),
-            previous: None,
             past: Vec::new(),
         })
     }

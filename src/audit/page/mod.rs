@@ -1,7 +1,7 @@
 //! `reports/audit.html`: the audit for people who answer for a model and do not read Parquet. One file that asks no
 //! network for anything, is the same for the same run, and is whole without scripts and legible without its style sheet.
 //!
-//! Tables become rows of types ([`data`]), rows become blocks of plain text and drawings ([`sections`]), and templates
+//! Tables become rows of types (`data`), rows become blocks of plain text and drawings (`sections`), and templates
 //! make a page of blocks. Texts from the data are escaped in two places only: by the templates, and by the writer of
 //! drawings.
 

@@ -44,8 +44,8 @@ fn identity(source: &Source<'_>) -> Vec<(String, String)> {
         ("Generator", run.generator.clone()),
         ("Seed, device", format!("{}, {}", run.seed, run.device)),
     ];
-    if let Some(previous) = &facts.previous {
-        list.push(("Manifest of the run before", previous.clone()));
+    if let Some(previous) = &run.previous {
+        list.push(("Manifest of the run before", previous.sha256.clone()));
     }
     let versions: Vec<String> =
         facts.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();

@@ -443,7 +443,6 @@ pub(super) fn facts() -> PageFacts {
         min_cell: 30,
         page_rows: 0,
         key: vec!["application_id".to_string()],
-        previous: None,
         past: Vec::new(),
     }
 }
