@@ -14,7 +14,7 @@ use crate::constrain::RowBounds;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{Cells, FeatureSchema, RowConstraint};
 use crate::job::{AuditJob, Target};
-use crate::metrics::{Changes, Outcomes, Source, Status};
+use crate::metrics::{NeededCounterfactuals, RowOutcomes, Source, Status};
 use crate::report::FurtherCounts;
 
 /// What has to be known of a run to count groups.
@@ -165,7 +165,12 @@ impl AuditCounts {
         }
     }
 
-    fn answers(&self, rows: &[u32], picked: &[usize], changes: &Changes<'_>) -> Vec<Answer> {
+    fn answers(
+        &self,
+        rows: &[u32],
+        picked: &[usize],
+        changes: &NeededCounterfactuals<'_>,
+    ) -> Vec<Answer> {
         let mut answers: Vec<Answer> = picked.iter().map(|_| Answer::default()).collect();
         let cells = changes.counterfactuals.cells.iter().zip(&changes.originals.cells);
         for (feature, (new, own)) in cells.enumerate() {
@@ -258,7 +263,7 @@ impl Cell {
 }
 
 impl FurtherCounts for AuditCounts {
-    fn outcomes(&mut self, rows: &[u32], outcomes: &Outcomes<'_>) -> Result<()> {
+    fn outcomes(&mut self, rows: &[u32], outcomes: &RowOutcomes<'_>) -> Result<()> {
         for (index, row) in rows.iter().enumerate().filter(|(index, _)| outcomes.first[*index]) {
             let target = outcomes.targets[index];
             let status = outcomes.status[index];
@@ -285,7 +290,12 @@ impl FurtherCounts for AuditCounts {
         Ok(())
     }
 
-    fn changes(&mut self, rows: &[u32], first: &[bool], changes: &Changes<'_>) -> Result<()> {
+    fn changes(
+        &mut self,
+        rows: &[u32],
+        first: &[bool],
+        changes: &NeededCounterfactuals<'_>,
+    ) -> Result<()> {
         let valid = |index: &usize| first[*index] && changes.valid[*index];
         let picked: Vec<usize> = (0..rows.len()).filter(valid).collect();
         let answers = self.answers(rows, &picked, changes);

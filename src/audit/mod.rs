@@ -2,7 +2,7 @@
 //! curves, gaps, changes and bounds are counted beside the reports, in the same pass over the written table; for what
 //! tables alone cannot tell the model is asked about some of the rows ([`questions`]).
 //!
-//! A group is a value of one column of `audit.by`. Counts are kept by wanted decision, attribute and value; they merge,
+//! A group is a value of one column of `audit.by`. Counts are kept by target, attribute and value; they merge,
 //! sums in them are exact, and everybody is the attribute without a name.
 
 mod bounds;

@@ -95,14 +95,14 @@ enum Command {
     Validate(validate::Validate),
     Score(score::Score),
     Train(train::Train),
-    Run(run::Run),
+    Run(run::WholeRunArguments),
     Explain(run::Explain),
     Report(run::Report),
-    Audit(audit::Audit),
+    Audit(audit::AuditArguments),
     Sql(sql::Sql),
     #[command(subcommand)]
     Schema(schema::Schema),
-    Synth(synth::Synth),
+    Synth(synth::SynthArguments),
     Verify(verify::Verify),
 }
 
@@ -263,6 +263,11 @@ fn version() -> String {
 /// Progress for a stage: bars on a terminal, log lines elsewhere.
 fn observer(global: &Global) -> pipeline::Observer {
     progress::observer(global.quiet || global.log == LogFormat::Json)
+}
+
+/// Runs a stage with its progress shown; what is printed after it stands below the last progress line.
+fn observed<T>(global: &Global, stage: impl FnOnce(&pipeline::Observer) -> Result<T>) -> Result<T> {
+    stage(&observer(global))
 }
 
 #[cfg(test)]

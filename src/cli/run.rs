@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::print::{Printer, grouped, lines};
-use super::{Global, JobArguments, observer};
+use super::{Global, JobArguments, observed};
 use crate::commit::TableCommit;
 use crate::error::Result;
 use crate::job::ExplainMethod;
@@ -20,12 +20,12 @@ use crate::runtime::Runtime;
 /// Trains the job's generator, unless `explain.generator` names one or `explain.method` needs none: by
 /// default, small tables are searched without one. Writes `output.dir` with
 /// `counterfactuals/`, `rejects/`, `reports/`, `generator/`, `manifest.json` and `_SUCCESS`. The folder
-/// appears whole or not at all. A stopped or killed run goes on where it stopped with `--resume`.
+/// appears whole or not at all. A stopped or killed run resumes with `--resume`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  overturn run jobs/demo/run.toml --set data=table --set out=explained"
 )]
-pub(super) struct Run {
+pub(super) struct WholeRunArguments {
     #[command(flatten)]
     arguments: RunArguments,
 }
@@ -56,7 +56,7 @@ pub(super) struct Report {
 struct RunArguments {
     #[command(flatten)]
     job: JobArguments,
-    /// Go on from what a stopped or killed run has finished; start afresh if there is nothing.
+    /// Resume what a stopped or killed run has left unfinished; start afresh if there is nothing.
     #[arg(long)]
     resume: bool,
     /// Print the plan, the rows and an estimate, and do nothing.
@@ -64,7 +64,7 @@ struct RunArguments {
     dry_run: bool,
 }
 
-impl Run {
+impl WholeRunArguments {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         self.arguments.run(Part::Run, printer, global)
     }
@@ -80,9 +80,7 @@ impl Report {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
         let runtime = Runtime::start(&job.runtime)?;
-        let observer = observer(global);
-        let result = report(&job, &runtime, &observer);
-        drop(observer);
+        let result = observed(global, |observer| report(&job, &runtime, observer));
         conclude(&result?, printer)
     }
 }
@@ -97,15 +95,13 @@ impl RunArguments {
     fn run(&self, part: Part, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
         let runtime = Runtime::start(&job.runtime)?;
-        let observer = observer(global);
         if self.dry_run {
-            let plan = dry_run(&job, part, &runtime, &observer);
-            drop(observer);
-            printer.summary(&plan?, plan_text);
+            let plan = observed(global, |observer| dry_run(&job, part, &runtime, observer))?;
+            printer.summary(&plan, plan_text);
             return Ok(());
         }
-        let result = run(&job, (part, self.resume), &runtime, &observer);
-        drop(observer);
+        let result =
+            observed(global, |observer| run(&job, (part, self.resume), &runtime, observer));
         conclude(&result?, printer)
     }
 }
@@ -141,12 +137,12 @@ fn text(summary: &RunSummary) -> String {
         rows.push(("gate".to_string(), text));
     }
     rows.extend(summary.remarks.iter().map(|text| ("note".to_string(), text.clone())));
-    let place = match (summary.already_published, summary.passes()) {
+    let output_label = match (summary.already_published, summary.passes()) {
         (true, _) => "published before",
         (false, true) => "published",
         (false, false) => "set aside",
     };
-    rows.push((place.to_string(), summary.output.clone()));
+    rows.push((output_label.to_string(), summary.output.clone()));
     rows.extend(summary.table.as_ref().map(|of| ("committed".to_string(), committed(of))));
     let mut text = lines(&rows);
     if !summary.targets.is_empty() {
@@ -253,7 +249,7 @@ fn survival(of: &Survival) -> String {
     )
 }
 
-/// A table of figures by wanted decision.
+/// A table of figures by target.
 fn targets(targets: &[TargetSummary]) -> String {
     let head = [
         "wanted",

@@ -38,7 +38,7 @@ pub struct Found<H, E> {
     pub header: H,
     /// What is finished.
     pub entries: Vec<E>,
-    /// To be gone on with.
+    /// To be resumed from.
     pub journal: Journal,
 }
 
@@ -68,7 +68,7 @@ impl Journal {
         serde_json::from_slice(line.strip_suffix(b"\n")?).ok()
     }
 
-    /// Opens the journal that a run left; none if there is none that can be gone on with.
+    /// Opens the journal that a run left; none if there is none that can be resumed from.
     ///
     /// # Errors
     /// When it cannot be read or written.

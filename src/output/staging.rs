@@ -58,7 +58,7 @@ impl Staging {
         Staging::open(target, replace, Leftovers::Cleared, &shown)
     }
 
-    /// The same, but keeps what an earlier run left in the folder, to be gone on with.
+    /// The same, but keeps what an earlier run left in the folder, to be resumed from.
     ///
     /// # Errors
     /// As for [`Staging::begin`].
@@ -122,14 +122,14 @@ impl Staging {
         if leftovers == Leftovers::Cleared {
             remove(&folder, Leftover::Run)?;
         }
-        // What is gone on with must survive a run that is refused.
+        // What is resumed must survive a run that is refused.
         let kept = folder.exists();
         fs::create_dir_all(&folder).map_err(|error| cannot("a staging folder", error))?;
         let asked = asked.to_path_buf();
         Ok(Staging { asked, target, folder, replace, published: false, kept, lock, mirror: None })
     }
 
-    /// From now on the folder stays when the run fails, so that another can go on from there.
+    /// From now on the folder stays when the run fails, so that another can resume from it.
     pub fn keep(&mut self) {
         self.kept = true;
     }
@@ -164,7 +164,7 @@ impl Staging {
         })
     }
 
-    /// Where a run that takes long may keep what another run goes on from. Not part of what is published.
+    /// Where a run that takes long may keep what another run resumes from. Not part of what is published.
     pub fn checkpoint(&self) -> PathBuf {
         beside(&self.target, CHECKPOINT)
     }
@@ -287,7 +287,7 @@ impl Staging {
         let _ = remove(&self.journal(), Leftover::Journal);
     }
 
-    /// Removes what the run could have gone on from, while nobody else can have begun anew.
+    /// Removes what the run could have been resumed from, while nobody else can have begun anew.
     fn clear_beside(&self) {
         self.clear_journal();
         let _ = remove(&self.checkpoint(), Leftover::Checkpoint);

@@ -52,9 +52,9 @@ impl RunContext {
             (Some(scores), Some(table)) => {
                 observer.stage("comparing scores", None);
                 let tables = (table, &inputs.features);
-                let wanted = (&job.input.key[..], scores.decision.as_str());
+                let score_columns = (&job.input.key[..], scores.decision.as_str());
                 let task = predictor.task();
-                let found = gather_decisions(&inputs.engine, tables, wanted, task).await?;
+                let found = gather_decisions(&inputs.engine, tables, score_columns, task).await?;
                 hold_against(job, inputs, predictor, (scores, &found)).await?;
                 Some(Arc::new(found))
             }

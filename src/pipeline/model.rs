@@ -102,7 +102,7 @@ pub(super) async fn check_repeatable(
     let model = shown(&job.predictor);
     let mut remarks = Vec::new();
     if let Some(difference) = &repeated.decision {
-        let problem = told(difference, &repeated, &named_key(&keys, difference.row)?);
+        let problem = difference_text(difference, &repeated, &named_key(&keys, difference.row)?);
         if job.predictor.repeatable == RepeatableSpec::Require {
             return Err(Error::predictor(model, problem).hint(hint(difference)));
         }
@@ -133,7 +133,7 @@ pub(super) fn assumed(job: &Job, predictor: &dyn Predictor) -> Option<String> {
     Some(text.to_string())
 }
 
-fn told(difference: &Disagreement, repeated: &Repeated, key: &str) -> String {
+fn difference_text(difference: &Disagreement, repeated: &Repeated, key: &str) -> String {
     let Disagreement { first, second, how, .. } = difference;
     format!(
         "decides otherwise when it is asked again: the row {key} was {first} in a batch of {} rows and \

@@ -14,7 +14,7 @@ use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 use crate::explain::{Columns, Explainer, Setup, check_fit};
 use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
-use crate::predictor::{self, Columns as PredictorColumns, Task};
+use crate::predictor::{self, PredictorColumns, Task};
 use crate::runtime::Runtime;
 
 /// A query and what it is about.
@@ -28,7 +28,7 @@ pub struct Query {
     pub model: ModelSource,
     /// Names and paths of tables.
     pub tables: Vec<(String, String)>,
-    /// How far a regression's value may be from the wanted one.
+    /// How far a regression's value may be from the target.
     pub tolerance: f64,
     /// How answers are refined.
     pub explain: ExplainJob,

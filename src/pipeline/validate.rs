@@ -10,10 +10,10 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::overlaps::check_overlaps;
 use super::partitions::{
     check_class_folders, check_groups, check_key_folders, check_label, check_segments,
 };
-use super::places::check_places;
 use super::run::{check_output_names, check_questions, previous_run};
 use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
 use crate::artefact::{Artefact, load, load_neighbours};
@@ -64,7 +64,7 @@ pub struct ParitySummary {
 /// The first kind of fault found, with all of that kind.
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
-    check_places(job, &inputs)?;
+    check_overlaps(job, &inputs)?;
     Mirror::probe(&job.output)?;
     // What is found out about the model's files here would stop a run.
     ModelFacts::read(job)?;
@@ -135,11 +135,11 @@ async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Resul
             continue;
         }
         let scores = block_in_place(|| predictor.predict(&rows))?;
-        let answers = match &scores.outcome {
+        let fits_task = match &scores.outcome {
             Outcome::Classes { labels, .. } => labels.iter().any(|label| *label != NO_CLASS),
             Outcome::Values(values) => values.iter().any(|value| value.is_finite()),
         };
-        if !answers {
+        if !fits_task {
             let problem = format!("predicts nothing for any of the first {} rows", rows.num_rows());
             return Err(Error::predictor("predictor", problem)
                 .hint("check that its scores are numbers, and the columns that it is given"));
@@ -222,7 +222,7 @@ pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()
         }
         (Target::Column { .. }, Task::Regression) if job.report.gates.max_mmd_ratio.is_some() => {
             let problem = "is given, but every row of `target.column` has a range of its own: there are no \
-                           rows of a wanted class to compare with";
+                           rows of a target class to compare with";
             Err(Error::spec("report.gates.max_mmd_ratio", problem).hint("remove the gate"))
         }
         (Target::Column { name, .. }, _) => {
@@ -233,7 +233,7 @@ pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()
     }
 }
 
-/// Refuses a column that cannot say what is wanted.
+/// Refuses a column that cannot hold targets.
 fn check_target_column(field: &Field, task: &Task) -> Result<()> {
     let found = field.data_type();
     let (fits, expected) = match task {
@@ -327,7 +327,7 @@ fn differences(decision: &ArrayRef, scores: &Scores, task: &Task) -> Result<(u64
                 (stored - found).abs() <= VALUE_TOLERANCE * stored.abs().max(found.abs()).max(1.0)
             })
         }
-        _ => return Err(Error::internal("parity", "answers do not fit the model's task")),
+        _ => return Err(Error::internal("parity", "predictions do not fit the model's task")),
     };
     let (mut compared, mut different) = (0, 0);
     for row in known {

@@ -343,7 +343,7 @@ fn of_table(entry: &TableEntry, table: &str) -> bool {
 
 /// Whether the counts of the summary add up, and are those of the tables.
 fn counts(manifest: &Manifest, tables: &[TableFile<'_>]) -> Vec<Difference> {
-    let counts = Counts { summary: &manifest.summary, tables };
+    let counts = CountCheck { summary: &manifest.summary, tables };
     let differences = match manifest.command.as_str() {
         "train" => counts.of_training(),
         "score" => counts.of_rows("rows_scored", SCORES, counts.written(SCORES)),
@@ -353,15 +353,15 @@ fn counts(manifest: &Manifest, tables: &[TableFile<'_>]) -> Vec<Difference> {
 }
 
 /// A count by its name; none if it is missing or too large.
-type Count<'a> = (&'a str, Option<u64>);
+type NamedCount<'a> = (&'a str, Option<u64>);
 
 /// What the summary counts, and what the tables hold.
-struct Counts<'a> {
+struct CountCheck<'a> {
     summary: &'a Value,
     tables: &'a [TableFile<'a>],
 }
 
-impl Counts<'_> {
+impl CountCheck<'_> {
     fn count(&self, name: &str) -> Option<u64> {
         self.summary[name].as_u64()
     }
@@ -422,7 +422,7 @@ fn sum(mut counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     counts.try_fold(0u64, |sum, count| sum.checked_add(count?))
 }
 
-fn same((name, expected): Count<'_>, (of, found): Count<'_>) -> Option<Difference> {
+fn same((name, expected): NamedCount<'_>, (of, found): NamedCount<'_>) -> Option<Difference> {
     if expected.is_some() && expected == found {
         return None;
     }

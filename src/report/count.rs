@@ -16,7 +16,7 @@ use super::written::{column, named, only, sources, statuses};
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowReader, RowValidator, Rows, key_hashes};
-use crate::metrics::{Changes, Distances, Outcomes, Status, Tally};
+use crate::metrics::{Distances, NeededCounterfactuals, RowOutcomes, Status, Tally};
 
 /// Examples kept of every split.
 const EXAMPLES: usize = 3;
@@ -72,14 +72,19 @@ pub trait FurtherCounts: Send {
     ///
     /// # Errors
     /// When a row cannot be counted.
-    fn outcomes(&mut self, rows: &[u32], outcomes: &Outcomes<'_>) -> Result<()>;
+    fn outcomes(&mut self, rows: &[u32], outcomes: &RowOutcomes<'_>) -> Result<()>;
 
     /// Hears how those of them that needed a counterfactual differ from the originals. `first` says which are the
     /// first for their row and target.
     ///
     /// # Errors
     /// When a row cannot be counted.
-    fn changes(&mut self, rows: &[u32], first: &[bool], changes: &Changes<'_>) -> Result<()>;
+    fn changes(
+        &mut self,
+        rows: &[u32],
+        first: &[bool],
+        changes: &NeededCounterfactuals<'_>,
+    ) -> Result<()>;
 }
 
 /// What a split of the table comes to.
@@ -225,7 +230,7 @@ impl Counter {
         let queries = integers(batch, "queries")?;
         let queries: Vec<u32> = queries.into_iter().map(|queries| queries as u32).collect();
         let OutcomeColumns { targets, segments, status, samples } = outcomes;
-        let outcomes = Outcomes {
+        let outcomes = RowOutcomes {
             targets,
             segments,
             status,
@@ -271,7 +276,7 @@ impl Counter {
             l1: numbers(&batch, "l1")?,
             changed: changed.map(|changed| changed as u32).collect(),
         };
-        let changes = Changes {
+        let changes = NeededCounterfactuals {
             targets: &targets,
             segments: &segments,
             valid: &valid,
@@ -301,7 +306,7 @@ impl Counter {
     }
 
     /// Keeps some of them for the comparison of distributions.
-    fn sample(&self, changes: &Changes<'_>, hashes: &[u128], sample: &mut MmdSample) {
+    fn sample(&self, changes: &NeededCounterfactuals<'_>, hashes: &[u128], sample: &mut MmdSample) {
         if self.setup.keep == Keep::None {
             return;
         }

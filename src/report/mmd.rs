@@ -11,7 +11,7 @@ use crate::artefact::ReferenceRows;
 use crate::error::{Error, Result};
 use crate::job::{MmdSpace, MmdSpec};
 use crate::metrics::{
-    Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Segment, Space,
+    ComparedRows, Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Segment, Space,
 };
 use crate::output::mmd_schema;
 use arrow::array::RecordBatch;
@@ -38,9 +38,9 @@ struct Class {
 }
 
 struct Samples {
-    all: Sample,
-    valid: Sample,
-    unchanged: Sample,
+    all: ComparedRows,
+    valid: ComparedRows,
+    unchanged: ComparedRows,
 }
 
 /// One row of the report.
@@ -183,7 +183,7 @@ impl Class {
         class
     }
 
-    fn estimate(&self, sample: &Sample) -> Option<Estimate> {
+    fn estimate(&self, sample: &ComparedRows) -> Option<Estimate> {
         if sample.rows() < LEAST_ROWS {
             return None;
         }

@@ -20,7 +20,7 @@ use arrow::array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::feature::FeatureSchema;
-use crate::metrics::{Count, Group, Segment, Sketch, Source, Status, Tally, wilson};
+use crate::metrics::{GroupTally, RowCount, Segment, Sketch, Source, Status, Tally, wilson};
 use crate::output::{
     LOW_QUANTILES, QUANTILES, coverage_schema, features_schema, plausibility_schema,
     sparsity_schema, validity_schema,
@@ -63,13 +63,13 @@ pub struct Level<'a> {
 }
 
 /// The segments of every target, in the order of their values.
-fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
+fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, GroupTally)> {
     if names.by.is_empty() {
         return Vec::new();
     }
     let mut found = Vec::new();
     for (target, groups) in &tally.groups {
-        let mut of_target: Vec<(&Segment, &Group)> = groups
+        let mut of_target: Vec<(&Segment, &GroupTally)> = groups
             .iter()
             .map(|(number, group)| (&tally.segments[*number as usize], group))
             .collect();
@@ -83,7 +83,7 @@ fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
 }
 
 /// All rows of a report, in its order.
-fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
+fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, GroupTally)> {
     let all = Level { name: "all", target: None, segment: None };
     let mut rows = vec![(all, tally.total())];
     for target in tally.groups.keys() {
@@ -104,7 +104,7 @@ pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBat
     for (level, group) in rows(tally, names) {
         let mut counts = statuses(&group, &sources);
         if level.name == "all" {
-            counts.push(("rejected", None, Count { rows: rejected, queries: 0 }));
+            counts.push(("rejected", None, RowCount { rows: rejected, queries: 0 }));
         }
         let total: u64 = counts.iter().map(|(_, _, count)| count.rows).sum();
         for (status, source, count) in counts {
@@ -122,7 +122,10 @@ pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBat
 }
 
 /// Rows by status, and solved ones by source: every row is in one of the counts.
-fn statuses(group: &Group, sources: &[Source]) -> Vec<(&'static str, Option<&'static str>, Count)> {
+fn statuses(
+    group: &GroupTally,
+    sources: &[Source],
+) -> Vec<(&'static str, Option<&'static str>, RowCount)> {
     let solved = Status::Solved.name();
     let by_source =
         sources.iter().map(|source| (solved, Some(source.name()), group.of_source(*source)));

@@ -146,7 +146,7 @@ fn read_features() -> Vec<String> {
     schema.names().map(String::from).collect()
 }
 
-/// The summary for people: figures by wanted decision, and what to change to what.
+/// The summary for people: figures by target, and what to change to what.
 #[test]
 fn a_summary_that_people_read() {
     let bench = Bench::new();

@@ -258,7 +258,7 @@ fn a_killed_run_is_resumed_on_another_machine() {
     child.wait().expect("ended");
     let visible = |name: &String| !name.starts_with("_overturn/");
     assert!(!lake.names("out").iter().any(visible), "visible before it is decided");
-    // Another job does not go on from it.
+    // Another job does not resume from it.
     let other = ["--resume", "--override", "runtime.seed=7"];
     lake.run("b", "out", &other).fails(1, &["cannot be resumed: the seed changed"]);
     let run = lake.run("b", "out", &["--resume"]).ok();

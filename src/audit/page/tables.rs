@@ -24,7 +24,7 @@ impl Table {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file,
         };
-        let unreadable = |source: crate::error::Source| {
+        let unreadable = |source: crate::error::BoxedError| {
             Error::input(folder.join(name).display().to_string(), "cannot be read").source(source)
         };
         let file = file.map_err(|error| unreadable(error.into()))?;

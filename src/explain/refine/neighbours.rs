@@ -5,7 +5,7 @@ use super::query_cache::QueryCache;
 use super::{COMPETITORS, Change, Changes, Refiner};
 use crate::encode::Slots;
 use crate::feature::{Cell, NULL_CODE, UNSEEN_CODE};
-use crate::nearest::{Index, Measure, NULL_POINT, PointColumn, Points, Query, UNSEEN_POINT};
+use crate::nearest::{Index, Measure, NULL_POINT, NearestQuery, PointColumn, Points, UNSEEN_POINT};
 use crate::target::Targets;
 
 /// Rows of every decision among which neighbours are looked for where there is an answer already: as good
@@ -203,7 +203,7 @@ impl Refiner {
         ranked
     }
 
-    fn query(&self, cache: &QueryCache<'_>, request: u32, fit: Fit) -> Query {
+    fn query(&self, cache: &QueryCache<'_>, request: u32, fit: Fit) -> NearestQuery {
         let target = match &cache.batch.targets {
             Targets::Ranges { low, high } => (low[request as usize], high[request as usize]),
             Targets::Classes { classes, .. } | Targets::Distributions { classes, .. } => {
@@ -213,7 +213,7 @@ impl Refiner {
         };
         let features = 0..self.layout.slots.len();
         let features = features.map(|feature| self.measure(cache, request, feature, fit)).collect();
-        Query { features, target }
+        NearestQuery { features, target }
     }
 
     fn measure(&self, cache: &QueryCache<'_>, request: u32, feature: usize, fit: Fit) -> Measure {

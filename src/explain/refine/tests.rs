@@ -13,7 +13,7 @@ use super::{Change, Changes, Costs, Outcomes, QueryCache, RequestBatch, differen
 use crate::artefact::{Description, ModelForm, Origin};
 use crate::constrain::Observed;
 use crate::constrain::tests::Case;
-use crate::constrain::tests::random::{Dice, case, coupled_table, table};
+use crate::constrain::tests::random::{CaseRandom, case, coupled_table, table};
 use crate::error::Result;
 use crate::explain::method::Proposals;
 use crate::explain::{Columns, ExplainStats, Explainer, Setup, Worker};
@@ -188,7 +188,7 @@ impl Ground {
         rows: usize,
         seed: u64,
     ) -> Ground {
-        let mut dice = Dice::new(seed);
+        let mut dice = CaseRandom::new(seed);
         let case = match seed % 5 {
             0 | 1 => table(columns, rows, &mut dice),
             _ => coupled_table(columns, rows, &mut dice, seed),

@@ -17,7 +17,7 @@ use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{StageSeconds, target_names};
 use crate::job::Coherence;
-use crate::metrics::{Group, Status, Tally, wilson};
+use crate::metrics::{GroupTally, Status, Tally, wilson};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
@@ -337,7 +337,7 @@ impl Figures {
 }
 
 /// Mean times that the model was asked about a row that needed a counterfactual.
-fn queries_per_row(total: &Group) -> Option<f64> {
+fn queries_per_row(total: &GroupTally) -> Option<f64> {
     let needed: u64 = total
         .statuses
         .iter()
@@ -350,7 +350,7 @@ fn queries_per_row(total: &Group) -> Option<f64> {
 
 fn cut_short(done: &Done) -> Option<String> {
     let rows: u64 = done.records().map(|record| record.cut_short).sum();
-    let text = "answers were not refined to the end: `explain.max_seconds` was reached";
+    let text = "counterfactuals were not refined to the end: `explain.max_seconds` was reached";
     (rows > 0).then(|| format!("{rows} {text}"))
 }
 
@@ -383,11 +383,11 @@ fn without_score(done: &Done) -> Option<String> {
     (rows > 0).then(|| format!("{rows} rows without a stored decision were scored by the model"))
 }
 
-fn statuses(group: &Group) -> BTreeMap<String, u64> {
+fn statuses(group: &GroupTally) -> BTreeMap<String, u64> {
     Status::ALL.map(|status| (status.name().to_string(), group.of_status(status).rows)).into()
 }
 
-fn sources(group: &Group) -> BTreeMap<String, u64> {
+fn sources(group: &GroupTally) -> BTreeMap<String, u64> {
     let sources = group.reported_sources().into_iter();
     sources.map(|source| (source.name().to_string(), group.of_source(source).rows)).collect()
 }

@@ -84,7 +84,7 @@ impl Stages<'_> {
     ) -> Result<GeneratorRecord> {
         let (mut job, folder) = (self.job.clone(), staging.checkpoint());
         job.explain.method = job.method_for(rows);
-        tracing::info!(method = ?job.explain.method, rows, "decided where answers come from");
+        tracing::info!(method = ?job.explain.method, rows, "chose the method");
         let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps);
         let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
         let trained = fit_generator(&job, context, checkpoint, (self.runtime, self.observer))?;

@@ -6,7 +6,9 @@ use super::{Part, RunSummary, Stages};
 use crate::engine::Table;
 use crate::error::{Kind, Result};
 use crate::job::Job;
-use crate::lineage::{Dataset, Facets, Lineage, Outcome, column_lineage, dataset, schema_facet};
+use crate::lineage::{
+    Dataset, Facets, Lineage, LineageState, column_lineage, dataset, schema_facet,
+};
 use crate::output::COUNTERFACTUALS;
 
 /// Does what a run does, and tells of it.
@@ -28,10 +30,10 @@ pub(super) fn told(
     result
 }
 
-fn outcome(result: &Result<RunSummary>, lineage: &Lineage) -> Outcome {
+fn outcome(result: &Result<RunSummary>, lineage: &Lineage) -> LineageState {
     match result {
         Ok(summary) => {
-            let mut known = lineage.known();
+            let mut known = lineage.current_facets();
             known.tell_statistics(summary.counterfactuals);
             let gates = summary.gates.iter();
             let gates: Vec<(String, bool)> =
@@ -44,14 +46,14 @@ fn outcome(result: &Result<RunSummary>, lineage: &Lineage) -> Outcome {
             let missed = gates.iter().filter(|(_, passed)| !passed).map(|(gate, _)| gate.as_str());
             let missed: Vec<&str> = missed.collect();
             if missed.is_empty() {
-                return Outcome::Complete;
+                return LineageState::Complete;
             }
-            Outcome::Fail(format!("gates were missed: {}", missed.join(", ")))
+            LineageState::Fail(format!("gates were missed: {}", missed.join(", ")))
         }
         Err(error) if matches!(error.kind(), Kind::Interrupted(_)) => {
-            Outcome::Abort(error.to_string())
+            LineageState::Abort(error.to_string())
         }
-        Err(error) => Outcome::Fail(error.to_string()),
+        Err(error) => LineageState::Fail(error.to_string()),
     }
 }
 
@@ -69,7 +71,7 @@ impl Stages<'_> {
         let inputs = &self.inputs;
         let tables = [Some(&inputs.features), inputs.scores.as_ref()];
         let inputs: Vec<Dataset> = tables.into_iter().flatten().map(read).collect();
-        let mut known = lineage.known();
+        let mut known = lineage.current_facets();
         if let Some(output) = known.outputs.first_mut() {
             let schema = self.counterfactual_columns();
             output["facets"]["schema"] = schema_facet(&schema);

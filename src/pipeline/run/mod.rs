@@ -26,10 +26,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::overlaps::check_overlaps;
 use super::partitions::{
     check_class_folders, check_groups, check_key_folders, check_label, check_segments,
 };
-use super::places::check_places;
 use super::validate::{check_generator, check_target};
 use super::{
     Inputs, Observer, RunContext, Scope, assumed, check_repeatable, replace, seconds_since,
@@ -126,7 +126,7 @@ struct Stages<'a> {
     mirror: Option<Arc<Mirror>>,
 }
 
-/// What was finished before, and the journal to go on with.
+/// What was finished before, and the journal to continue.
 struct Progressed {
     journal: Journal,
     generator: Option<GeneratorRecord>,
@@ -162,7 +162,7 @@ fn explain_all(
     lineage: &Lineage,
 ) -> Result<RunSummary> {
     let began = Instant::now();
-    // What is published is whole: only a run that was stopped is gone on with.
+    // What is published is whole: only a run that was stopped is resumed.
     let earlier = if resume { unfinished(&job.output.dir) } else { None };
     let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
     let mut stages = Stages::new(job, part, runtime, observer)?;
@@ -203,7 +203,7 @@ impl<'a> Stages<'a> {
         let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
         let columns = ScanColumns::new(job, &inputs)?;
         check_output_names(job, &inputs)?;
-        check_places(job, &inputs)?;
+        check_overlaps(job, &inputs)?;
         let (facts, stamps) = gather_facts(job, part.name(), &inputs, runtime)?;
         let inputs = Arc::new(inputs);
         let command = part;
@@ -249,7 +249,7 @@ impl<'a> Stages<'a> {
     }
 
     /// The summary of a run that has published the very same. One that is to be replaced is looked at only
-    /// to go on with a run that was killed: it may have been killed just after publishing.
+    /// to resume a run that was killed: it may have been killed just after publishing.
     fn published(&mut self, resume: bool) -> Result<Option<RunSummary>> {
         match Mirror::open(&self.job.output, &self.facts, resume)? {
             None => Ok(self.published_here(resume)),
@@ -359,7 +359,7 @@ impl<'a> Stages<'a> {
         ))
     }
 
-    /// Only the very same work can be gone on with.
+    /// Only the very same run can be resumed.
     fn refuse_other(&self, found: &RunFacts) -> Result<()> {
         if found.fingerprint == self.facts.fingerprint {
             return Ok(());
@@ -413,7 +413,7 @@ impl<'a> Stages<'a> {
             self.other_model(&artefact.description).into_iter().collect();
         let distributions = artefact.description.targets.tells_distributions();
         let decisions = if distributions && inputs.scores.is_some() {
-            let text = "the score table is not used: the generator is told whole distributions";
+            let text = "the score table is not used: the generator gets whole distributions";
             remarks.push(text.to_string());
             None
         } else {
@@ -458,7 +458,7 @@ impl<'a> Stages<'a> {
     fn other_model(&self, description: &Description) -> Option<String> {
         let other = description.origin.model != self.facts.model;
         other.then(|| {
-            let text = "the generator was trained against another model or command: all answers are \
+            let text = "the generator was trained against another model or command: all counterfactuals are \
                         this model's, but the rows that they are looked for among and compared with \
                         (MMD²) are as the other one decided; train again for figures of this one";
             tracing::warn!("{text}");
@@ -475,7 +475,7 @@ impl<'a> Stages<'a> {
     }
 }
 
-/// Refuses key columns and folders that the tables have no room for, and a place for metrics that is none.
+/// Refuses key columns and folders that the tables have no room for, and a path for metrics that cannot be written.
 pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
     let (key, features) = (inputs.key_fields(), inputs.feature_fields());
     let regression = job.predictor.task == TaskSpec::Regression;

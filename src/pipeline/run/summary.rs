@@ -68,7 +68,7 @@ pub struct RunSummary {
     /// stand, 0 if none does; none if no group could be compared.
     #[serde(default)]
     pub widest_gap: Option<f64>,
-    /// The same by wanted decision, with MMD².
+    /// The same by target, with MMD².
     pub targets: Vec<TargetSummary>,
     /// Times that the model was asked about counterfactuals: for each that was needed.
     pub queries_per_row: Option<f64>,
@@ -132,10 +132,10 @@ pub struct StabilitySummary {
     pub cost_drift: Option<f64>,
 }
 
-/// Figures of one wanted decision.
+/// Figures of one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TargetSummary {
-    /// The wanted decision.
+    /// The target.
     pub target: String,
     /// Counterfactuals needed.
     pub needed: u64,

@@ -17,7 +17,7 @@ use crate::output::{COUNTERFACTUALS, StagedFile, counterfactual_schema};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::report::{Retrained, column, read, written_features, written_statuses};
 
-/// Counts by wanted decision: counterfactuals asked about, and those that hold.
+/// Counts by target: counterfactuals asked about, and those that hold.
 type Counts = BTreeMap<String, (u64, u64)>;
 
 impl Stages<'_> {
@@ -84,7 +84,7 @@ impl Stages<'_> {
         Ok(found)
     }
 
-    /// Valid counterfactuals of a file, and how many of them a model decides as wanted.
+    /// Valid counterfactuals of a file, and for how many of them a model predicts the target.
     fn held_in(&self, folder: &Path, file: &StagedFile, model: &dyn Predictor) -> Result<Counts> {
         let columns = self.inputs.predictor_columns().schema;
         let table = counterfactual_schema(
@@ -110,7 +110,7 @@ impl Stages<'_> {
         Ok(counts)
     }
 
-    /// Whether a model's answer about a row is the wanted one. A row that it fails on does not hold.
+    /// Whether a model predicts the target for a row. A row that it fails on does not hold.
     fn holds(&self, outcome: &Outcome, (task, row): (&Task, usize), target: &str) -> bool {
         match (outcome, task, self.target) {
             (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }, _) => {
