@@ -54,7 +54,7 @@
 //! | 15 | `output/parts.rs` | `PartWriter::write` writes them to the split's files |
 //! | 16 | `pipeline/run/execute.rs` | `Accounts::take` journals the split's record |
 //! | 17 | `pipeline/run/figures.rs` | `Stages::figures` counts the written tables |
-//! | 18 | `pipeline/run/finish.rs` | `Stages::finish` makes reports, summary and manifest |
+//! | 18 | `pipeline/run/publish.rs` | `Stages::publish` makes reports, summary and manifest |
 //! | 19 | `output/staging.rs` | `Staging::publish` makes the folder visible |
 //!
 //! # The folders

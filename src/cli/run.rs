@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
 use crate::pipeline::{
-    DryRun, Example, Part, RunSummary, StabilitySummary, TargetSummary, dry_run, gate_error,
+    DryRun, Example, RunMode, RunSummary, StabilitySummary, TargetSummary, dry_run, gate_error,
     report, run,
 };
 use crate::report::Survival;
@@ -66,13 +66,13 @@ struct RunArguments {
 
 impl WholeRunArguments {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
-        self.arguments.run(Part::Run, printer, global)
+        self.arguments.run(RunMode::Run, printer, global)
     }
 }
 
 impl Explain {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
-        self.arguments.run(Part::Explain, printer, global)
+        self.arguments.run(RunMode::Explain, printer, global)
     }
 }
 
@@ -92,16 +92,16 @@ pub(super) fn conclude(summary: &RunSummary, printer: &Printer) -> Result<()> {
 }
 
 impl RunArguments {
-    fn run(&self, part: Part, printer: &Printer, global: &Global) -> Result<()> {
+    fn run(&self, mode: RunMode, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
         let runtime = Runtime::start(&job.runtime)?;
         if self.dry_run {
-            let plan = observed(global, |observer| dry_run(&job, part, &runtime, observer))?;
+            let plan = observed(global, |observer| dry_run(&job, mode, &runtime, observer))?;
             printer.summary(&plan, plan_text);
             return Ok(());
         }
         let result =
-            observed(global, |observer| run(&job, (part, self.resume), &runtime, observer));
+            observed(global, |observer| run(&job, (mode, self.resume), &runtime, observer));
         conclude(&result?, printer)
     }
 }
@@ -252,7 +252,7 @@ fn survival(of: &Survival) -> String {
 /// A table of figures by target.
 fn targets(targets: &[TargetSummary]) -> String {
     let head = [
-        "wanted",
+        "target",
         "needed",
         "valid",
         "validity",
@@ -308,7 +308,7 @@ fn aligned<const COLUMNS: usize>(table: &[[String; COLUMNS]]) -> String {
 /// "Change this, to that."
 fn example(example: &Example) -> String {
     let key = example.key.join(", ");
-    let mut text = format!("Row {key}: {} → {} if\n", example.decided, example.wanted);
+    let mut text = format!("Row {key}: {} → {} if\n", example.decided, example.target);
     for [feature, from, to] in &example.changes {
         text.push_str(&format!("  {feature} changes from {from} to {to}\n"));
     }

@@ -109,12 +109,12 @@ mod tests {
     #[serde(deny_unknown_fields, default)]
     struct File {
         name: String,
-        section: Section,
+        section: ExampleSection,
     }
 
     #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
-    struct Section {
+    struct ExampleSection {
         count: u32,
         date: String,
         list: Vec<String>,
@@ -136,8 +136,11 @@ mod tests {
             "section.date=2026-11-17",
             "section.list=[\"x\", \"y\"]",
         ]);
-        let section =
-            Section { count: 3, date: "2026-11-17".into(), list: vec!["x".into(), "y".into()] };
+        let section = ExampleSection {
+            count: 3,
+            date: "2026-11-17".into(),
+            list: vec!["x".into(), "y".into()],
+        };
         assert_eq!(found.expect("read").value, File { name: "plain words".into(), section });
     }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::commit::{Commit, HIDDEN, Placed, Prefix};
-use super::manifest::{Manifest, RunFacts};
+use super::manifest::{Manifest, RunProvenance};
 use super::place::is_inside;
 use super::tables::MANIFEST_FILE;
 use super::verify::{hex, sha256_of};
@@ -36,12 +36,12 @@ pub struct Mirror {
     replaced: Option<Version>,
     /// Tells this process's files from those of others that work on the same attempt.
     nonce: String,
-    attempt: Mutex<Attempt>,
+    attempt: Mutex<RunAttempt>,
 }
 
 /// An attempt at a run: its folder, and what is in it.
 #[derive(Debug, Default)]
-struct Attempt {
+struct RunAttempt {
     name: String,
     /// Number of the journal's next entry.
     next: usize,
@@ -51,7 +51,7 @@ struct Attempt {
 
 /// An entry of the journal.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct MirrorRecord {
     nonce: String,
     /// A line of the journal as it is kept on this machine.
     line: Value,
@@ -72,7 +72,7 @@ impl Mirror {
     ///
     /// # Errors
     /// When there is anything that may not be replaced, or the store cannot be used.
-    pub fn open(output: &OutputJob, run: &RunFacts, resume: bool) -> Result<Option<Opened>> {
+    pub fn open(output: &OutputJob, run: &RunProvenance, resume: bool) -> Result<Option<Opened>> {
         let Some(dir) = output.url.clone() else { return Ok(None) };
         let (store, overwrite) = (output.stores.open(&dir, Kind::Output)?, output.overwrite);
         let (run_id, fingerprint) = (run.run_id.clone(), run.fingerprint.clone());
@@ -99,7 +99,7 @@ impl Mirror {
             let replaced = commit.map(|(_, version)| version);
             let nonce = format!("{:016x}", rand::random::<u64>());
             let name = format!("{run_id}-{:013}-{nonce}", milliseconds());
-            let attempt = Mutex::new(Attempt { name, ..Attempt::default() });
+            let attempt = Mutex::new(RunAttempt { name, ..RunAttempt::default() });
             let mirror = Mirror { prefix, run_id, fingerprint, replaced, nonce, attempt };
             Ok(Some(Opened::Ready(Arc::new(mirror))))
         })
@@ -152,7 +152,7 @@ impl Mirror {
             let files = files.iter().filter_map(|name| attempt.placed.get(name).cloned());
             (self.prefix.key(&name), files.collect())
         };
-        let entry = Entry { nonce: self.nonce.clone(), line, files };
+        let entry = MirrorRecord { nonce: self.nonce.clone(), line, files };
         let content = serde_json::to_vec(&entry).map_err(broken)?;
         let mirror = Arc::clone(self);
         let created = wait(async move { mirror.prefix.store.create(&key, content).await })?;
@@ -288,7 +288,7 @@ impl Mirror {
     }
 
     /// The entries of an attempt's journal, up to the first that is missing or broken.
-    async fn entries(&self, name: &str) -> Result<Vec<Entry>> {
+    async fn entries(&self, name: &str) -> Result<Vec<MirrorRecord>> {
         let key =
             |number: usize| self.prefix.key(&format!("{HIDDEN}/{name}/journal/{number:08}.json"));
         let read = |number: usize| {
@@ -298,7 +298,7 @@ impl Mirror {
         let mut found = futures::stream::iter(0..).map(read).buffered(ENTRIES);
         let mut entries = Vec::new();
         while let Some((content, _)) = found.try_next().await?.flatten() {
-            let Ok(entry) = serde_json::from_slice::<Entry>(&content) else { break };
+            let Ok(entry) = serde_json::from_slice::<MirrorRecord>(&content) else { break };
             if !entry.files.iter().all(|file| is_inside(&file.path) && is_inside(&file.from)) {
                 break;
             }

@@ -30,9 +30,9 @@ pub use audit_tables::{
 pub use chain::{PreviousFound, find_previous, manifest_sha256, success_problem};
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
-pub use journal::{Found, Journal, JournalContents, parse_journal};
+pub use journal::{Journal, JournalContents, OpenedJournal, parse_journal};
 pub use manifest::{
-    FileEntry, Found as FoundFile, InputFile, MANIFEST_FORMAT, Manifest, PreviousRun, RunFacts,
+    FileEntry, FolderEntry, InputFile, MANIFEST_FORMAT, Manifest, PreviousRun, RunProvenance,
     TableEntry, TableVersion, list,
 };
 pub use mirror::{Mirror, Opened};

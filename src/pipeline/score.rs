@@ -11,10 +11,10 @@ use serde::Serialize;
 use tokio::task::{JoinSet, block_in_place};
 
 use super::overlaps::check_overlaps;
-use super::run::{gather_facts, refuse_changed};
+use super::provenance::{gather as gather_provenance, refuse_changed};
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, manifest, seconds_since,
-    staging, versions,
+    CheckSummary, Inputs, ModelProvenance, Observer, Scope, check_repeatable, manifest,
+    seconds_since, staging, versions,
 };
 use crate::engine::BatchStream;
 use crate::error::{Error, Result};
@@ -77,16 +77,16 @@ struct PartitionTally {
 pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     check_overlaps(job, &inputs)?;
-    let (facts, stamps) = gather_facts(job, "score", &inputs, runtime)?;
+    let (provenance, stamps) = gather_provenance(job, "score", &inputs, runtime)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
-    let staging = staging(job, &facts)?;
+    let staging = staging(job, &provenance)?;
     let stages = ScoreStages { job, inputs: &inputs, staging: &staging, observer };
     let result = runtime.block_on(stages.run(Arc::clone(&predictor)));
     match result {
         Ok((files, summary)) => {
-            let (inputs, model) = (facts.inputs.clone(), ModelFacts::of(&facts));
+            let (inputs, model) = (provenance.inputs.clone(), ModelProvenance::of(&provenance));
             let written = (files, staging.folder());
-            let manifest = manifest("score", facts, (job, &summary), written)?.text()?;
+            let manifest = manifest("score", provenance, (job, &summary), written)?.text()?;
             staging.write(MANIFEST_FILE, &manifest)?;
             refuse_changed(&inputs, &stamps)?;
             model.refuse_changed(job)?;

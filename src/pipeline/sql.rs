@@ -12,7 +12,7 @@ use super::model::shown;
 use crate::artefact::{Artefact, Description, load, load_neighbours};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
-use crate::explain::{Columns, Explainer, Setup, check_fit};
+use crate::explain::{ColumnIndices, ExplainSetup, Explainer, check_fit};
 use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
 use crate::predictor::{self, PredictorColumns, Task};
 use crate::runtime::Runtime;
@@ -134,15 +134,15 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
     let neighbours = Some(load_neighbours(&query.generator, &description)?);
     let explainer = Explainer::new(
         generator,
-        Setup {
+        ExplainSetup {
             description: &description,
             schema,
             table: Arc::new(Schema::new(table)),
-            columns: Columns {
+            columns: ColumnIndices {
                 key: vec![count + 1],
                 features: (0..count).collect(),
                 target: Some(count),
-                ..Columns::default()
+                ..ColumnIndices::default()
             },
             predictor,
             decisions: None,

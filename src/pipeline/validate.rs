@@ -15,7 +15,9 @@ use super::partitions::{
     check_class_folders, check_groups, check_key_folders, check_label, check_segments,
 };
 use super::run::{check_output_names, check_questions, previous_run};
-use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
+use super::{
+    CheckSummary, Inputs, ModelProvenance, Observer, Scope, assumed, check_repeatable, memory,
+};
 use crate::artefact::{Artefact, load, load_neighbours};
 use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
@@ -67,7 +69,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     check_overlaps(job, &inputs)?;
     Mirror::probe(&job.output)?;
     // What is found out about the model's files here would stop a run.
-    ModelFacts::read(job)?;
+    ModelProvenance::read(job)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     runtime.check_signals()?;
     check_target(job, &inputs, predictor.task())?;

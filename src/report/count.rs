@@ -101,7 +101,7 @@ pub struct SplitFigures {
 }
 
 /// Where the counts of a split go.
-pub struct Counts<'a> {
+pub struct CountSinks<'a> {
     /// The figures of the reports.
     pub figures: &'a mut SplitFigures,
     /// Whatever else is counted.
@@ -175,7 +175,7 @@ impl Counter {
         InputRows::new(key_hashes(key, self.setup.seed)?, features, segments)
     }
 
-    /// Counts the answers about some rows of the input: all there are.
+    /// Counts the counterfactuals about some rows of the input: all there are.
     ///
     /// # Errors
     /// When the table is not one of this run.
@@ -183,7 +183,7 @@ impl Counter {
         &self,
         input: &InputRows,
         pieces: &[Piece],
-        counts: &mut Counts<'_>,
+        counts: &mut CountSinks<'_>,
     ) -> Result<()> {
         let found = &mut *counts.figures;
         let outcomes = pieces.iter().map(|piece| self.outcomes(input, piece, found));
@@ -224,7 +224,7 @@ impl Counter {
         &self,
         piece: &Piece,
         (outcomes, first): (&OutcomeColumns, &[bool]),
-        counts: &mut Counts<'_>,
+        counts: &mut CountSinks<'_>,
     ) -> Result<()> {
         let batch = &piece.batch;
         let queries = integers(batch, "queries")?;
@@ -253,7 +253,7 @@ impl Counter {
         input: &InputRows,
         piece: &Piece,
         (outcomes, first): (&OutcomeColumns, &[bool]),
-        counts: &mut Counts<'_>,
+        counts: &mut CountSinks<'_>,
     ) -> Result<()> {
         let needed = |index: &u32| outcomes.status[*index as usize] != Status::AlreadyTarget;
         let needed: Vec<u32> = (0..piece.rows.len() as u32).filter(needed).collect();

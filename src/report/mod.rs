@@ -1,6 +1,6 @@
 //! From written tables to reports: counterfactuals are read back and counted beside the rows of the input
 //! ([`Counter`]), split by split, and the counts become coverage, validity, sparsity, plausibility, features, and how
-//! like rows of the target class counterfactuals are ([`Comparison`]).
+//! like rows of the target class counterfactuals are ([`MmdComparison`]).
 
 mod columns;
 mod count;
@@ -26,11 +26,11 @@ use crate::output::{
     sparsity_schema, validity_schema,
 };
 
-pub(crate) use columns::Columns;
-pub use count::{Counter, CounterSetup, Counts, FurtherCounts, SplitFigures};
+pub(crate) use columns::ReportColumns;
+pub use count::{CountSinks, Counter, CounterSetup, FurtherCounts, SplitFigures};
 pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
-pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
+pub use mmd::{AtTarget, MmdComparison, MmdRow, mmd_ratio, mmd_table};
 pub use pieces::{Piece, SplitReader};
 pub use rejects::count_rejects;
 pub use rules::rules;
@@ -99,7 +99,7 @@ fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, GroupTally)> {
 /// # Errors
 /// Only if there is a bug.
 pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     let sources = tally.total().reported_sources();
     for (level, group) in rows(tally, names) {
         let mut counts = statuses(&group, &sources);
@@ -139,7 +139,7 @@ fn statuses(
 /// # Errors
 /// Only if there is a bug.
 pub fn validity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         let (needed, valid) = (group.needed(), group.solved());
         let interval = wilson(valid, needed);
@@ -161,7 +161,7 @@ pub fn validity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
 /// # Errors
 /// Only if there is a bug.
 pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         for (over, spread) in [("valid", &group.valid), ("all", &group.all)] {
             columns.group(&level, names);
@@ -185,7 +185,7 @@ pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
 /// # Errors
 /// Only if there is a bug.
 pub fn plausibility(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         let found = &group.plausibility;
         columns.group(&level, names);
@@ -201,7 +201,7 @@ pub fn plausibility(tally: &Tally, names: &Names) -> Result<RecordBatch> {
 /// # Errors
 /// Only if there is a bug.
 pub fn features(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         let valid = group.solved();
         for (feature, changes) in names.schema.features.iter().zip(&group.features) {

@@ -262,7 +262,7 @@ fn a_killed_run_is_resumed_on_another_machine() {
     let other = ["--resume", "--override", "runtime.seed=7"];
     lake.run("b", "out", &other).fails(1, &["cannot be resumed: the seed changed"]);
     let run = lake.run("b", "out", &["--resume"]).ok();
-    let resumed = run.json()["units_resumed"].as_u64().expect("a count");
+    let resumed = run.json()["splits_resumed"].as_u64().expect("a count");
     assert!(resumed >= 3, "{resumed} of its splits were used");
     lake.same("out", "local");
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures::StreamExt;
 
 use super::super::{Scope, seconds_since};
-use super::{Entry, Progressed, Stages};
+use super::{JournalLine, Progressed, Stages};
 use crate::engine::{ExplainPlan, ScanPlan, Split, SplitRecord, SplitWork};
 use crate::error::{Error, Result};
 use crate::explain::Explainer;
@@ -164,9 +164,9 @@ impl<'a> Accounts<'a> {
         }
         self.refuse_rejects(&record)?;
         let names: Vec<String> = record.files.iter().map(|file| file.name.clone()).collect();
-        let entry = Entry::Split(Box::new(record));
+        let entry = JournalLine::Split(Box::new(record));
         self.journal.append(&entry, &names)?;
-        if let Entry::Split(record) = entry {
+        if let JournalLine::Split(record) = entry {
             self.records.insert(record.split, *record);
         }
         Ok(())

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::train::{Checkpoint, fit_generator, save_generator};
 use super::super::{RunContext, TrainSummary, generator_files};
-use super::{Entry, Progressed, Stages, refuse_changed};
+use super::{JournalLine, Progressed, Stages, refuse_changed};
 use crate::artefact::{
     Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load,
 };
@@ -57,7 +57,7 @@ impl Stages<'_> {
             };
             staging.keep();
             let names = self.upload_generator(staging, &record)?;
-            progressed.journal.append(&Entry::Generator(Box::new(record.clone())), &names)?;
+            progressed.journal.append(&JournalLine::Generator(Box::new(record.clone())), &names)?;
             progressed.generator = Some(record);
         }
         load(&staging.folder().join(GENERATOR), self.runtime.device)
@@ -85,7 +85,7 @@ impl Stages<'_> {
         let (mut job, folder) = (self.job.clone(), staging.checkpoint());
         job.explain.method = job.method_for(rows);
         tracing::info!(method = ?job.explain.method, rows, "chose the method");
-        let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps);
+        let unchanged = || refuse_changed(&self.provenance.inputs, &self.stamps);
         let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
         let trained = fit_generator(&job, context, checkpoint, (self.runtime, self.observer))?;
         let files = save_generator(staging, &trained, &self.writer_options()?)?;

@@ -2,18 +2,17 @@
 //! reports, and all of it published as one folder. `overturn explain` is the same without training and
 //! reports. Every finished split is journalled, so that a killed run resumes where it stopped.
 
-mod again;
 mod columns;
 mod dry;
 mod execute;
-mod facts;
 mod figures;
-mod finish;
 mod generator;
 mod lineage;
 mod nights;
 mod prometheus;
+mod publish;
 mod questions;
+mod rereport;
 mod spot;
 mod summary;
 mod survival;
@@ -38,33 +37,32 @@ use super::{
 use crate::artefact::{Artefact, Description, load_neighbours};
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Explainer, Setup, check_fit};
+use crate::explain::{ExplainSetup, Explainer, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::lineage::Lineage;
 use crate::output::{
-    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, REJECTS,
-    RunFacts, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of,
-    parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
+    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, OpenedJournal,
+    REJECTS, RunProvenance, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema,
+    journal_of, parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
 
-pub use again::{published_job, report};
+use super::provenance::{self, Stamp, gather as gather_provenance, refuse_changed};
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
 use execute::{Done, is_there};
-use facts::Stamp;
-pub(super) use facts::{gather as gather_facts, refuse_changed};
-use finish::Finished;
-pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
 pub(super) use nights::previous_run;
+use publish::Finished;
+pub use publish::gate_error;
 pub(super) use questions::check_questions;
+pub use rereport::{published_job, report};
 pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RunMode {
     /// Training (unless the job brings a generator), explaining, reports.
     Run,
     /// Explaining with the job's generator.
@@ -73,13 +71,13 @@ pub enum Part {
     Report,
 }
 
-impl Part {
+impl RunMode {
     /// The command's name.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Run => "run",
-            Part::Explain => "explain",
-            Part::Report => "report",
+            RunMode::Run => "run",
+            RunMode::Explain => "explain",
+            RunMode::Report => "report",
         }
     }
 }
@@ -87,7 +85,7 @@ impl Part {
 /// A line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Entry {
+enum JournalLine {
     Generator(Box<GeneratorRecord>),
     Split(Box<SplitRecord>),
 }
@@ -101,7 +99,7 @@ struct JournalHeader {
     #[serde(default = "first_format")]
     format: u32,
     #[serde(flatten)]
-    facts: RunFacts,
+    provenance: RunProvenance,
 }
 
 fn first_format() -> u32 {
@@ -111,13 +109,13 @@ fn first_format() -> u32 {
 /// What a run shares with its stages.
 struct Stages<'a> {
     job: &'a Job,
-    part: Part,
+    mode: RunMode,
     /// What makes, or has made, the tables.
-    command: Part,
+    command: RunMode,
     target: &'a Target,
     inputs: Arc<Inputs>,
     columns: ScanColumns,
-    facts: RunFacts,
+    provenance: RunProvenance,
     /// The input files as they were when they were hashed.
     stamps: Vec<Stamp>,
     runtime: &'a Runtime,
@@ -146,26 +144,26 @@ struct Keyed {
 /// Whatever stops it; nothing is published then, and what is finished stays for `resume`.
 pub fn run(
     job: &Job,
-    (part, resume): (Part, bool),
+    (mode, resume): (RunMode, bool),
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<RunSummary> {
-    lineage::told(job, part, |lineage| {
-        explain_all(job, (part, resume), (runtime, observer), lineage)
+    lineage::with_events(job, mode, |lineage| {
+        explain_all(job, (mode, resume), (runtime, observer), lineage)
     })
 }
 
 fn explain_all(
     job: &Job,
-    (part, resume): (Part, bool),
+    (mode, resume): (RunMode, bool),
     (runtime, observer): (&Runtime, &Observer),
     lineage: &Lineage,
 ) -> Result<RunSummary> {
     let began = Instant::now();
     // What is published is whole: only a run that was stopped is resumed.
     let earlier = if resume { unfinished(&job.output.dir) } else { None };
-    let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
-    let mut stages = Stages::new(job, part, runtime, observer)?;
+    let job = &earlier.map_or_else(|| job.clone(), |read| provenance::pinned(job, &read));
+    let mut stages = Stages::new(job, mode, runtime, observer)?;
     stages.tell(lineage);
     if let Some(mut summary) = stages.published(resume)? {
         // The job's gates and metrics may be others than before.
@@ -181,13 +179,13 @@ fn explain_all(
     // Reports need no model of the job's.
     drop(context);
     finished.began = began;
-    stages.finish(staging, finished)
+    stages.publish(staging, finished)
 }
 
 impl<'a> Stages<'a> {
     fn new(
         job: &'a Job,
-        part: Part,
+        mode: RunMode,
         runtime: &'a Runtime,
         observer: &'a Observer,
     ) -> Result<Stages<'a>> {
@@ -195,7 +193,7 @@ impl<'a> Stages<'a> {
             Error::spec("target", "is missing, expected what the model should decide instead")
                 .hint("add a section such as\n    [target]\n    class = \"approved\"")
         })?;
-        if part == Part::Explain && job.explain.generator.is_none() {
+        if mode == RunMode::Explain && job.explain.generator.is_none() {
             let problem = "is missing, expected the folder of a fitted generator";
             return Err(Error::spec("explain.generator", problem)
                 .hint("`overturn train` makes one; `overturn run` trains and explains"));
@@ -204,17 +202,17 @@ impl<'a> Stages<'a> {
         let columns = ScanColumns::new(job, &inputs)?;
         check_output_names(job, &inputs)?;
         check_overlaps(job, &inputs)?;
-        let (facts, stamps) = gather_facts(job, part.name(), &inputs, runtime)?;
+        let (provenance, stamps) = gather_provenance(job, mode.name(), &inputs, runtime)?;
         let inputs = Arc::new(inputs);
-        let command = part;
+        let command = mode;
         Ok(Stages {
             job,
-            part,
+            mode,
             command,
             target,
             inputs,
             columns,
-            facts,
+            provenance,
             stamps,
             runtime,
             observer,
@@ -251,7 +249,7 @@ impl<'a> Stages<'a> {
     /// The summary of a run that has published the very same. One that is to be replaced is looked at only
     /// to resume a run that was killed: it may have been killed just after publishing.
     fn published(&mut self, resume: bool) -> Result<Option<RunSummary>> {
-        match Mirror::open(&self.job.output, &self.facts, resume)? {
+        match Mirror::open(&self.job.output, &self.provenance, resume)? {
             None => Ok(self.published_here(resume)),
             Some(Opened::Ready(mirror)) => {
                 self.mirror = Some(mirror);
@@ -273,7 +271,7 @@ impl<'a> Stages<'a> {
             return None;
         }
         let manifest = Manifest::read(folder).ok()?;
-        if manifest.run.as_ref()?.fingerprint != self.facts.fingerprint {
+        if manifest.run.as_ref()?.fingerprint != self.provenance.fingerprint {
             return None;
         }
         if let Some(difference) = manifest.first_difference(folder) {
@@ -281,7 +279,7 @@ impl<'a> Stages<'a> {
             return None;
         }
         let summary: RunSummary = serde_json::from_value(manifest.summary).ok()?;
-        if unfinished(folder).is_none_or(|other| other.fingerprint == self.facts.fingerprint) {
+        if unfinished(folder).is_none_or(|other| other.fingerprint == self.provenance.fingerprint) {
             tidy(folder, self.job.output.keep);
         }
         Some(summary.repeated())
@@ -294,7 +292,7 @@ impl<'a> Stages<'a> {
         let scope = Scope::explained(&self.job.input);
         let rows = self.runtime.block_on(inputs.check_keys(&self.job.input, scope))?;
         self.runtime.block_on(check_key_folders(self.job, inputs))?;
-        if self.part != Part::Explain {
+        if self.mode != RunMode::Explain {
             self.runtime.block_on(check_segments(self.job, inputs))?;
             self.runtime.block_on(check_groups(self.job, inputs))?;
         }
@@ -318,7 +316,7 @@ impl<'a> Stages<'a> {
         let repeated = check_repeatable(job, inputs, scope, predictor);
         let mut remarks = self.runtime.block_on(repeated)?;
         remarks.extend(assumed(job, predictor.as_ref()));
-        if self.part != Part::Explain {
+        if self.mode != RunMode::Explain {
             self.runtime.block_on(check_label(job, inputs, task))?;
         }
         self.check_retrained(task)?;
@@ -332,15 +330,15 @@ impl<'a> Stages<'a> {
         let header = Journal::header::<JournalHeader>(&path).filter(|_| resume);
         if let Some(header) = &header {
             self.refuse_format(header.format)?;
-            self.refuse_other(&header.facts)?;
+            self.refuse_other(&header.provenance)?;
         }
-        let found: Option<Found<JournalHeader, Entry>> =
+        let found: Option<OpenedJournal<JournalHeader, JournalLine>> =
             if header.is_some() { Journal::open(&path)? } else { None };
         if let Some(found) = found {
             return progressed(found, staging);
         }
         staging.start_over()?;
-        let header = JournalHeader { format: JOURNAL_FORMAT, facts: self.facts.clone() };
+        let header = JournalHeader { format: JOURNAL_FORMAT, provenance: self.provenance.clone() };
         let journal = Journal::create(&path, &header, staging.mirror())?;
         Ok(Progressed { journal, generator: None, records: BTreeMap::new() })
     }
@@ -360,8 +358,8 @@ impl<'a> Stages<'a> {
     }
 
     /// Only the very same run can be resumed.
-    fn refuse_other(&self, found: &RunFacts) -> Result<()> {
-        if found.fingerprint == self.facts.fingerprint {
+    fn refuse_other(&self, found: &RunProvenance) -> Result<()> {
+        if found.fingerprint == self.provenance.fingerprint {
             return Ok(());
         }
         let fault = |what: &str| {
@@ -372,7 +370,7 @@ impl<'a> Stages<'a> {
             .hint("run without `--resume` to start over")
         };
         let mut faults: Vec<Fault> =
-            facts::differences(found, &self.facts).into_iter().map(fault).collect();
+            provenance::differences(found, &self.provenance).into_iter().map(fault).collect();
         if faults.is_empty() {
             faults.push(fault("job, or the version of overturn,"));
         }
@@ -427,7 +425,7 @@ impl<'a> Stages<'a> {
         let neighbours = Some(load_neighbours(&folder, &artefact.description)?);
         let explainer = Explainer::new(
             artefact.generator.replica()?,
-            Setup {
+            ExplainSetup {
                 description: &artefact.description,
                 schema: Arc::clone(&inputs.schema),
                 table: self.columns.schema(inputs),
@@ -456,7 +454,7 @@ impl<'a> Stages<'a> {
 
     /// What is to be said of a generator that was trained against another model than the job's.
     fn other_model(&self, description: &Description) -> Option<String> {
-        let other = description.origin.model != self.facts.model;
+        let other = description.origin.model != self.provenance.model;
         other.then(|| {
             let text = "the generator was trained against another model or command: all counterfactuals are \
                         this model's, but the rows that they are looked for among and compared with \
@@ -468,7 +466,7 @@ impl<'a> Stages<'a> {
 
     fn writer_options(&self) -> Result<WriterOptions> {
         let metadata = vec![
-            ("overturn.run_id".to_string(), self.facts.run_id.clone()),
+            ("overturn.run_id".to_string(), self.provenance.run_id.clone()),
             ("overturn.versions".to_string(), versions()?.to_string()),
         ];
         Ok(WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata })
@@ -494,16 +492,19 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
 
 /// What of a journal can be used: splits whose files are there. All other files are removed: they are halves, or of
 /// a run before.
-fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<Progressed> {
+fn progressed(
+    found: OpenedJournal<JournalHeader, JournalLine>,
+    staging: &Staging,
+) -> Result<Progressed> {
     let (mut generator, mut records) = (None, BTreeMap::new());
     for entry in found.entries {
         match entry {
-            Entry::Generator(record) => {
+            JournalLine::Generator(record) => {
                 generator = Some(*record).filter(|record| record.is_there(staging));
                 // Splits of another generator are of no use.
                 records.clear();
             }
-            Entry::Split(record) => {
+            JournalLine::Split(record) => {
                 records.entry(record.split).or_insert(*record);
             }
         }
@@ -520,13 +521,13 @@ fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<P
 }
 
 /// The run that was stopped before it could publish into a folder, if there is one.
-fn unfinished(folder: &Path) -> Option<RunFacts> {
+fn unfinished(folder: &Path) -> Option<RunProvenance> {
     let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
-    Some(header.facts)
+    Some(header.provenance)
 }
 
 /// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
 /// come to.
 pub fn journal_pieces(content: &[u8]) -> Option<usize> {
-    parse_journal::<JournalHeader, Entry>(content).map(|found| found.entries.len())
+    parse_journal::<JournalHeader, JournalLine>(content).map(|found| found.entries.len())
 }

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::overlaps::check_overlaps;
-use super::run::{gather_facts, refuse_changed};
+use super::provenance::{gather as gather_provenance, refuse_changed};
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, RunContext, Scope, check_repeatable, memory,
+    CheckSummary, Inputs, ModelProvenance, Observer, RunContext, Scope, check_repeatable, memory,
     seconds_since, staging,
 };
 use crate::artefact::{Artefact, Description, ModelForm};
@@ -28,7 +28,7 @@ use crate::feature::{Rows, Stats};
 use crate::job::{AutoencoderKind, Coherence, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
 use crate::nn::out_of_memory;
-use crate::output::{Manifest, RunFacts, SUCCESS_FILE, tidy};
+use crate::output::{Manifest, RunProvenance, SUCCESS_FILE, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
 use crate::train::{
@@ -93,28 +93,28 @@ pub fn train(
 ) -> Result<TrainSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
     check_overlaps(job, &inputs)?;
-    let (facts, stamps) = gather_facts(job, "train", &inputs, runtime)?;
-    if let Some(summary) = published(job, &facts).filter(|_| resume) {
+    let (provenance, stamps) = gather_provenance(job, "train", &inputs, runtime)?;
+    if let Some(summary) = published(job, &provenance).filter(|_| resume) {
         tidy(&job.output.dir, job.output.keep);
         return Ok(summary);
     }
-    let staging = staging(job, &facts)?;
+    let staging = staging(job, &provenance)?;
     let context = RunContext::open(job, Arc::new(inputs), runtime)?;
-    let unchanged = || refuse_changed(&facts.inputs, &stamps);
+    let unchanged = || refuse_changed(&provenance.inputs, &stamps);
     let folder = staging.checkpoint();
     let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
     let trained = fit_generator(&told_to_train(job), &context, checkpoint, (runtime, observer))?;
-    ModelFacts::of(&facts).refuse_changed(job)?;
-    publish::publish(job, staging, &trained, facts)?;
+    ModelProvenance::of(&provenance).refuse_changed(job)?;
+    publish::publish(job, staging, &trained, provenance)?;
     trained.checkpoints.clear();
     Ok(trained.summary)
 }
 
 /// The summary of the very same training, if it has published: it may have been killed just after that.
-fn published(job: &Job, facts: &RunFacts) -> Option<TrainSummary> {
+fn published(job: &Job, provenance: &RunProvenance) -> Option<TrainSummary> {
     let folder = &job.output.dir;
     let manifest = Manifest::read(folder).ok()?;
-    let same = manifest.run.as_ref()?.fingerprint == facts.fingerprint;
+    let same = manifest.run.as_ref()?.fingerprint == provenance.fingerprint;
     if !same || !folder.join(SUCCESS_FILE).exists() || manifest.first_difference(folder).is_some() {
         return None;
     }

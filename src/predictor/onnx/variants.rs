@@ -1,7 +1,7 @@
 //! Questions about changed copies of rows, as the rest of the program asks them.
 
 use super::finished;
-use super::native::{Aim, Originals, SweepScratch, Swept};
+use super::native::{Aim, FeatureResponses, Originals, SweepScratch};
 use super::sessions::OnnxModel;
 use crate::error::{Error, Result};
 use crate::predictor::{
@@ -12,7 +12,7 @@ use crate::predictor::{
 pub(super) struct BatchVariants<'p> {
     pub(super) model: &'p OnnxModel,
     pub(super) originals: Originals<'p>,
-    pub(super) scratch: (SweepScratch, Vec<Swept>),
+    pub(super) scratch: (SweepScratch, Vec<FeatureResponses>),
 }
 
 impl Variants for BatchVariants<'_> {

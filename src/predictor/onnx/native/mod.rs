@@ -32,6 +32,6 @@ mod variants;
 
 pub(super) use compare::{Trials, Wildness, difference};
 pub(super) use scorer::Native;
-pub(super) use sweep::{FeatureResponses as Swept, SweepScratch};
+pub(super) use sweep::{FeatureResponses, SweepScratch};
 pub(super) use trees::Aim;
 pub(super) use variants::{Originals, Unasked};
