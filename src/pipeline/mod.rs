@@ -9,6 +9,7 @@ mod inputs;
 mod memory;
 mod model;
 mod overlaps;
+mod parity;
 mod partitions;
 mod provenance;
 mod run;
@@ -41,6 +42,7 @@ pub use fetch::fetch;
 pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelProvenance, assumed, check_repeatable};
+pub use parity::ParitySummary;
 pub use run::{
     DryRun, Example, RunMode, RunSummary, Seconds, StabilitySummary, TargetSummary, dry_run,
     gate_error, journal_pieces, published_job, report, run,
@@ -48,7 +50,7 @@ pub use run::{
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};
 pub use train::{TrainSummary, train};
-pub use validate::{ParitySummary, ValidateSummary, validate};
+pub use validate::{ValidateSummary, validate};
 pub use verify::{Difference, Verified, difference_error, verify};
 
 /// Hears how far a stage has come. The command line shows it; tests and batch runs do not care.

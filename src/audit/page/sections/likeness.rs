@@ -81,10 +81,15 @@ fn likeness(row: &MmdFigures, index: usize) -> Option<Chart> {
     let mut grid = GridBlock::new(title.as_str(), &["Rows", "#MMD²"]);
     list.iter().for_each(|bar| grid.row([bar.label.clone(), bar.shown.clone()]));
     let ratio = row.ratio.map_or(String::new(), |ratio| {
-        format!(" Counterfactuals are at {} times the distance of rows left as they are.", number(ratio))
+        format!(
+            " Counterfactuals are at {} times the distance of rows left as they are.",
+            number(ratio)
+        )
     });
-    let reading =
-        format!("n = {} valid counterfactuals; no unit, smaller is more alike.{ratio}", count(row.rows));
+    let reading = format!(
+        "n = {} valid counterfactuals; no unit, smaller is more alike.{ratio}",
+        count(row.rows)
+    );
     let id = format!("figure-9-{}", index + 1);
     Plate { id, title, reading, note: String::new(), grid }.bars(&list, None)
 }

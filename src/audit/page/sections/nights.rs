@@ -98,7 +98,8 @@ fn groups(source: &SectionInput<'_>) -> Option<Chart> {
     };
     let list: Vec<ChartInterval> = rows.iter().take(MOST_LINES).filter_map(line).collect();
     let title = "Previous counterfactuals that still hold, by group".to_string();
-    let columns = ["Group", "#Counterfactuals tried (n)", "#Still hold (95 % interval)", "#In both runs"];
+    let columns =
+        ["Group", "#Counterfactuals tried (n)", "#Still hold (95 % interval)", "#In both runs"];
     let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_LINES) {
         let held = interval(row.shares.recourse_validity);
@@ -113,7 +114,8 @@ fn groups(source: &SectionInput<'_>) -> Option<Chart> {
     let plate = Plate {
         id: "figure-8-1".to_string(),
         title,
-        reading: "Those that hold least first; n is the number of counterfactuals tried again.".to_string(),
+        reading: "Those that hold least first; n is the number of counterfactuals tried again."
+            .to_string(),
         note: format!("{note}{small}").trim().to_string(),
         grid,
     };

@@ -125,7 +125,8 @@ fn at_bound(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Cha
     };
     let list: Vec<Bar> = rows.iter().take(MOST_LINES).map(bar).collect();
     let title = format!("Counterfactuals exactly on a bound, target {}", name(Some(target)));
-    let columns = ["Feature and bound", "#Counterfactuals that change it", "#On the bound", "#Share"];
+    let columns =
+        ["Feature and bound", "#Counterfactuals that change it", "#On the bound", "#Share"];
     let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_ROWS) {
         let cells = [count(row.changed), count(row.rows), share(row.share.unwrap_or(0.0))];
@@ -134,7 +135,8 @@ fn at_bound(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Cha
     let plate = Plate {
         id: format!("figure-6-bound-{}", index + 1),
         title,
-        reading: "Of the valid counterfactuals that change the feature, where enough do.".to_string(),
+        reading: "Of the valid counterfactuals that change the feature, where enough do."
+            .to_string(),
         note: more_note(rows.len().saturating_sub(MOST_LINES), "bounds", "at_bound"),
         grid,
     };
