@@ -159,7 +159,7 @@ impl RunComparison {
                 match before.first() {
                     None => groups.appear(of_row(row), now.target),
                     Some(row_before) => {
-                        pairs.push(MatchedRow { row, now, row_before, before: same })
+                        pairs.push(MatchedRow { row, now, row_before, before: same });
                     }
                 }
             }

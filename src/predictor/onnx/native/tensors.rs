@@ -82,7 +82,7 @@ impl<'a> TensorFields<'a> {
                 TENSOR_FLOAT => fields_of_tensor.floats.extend(floats(value.packed().ok()?)),
                 TENSOR_DOUBLE => fields_of_tensor.doubles.extend(doubles(value.packed().ok()?)),
                 TENSOR_INT32 | TENSOR_INT64 => {
-                    fields_of_tensor.integers.extend(value.integers().ok()?)
+                    fields_of_tensor.integers.extend(value.integers().ok()?);
                 }
                 TENSOR_STRING => fields_of_tensor.texts.push(value.text().ok()?),
                 TENSOR_RAW => fields_of_tensor.raw = Some(value.bytes()),
