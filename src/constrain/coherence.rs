@@ -33,6 +33,15 @@ pub(super) struct FeatureRules {
     followers: Vec<Vec<u32>>,
 }
 
+/// A change of one more feature of a proposal, to make it keep a rule.
+#[derive(Clone, Copy)]
+struct RuleChange<'a> {
+    feasible: FeasibleSet<'a>,
+    rule: &'a Rule,
+    edits: &'a Edits,
+    feature: usize,
+}
+
 /// Which features of a proposal may move to make it keep a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Movable {
@@ -234,7 +243,8 @@ impl Constraints {
             };
             let features = inputs(broken, &self.coherence.derived);
             let options = features.iter().copied().filter(free).flat_map(|feature| {
-                self.options(feasible, broken, (&repaired, feature), &original)
+                let change = RuleChange { feasible, rule: broken, edits: &repaired, feature };
+                self.options(change, &original)
             });
             let (_, best) = options.min_by(|one, two| one.0.total_cmp(&two.0))?;
             moved.push(best.feature);
@@ -246,16 +256,15 @@ impl Constraints {
     /// Values of one feature under which a rule holds, and how far they are from the proposed one.
     fn options(
         &self,
-        feasible: FeasibleSet<'_>,
-        rule: &Rule,
-        (edits, feature): (&Edits, usize),
+        change: RuleChange<'_>,
         original: impl Fn(usize) -> Cell,
     ) -> Vec<(f64, Edit)> {
+        let RuleChange { feasible, rule, edits, feature } = change;
         let start = original(feature);
         let now = cell_of(edits, &original)(feature);
         let proposed: Vec<Cell> = match (start, now) {
             (Cell::Number(start), Cell::Number(now)) => {
-                let roots = self.roots(feasible, rule, (edits, feature), &original, (start, now));
+                let roots = self.roots(change, &original, (start, now));
                 roots.into_iter().map(Cell::Number).collect()
             }
             _ => feasible.options(feature, start, MOST_VALUES).unwrap_or_default(),
@@ -288,12 +297,11 @@ impl Constraints {
     /// beyond.
     fn roots(
         &self,
-        feasible: FeasibleSet<'_>,
-        rule: &Rule,
-        (edits, feature): (&Edits, usize),
+        change: RuleChange<'_>,
         original: impl Fn(usize) -> Cell,
         (start, now): (f64, f64),
     ) -> Vec<f64> {
+        let RuleChange { feasible, rule, edits, feature } = change;
         let Slots::Numeric(slots) = &self.layout.slots[feature] else { return Vec::new() };
         let mut found = Vec::new();
         rule.truth.visit_comparisons(&mut |left: &NumberExpression, right: &NumberExpression| {

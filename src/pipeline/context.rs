@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::parity::ParityCheck;
 use super::validate::check_target;
 use super::{Inputs, Observer};
-use crate::engine::gather_decisions;
+use crate::engine::{StoredScores, gather_decisions};
 use crate::error::Result;
 use crate::explain::Decisions;
 use crate::job::Job;
@@ -52,10 +52,13 @@ impl RunContext {
         let found = match (&job.input.scores, &inputs.scores) {
             (Some(scores), Some(table)) => {
                 observer.stage("comparing scores", None);
-                let tables = (table, &inputs.features);
-                let score_columns = (&job.input.key[..], scores.decision.as_str());
-                let task = predictor.task();
-                let found = gather_decisions(&inputs.engine, tables, score_columns, task).await?;
+                let stored = StoredScores {
+                    scores: table,
+                    features: &inputs.features,
+                    key: &job.input.key,
+                    decision: &scores.decision,
+                };
+                let found = gather_decisions(&inputs.engine, &stored, predictor.task()).await?;
                 ParityCheck::of_decisions((job, inputs), predictor, (scores, &found)).await?;
                 Some(Arc::new(found))
             }

@@ -9,7 +9,7 @@ use super::engine::{
     ActorBatch, BatchOutcome, Draw, EngineInput, Evaluate, Factors, Losses, ReplayState, SendQuery,
     Snapshot, TrainingEngine,
 };
-use super::table::{TableRows, TrainingTable};
+use super::table::{EncodedDecisions, TableRows, TrainingTable};
 use super::validate::Quality;
 use crate::encode::Layout;
 use crate::error::Result;
@@ -41,7 +41,8 @@ impl DeviceEngine {
         generator.actor.trainable(true);
         critic.trainable(true);
         let decisions = problem.codec.decisions(&problem.training_rows.scores)?;
-        let decisions = (&decisions[..], problem.codec.decision_width());
+        let width = problem.codec.decision_width();
+        let decisions = EncodedDecisions { values: &decisions, width };
         let device = setup.device;
         Ok(DeviceEngine {
             device,

@@ -7,6 +7,7 @@ mod dry;
 mod execute;
 mod figures;
 mod generator;
+mod journal;
 mod lineage;
 mod nights;
 mod prometheus;
@@ -18,12 +19,9 @@ mod summary;
 mod survival;
 mod table;
 
-use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-
-use serde::{Deserialize, Serialize};
 
 use super::overlaps::check_overlaps;
 use super::partitions::{
@@ -35,15 +33,14 @@ use super::{
     versions,
 };
 use crate::artefact::{Artefact, Description, load_neighbours};
-use crate::engine::SplitRecord;
-use crate::error::{Error, Fault, Kind, Result};
+use crate::error::{Error, Result};
 use crate::explain::{ExplainSetup, Explainer, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::lineage::Lineage;
 use crate::output::{
-    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, OpenedJournal,
-    REJECTS, RunProvenance, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema,
-    journal_of, parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
+    COUNTERFACTUALS, GENERATOR, Manifest, Mirror, Opened, REJECTS, RunProvenance, SUCCESS_FILE,
+    Staging, WriterOptions, counterfactual_schema, refuse_folders, refuse_taken, rejects_schema,
+    tidy,
 };
 use crate::runtime::Runtime;
 
@@ -51,8 +48,9 @@ use super::provenance::{self, Stamp, gather as gather_provenance, refuse_changed
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
-use execute::{Done, is_there};
-use generator::{GeneratorRecord, is_of_generator};
+use execute::Done;
+pub use journal::journal_pieces;
+use journal::{JournalLine, Progressed, unfinished};
 pub(super) use nights::previous_run;
 use publish::Finished;
 pub use publish::gate_error;
@@ -82,30 +80,6 @@ impl RunMode {
     }
 }
 
-/// A line of the journal.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum JournalLine {
-    Generator(Box<GeneratorRecord>),
-    Split(Box<SplitRecord>),
-}
-
-/// Version of what the lines of a journal are. The first had counts for reports, and files beside it.
-const JOURNAL_FORMAT: u32 = 2;
-
-/// The first line of the journal.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct JournalHeader {
-    #[serde(default = "first_format")]
-    format: u32,
-    #[serde(flatten)]
-    provenance: RunProvenance,
-}
-
-fn first_format() -> u32 {
-    1
-}
-
 /// What a run shares with its stages.
 struct Stages<'a> {
     job: &'a Job,
@@ -122,14 +96,6 @@ struct Stages<'a> {
     observer: &'a Observer,
     /// The store of the results, if they go to one.
     mirror: Option<Arc<Mirror>>,
-}
-
-/// What was finished before, and the journal to continue.
-struct Progressed {
-    journal: Journal,
-    generator: Option<GeneratorRecord>,
-    /// By the number of the split.
-    records: BTreeMap<usize, SplitRecord>,
 }
 
 /// Rows in scope, whose keys were found to be good.
@@ -324,59 +290,6 @@ impl<'a> Stages<'a> {
         Ok(remarks)
     }
 
-    /// The journal of this run: a fresh one, or that of the run to be resumed.
-    fn journal(&self, staging: &Staging, resume: bool) -> Result<Progressed> {
-        let path = staging.journal().join(JOURNAL_FILE);
-        let header = Journal::header::<JournalHeader>(&path).filter(|_| resume);
-        if let Some(header) = &header {
-            self.refuse_format(header.format)?;
-            self.refuse_other(&header.provenance)?;
-        }
-        let found: Option<OpenedJournal<JournalHeader, JournalLine>> =
-            if header.is_some() { Journal::open(&path)? } else { None };
-        if let Some(found) = found {
-            return progressed(found, staging);
-        }
-        staging.start_over()?;
-        let header = JournalHeader { format: JOURNAL_FORMAT, provenance: self.provenance.clone() };
-        let journal = Journal::create(&path, &header, staging.mirror())?;
-        Ok(Progressed { journal, generator: None, records: BTreeMap::new() })
-    }
-
-    /// Only what this version has written can be resumed.
-    fn refuse_format(&self, format: u32) -> Result<()> {
-        if format == JOURNAL_FORMAT {
-            return Ok(());
-        }
-        let problem = format!(
-            "cannot be resumed: its journal has format {format}, expected {JOURNAL_FORMAT}"
-        );
-        Err(Error::input(self.job.output.shown(), problem).hint(
-            "another version of overturn has begun the run: resume with that one, or run without \
-             `--resume` to start over",
-        ))
-    }
-
-    /// Only the very same run can be resumed.
-    fn refuse_other(&self, found: &RunProvenance) -> Result<()> {
-        if found.fingerprint == self.provenance.fingerprint {
-            return Ok(());
-        }
-        let fault = |what: &str| {
-            Fault::new(
-                self.job.output.shown(),
-                format!("cannot be resumed: the {what} changed since the run was stopped"),
-            )
-            .hint("run without `--resume` to start over")
-        };
-        let mut faults: Vec<Fault> =
-            provenance::differences(found, &self.provenance).into_iter().map(fault).collect();
-        if faults.is_empty() {
-            faults.push(fault("job, or the version of overturn,"));
-        }
-        Error::from_faults(Kind::Input, faults)
-    }
-
     /// Explains what is left.
     fn explain(
         &self,
@@ -488,46 +401,4 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
             Err(Error::spec("output.metrics", problem).hint("make the folder first"))
         }
     }
-}
-
-/// What of a journal can be used: splits whose files are there. All other files are removed: they are halves, or of
-/// a run before.
-fn progressed(
-    found: OpenedJournal<JournalHeader, JournalLine>,
-    staging: &Staging,
-) -> Result<Progressed> {
-    let (mut generator, mut records) = (None, BTreeMap::new());
-    for entry in found.entries {
-        match entry {
-            JournalLine::Generator(record) => {
-                generator = Some(*record).filter(|record| record.is_there(staging));
-                // Splits of another generator are of no use.
-                records.clear();
-            }
-            JournalLine::Split(record) => {
-                records.entry(record.split).or_insert(*record);
-            }
-        }
-    }
-    records.retain(|_, record| generator.is_some() && is_there(record, staging));
-    let files = records.values().flat_map(|record| &record.files);
-    let files = generator.iter().flat_map(|record: &GeneratorRecord| &record.files).chain(files);
-    let known: HashSet<&str> = files.map(|file| file.name.as_str()).collect();
-    let generated = generator.is_some();
-    staging.sweep(&|name| known.contains(name) || (generated && is_of_generator(name)))?;
-    tracing::info!(splits = records.len(), "resuming from the journal");
-    let journal = found.journal.mirrored(staging.mirror());
-    Ok(Progressed { journal, generator, records })
-}
-
-/// The run that was stopped before it could publish into a folder, if there is one.
-fn unfinished(folder: &Path) -> Option<RunProvenance> {
-    let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
-    Some(header.provenance)
-}
-
-/// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
-/// come to.
-pub fn journal_pieces(content: &[u8]) -> Option<usize> {
-    parse_journal::<JournalHeader, JournalLine>(content).map(|found| found.entries.len())
 }

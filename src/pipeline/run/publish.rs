@@ -199,7 +199,6 @@ impl Stages<'_> {
         let in_counterfactuals = |file: &&StagedFile| file.name.starts_with(COUNTERFACTUALS);
         let rows_read = self.inputs.features.rows;
         let used = usage();
-        let trained = |trained: &TrainSummary| trained.load_seconds + trained.train_seconds;
         let mut summary = RunSummary {
             command: self.mode.name().to_string(),
             run_id: self.provenance.run_id.clone(),
@@ -226,12 +225,7 @@ impl Stages<'_> {
             splits: done.splits.len(),
             splits_resumed: done.resumed,
             rows_per_second: done.rows_explained as f64 / done.explain_seconds.max(1e-9),
-            seconds: Seconds {
-                training: training.as_ref().map_or(0.0, trained),
-                checking: done.check_seconds,
-                explaining: done.explain_seconds,
-                ..Seconds::default()
-            },
+            seconds: seconds(done, training.as_ref()),
             explaining,
             cpu_seconds: used.cpu_seconds,
             peak_bytes: used.peak_bytes,
@@ -361,6 +355,17 @@ fn unsolved_by_cause(done: &Done) -> BTreeMap<String, u64> {
         *causes.entry(cause.clone()).or_default() += rows;
     }
     causes
+}
+
+/// What is known of the time when reports are made.
+fn seconds(done: &Done, training: Option<&TrainSummary>) -> Seconds {
+    let trained = |trained: &TrainSummary| trained.load_seconds + trained.train_seconds;
+    Seconds {
+        training: training.map_or(0.0, trained),
+        checking: done.check_seconds,
+        explaining: done.explain_seconds,
+        ..Seconds::default()
+    }
 }
 
 /// How many counterfactuals were not found, and which budget was spent on them.

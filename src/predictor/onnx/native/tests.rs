@@ -276,9 +276,9 @@ fn responses_are_what_is_answered_when_it_is_asked() {
                 .collect();
             let copies: Vec<Variant<'_>> =
                 asked.iter().map(|edits| Variant { row, edits }).collect();
-            let told = variants.predict(&copies).expect("scores");
-            let told = Scores { failures: Vec::new(), ..told };
-            assert_eq!(difference(scores, &told, 1e-5), None, "{name}, row {row}");
+            let predicted = variants.predict(&copies).expect("scores");
+            let predicted = Scores { failures: Vec::new(), ..predicted };
+            assert_eq!(difference(scores, &predicted, 1e-5), None, "{name}, row {row}");
         }
     }
 }
