@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chain::success_line;
 use super::manifest::Manifest;
-use super::place::is_inside;
+use super::paths::is_inside;
 use super::tables::{MANIFEST_FILE, SUCCESS_FILE};
 use crate::error::{Error, Result};
 use crate::storage::{Created, ObjectUrl, Store, Version};

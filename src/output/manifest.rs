@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::place::is_inside;
+use super::paths::is_inside;
 use super::tables::{GENERATOR, MANIFEST_FILE, SUCCESS_FILE};
 use super::writer::StagedFile;
 use crate::document::read_unlinked;

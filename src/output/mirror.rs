@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::commit::{Commit, HIDDEN, Placed, Prefix};
 use super::manifest::{Manifest, RunProvenance};
-use super::place::is_inside;
+use super::paths::is_inside;
 use super::tables::MANIFEST_FILE;
 use super::verify::{hex, sha256_of};
 use crate::error::{Error, Kind, Result};
@@ -269,9 +269,9 @@ impl Mirror {
         let hidden = self.prefix.key(HIDDEN);
         let names = self.prefix.store.folders(&hidden).await?;
         let ours = |name: &&String| name.starts_with(&format!("{}-", self.run_id));
-        let (own, other): (Vec<&String>, Vec<&String>) = names.iter().partition(ours);
+        let (started_here, other): (Vec<&String>, Vec<&String>) = names.iter().partition(ours);
         let mut best: Option<(usize, &String)> = None;
-        for name in if own.is_empty() { other } else { own } {
+        for name in if started_here.is_empty() { other } else { started_here } {
             let mut entries = 0;
             let folder = format!("{hidden}/{name}/journal");
             self.prefix

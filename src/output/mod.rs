@@ -12,7 +12,7 @@ mod lock;
 mod manifest;
 mod mirror;
 mod parts;
-mod place;
+mod paths;
 mod previous;
 mod question_tables;
 mod sources;
@@ -37,7 +37,7 @@ pub use manifest::{
 };
 pub use mirror::{Mirror, Opened};
 pub use parts::{PartWriter, TableFiles};
-pub use place::{is_inside, resolved};
+pub use paths::{is_inside, resolved};
 pub use question_tables::{
     action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,

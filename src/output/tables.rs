@@ -267,8 +267,8 @@ fn original_score() -> FieldRef {
 /// Names the first of them.
 pub fn refuse_taken(key: &[FieldRef], schemas: &[&SchemaRef]) -> Result<()> {
     let taken = |field: &&FieldRef| {
-        let own = schemas.iter().flat_map(|schema| &schema.fields()[key.len()..]);
-        own.into_iter().any(|own| own.name() == field.name())
+        let fields_of_table = schemas.iter().flat_map(|schema| &schema.fields()[key.len()..]);
+        fields_of_table.into_iter().any(|fields_of_table| fields_of_table.name() == field.name())
     };
     match key.iter().find(taken) {
         None => Ok(()),
@@ -290,12 +290,12 @@ const FOLDER_COLUMNS: [&str; 7] =
 pub fn refuse_folders(key: &[FieldRef], by: &[String]) -> Result<()> {
     let mut known: Vec<&str> = key.iter().map(|field| field.name().as_str()).collect();
     known.extend(FOLDER_COLUMNS);
-    for (place, name) in by.iter().enumerate() {
+    for (position, name) in by.iter().enumerate() {
         if !known.contains(&name.as_str()) {
             let problem = format!("names `{name}`, expected one of {}", known.join(", "));
             return Err(Error::spec("output.partition_by", problem));
         }
-        if by[..place].contains(name) {
+        if by[..position].contains(name) {
             return Err(Error::spec("output.partition_by", format!("names `{name}` twice")));
         }
     }
@@ -334,15 +334,15 @@ fn group_fields(by: &[String]) -> Vec<FieldRef> {
     fields
 }
 
-fn report(by: &[String], own: Vec<FieldRef>) -> SchemaRef {
+fn report(by: &[String], fields_of_table: Vec<FieldRef>) -> SchemaRef {
     let mut fields = group_fields(by);
-    fields.extend(own);
+    fields.extend(fields_of_table);
     Arc::new(Schema::new(fields))
 }
 
 /// Rows by status.
 pub fn coverage_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         text("status", "as in the counterfactual table; `rejected` at level `all`"),
         described(
             "source",
@@ -355,12 +355,12 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
         count("queries", "times that the model was asked about their counterfactuals"),
         count("certified", "those that are proven infeasible"),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// How many counterfactuals reach the target.
 pub fn validity_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         count("rows", "counterfactuals that were needed: not of rows that have the decision"),
         count("valid", "those that reach the target"),
         maybe_number("validity", "valid ÷ rows; null where none was needed"),
@@ -370,7 +370,7 @@ pub fn validity_schema(by: &[String]) -> SchemaRef {
         maybe_number("margin_p05", "its 5 % quantile, within 1 %"),
         maybe_number("margin_p25", "its 25 % quantile, within 1 %"),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// Shares at which quantiles are reported.
@@ -378,17 +378,17 @@ pub const QUANTILES: [(&str, f64); 4] = [("p25", 0.25), ("p50", 0.5), ("p75", 0.
 
 /// How far counterfactuals are from their rows.
 pub fn sparsity_schema(by: &[String]) -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         text("over", "`valid` counterfactuals or `all` that were needed"),
         count("rows", "how many they are"),
     ];
     for measure in ["l0", "l1", "n_changed"] {
-        own.push(maybe_number(&format!("{measure}_mean"), "its mean"));
+        fields_of_table.push(maybe_number(&format!("{measure}_mean"), "its mean"));
         let meaning = "its quantile, within 1 %";
         let quantile = |(name, _)| maybe_number(&format!("{measure}_{name}"), meaning);
-        own.extend(QUANTILES.map(quantile));
+        fields_of_table.extend(QUANTILES.map(quantile));
     }
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// Shares at which quantiles of plausibility are reported: what is low is of interest.
@@ -396,20 +396,20 @@ pub const LOW_QUANTILES: [(&str, f64); 3] = [("p05", 0.05), ("p25", 0.25), ("p50
 
 /// How plausible valid counterfactuals are.
 pub fn plausibility_schema(by: &[String]) -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         count("rows", "valid counterfactuals whose plausibility is known"),
         maybe_number("plausibility_mean", "its mean: 0.5 if they were like held-out rows"),
     ];
     let meaning = "its quantile, within 1 %";
     let quantile = |(name, _)| maybe_number(&format!("plausibility_{name}"), meaning);
-    own.extend(LOW_QUANTILES.map(quantile));
-    report(by, own)
+    fields_of_table.extend(LOW_QUANTILES.map(quantile));
+    report(by, fields_of_table)
 }
 
 /// How many counterfactuals hold under other trainings of the model.
 pub fn survival_schema() -> SchemaRef {
     let model = "the model: its file or command; null for the mean over all of them";
-    let own = vec![
+    let fields_of_table = vec![
         described("model", DataType::Utf8, Nulls::Possible, model),
         described("sha256", DataType::Utf8, Nulls::Possible, "SHA-256 of the model"),
         count("rows", "valid counterfactuals that were needed"),
@@ -423,12 +423,12 @@ pub fn survival_schema() -> SchemaRef {
         ),
         maybe_number("high", "its upper end; greatest of the models, for the mean"),
     ];
-    report(&[], own)
+    report(&[], fields_of_table)
 }
 
 /// How features change.
 pub fn features_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         text("feature", "the feature"),
         count("rows", "valid counterfactuals"),
         count("changed", "those in which it changes"),
@@ -443,12 +443,12 @@ pub fn features_schema(by: &[String]) -> SchemaRef {
             "what changed categories become most often",
         ),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// How close counterfactuals are to rows of the target class.
 pub fn mmd_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         text("over", "`all` counterfactuals or the `valid` ones"),
         text("space", "`encoder`: outputs of random encoders; `raw`: standardised features"),
         number("mmd2", "MMD² against training rows of the target class, mean over the encoders"),
@@ -470,7 +470,7 @@ pub fn mmd_schema(by: &[String]) -> SchemaRef {
         maybe_number("ratio", "mmd2 ÷ unchanged_mmd2"),
         maybe_number("p_value", "(1 + b) ÷ (1 + B) by permutation, if asked for"),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// What counterfactuals keep to between features.

@@ -62,8 +62,8 @@ impl DeltaTable {
     ///
     /// # Errors
     /// When there is no such table or version, or when its rows are not simply those of its files.
-    pub fn open(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Result<DeltaTable> {
-        let snapshot = block_on_log(snapshot(folder, wanted, stores))?;
+    pub fn open(folder: &str, requested: &DeltaVersion, stores: &Stores) -> Result<DeltaTable> {
+        let snapshot = block_on_log(snapshot(folder, requested, stores))?;
         let refused = |what: String| {
             let problem = format!("is a Delta table with {what}, which is not supported");
             Err(Error::input(folder, problem).hint(REWRITE))
@@ -179,16 +179,20 @@ fn delta_file(folder: &str, file: &LogicalFileView, partitions: &[FieldRef]) -> 
     Ok(DeltaFile { path: Path::new(folder).join(name.as_ref()), bytes: file.size() as u64, values })
 }
 
-async fn snapshot(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Result<EagerSnapshot> {
+async fn snapshot(
+    folder: &str,
+    requested: &DeltaVersion,
+    stores: &Stores,
+) -> Result<EagerSnapshot> {
     let store = log_store(folder, stores, Kind::Input)?;
-    let version = match (&wanted.timestamp, wanted.version.or(wanted.pinned)) {
+    let version = match (&requested.timestamp, requested.version.or(requested.pinned)) {
         (_, Some(version)) => Some(version),
         (Some(moment), None) => Some(version_at(folder, &store, moment).await?),
         (None, None) => None,
     };
     let read = EagerSnapshot::try_new(store.as_ref(), version).await;
     read.map_err(|error| match version {
-        Some(version) if wanted.timestamp.is_none() => {
+        Some(version) if requested.timestamp.is_none() => {
             let problem = format!("has no version {version} that can be read");
             Error::input(folder, problem).source(error).hint(
                 "`_delta_log` has a file for each version; old ones are removed by the table's \
@@ -201,9 +205,9 @@ async fn snapshot(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Resul
 
 /// The latest version of a moment.
 async fn version_at(folder: &str, store: &LogStoreRef, moment: &str) -> Result<u64> {
-    let wanted = string_to_timestamp_nanos(moment).unwrap_or_default() / 1_000_000;
+    let requested = string_to_timestamp_nanos(moment).unwrap_or_default() / 1_000_000;
     let mut table = deltalake_core::DeltaTable::new(store.clone());
-    if let Some(time) = timestamp_ms_to_datetime(wanted) {
+    if let Some(time) = timestamp_ms_to_datetime(requested) {
         let loaded = table.load_with_datetime(time.and_utc()).await;
         loaded.map_err(|error| unreadable(folder, error))?;
     }
@@ -211,7 +215,7 @@ async fn version_at(folder: &str, store: &LogStoreRef, moment: &str) -> Result<u
     // The library gives the first version for moments before it.
     let commit = ObjectPath::from(format!("_delta_log/{version:020}.json"));
     let written = store.object_store(None).head(&commit).await;
-    let early = written.is_ok_and(|of| of.last_modified.timestamp_millis() > wanted);
+    let early = written.is_ok_and(|of| of.last_modified.timestamp_millis() > requested);
     if early {
         let problem = format!("has no version as old as {moment}: version {version} is younger");
         return Err(Error::input(folder, problem).hint("give a later `timestamp`, or a `version`"));

@@ -317,7 +317,7 @@ impl ResultBlock {
             let Some(new) = rows.cells[feature].numbers().filter(|_| !at.is_empty()) else {
                 continue;
             };
-            let before = told(texts, counterfactuals.column(feature).data_type())?;
+            let before = parsed_numbers(texts, counterfactuals.column(feature).data_type())?;
             for (row, before) in at.into_iter().zip(before) {
                 if before.is_some_and(|before| new[row] > before) {
                     self.rises[first + row * words + feature / 64] |= 1 << (feature % 64);
@@ -374,7 +374,7 @@ fn target_of(targets: &[String], name: &str) -> Result<u32> {
 }
 
 /// What texts of a column say, as numbers.
-fn told(texts: Vec<Option<&str>>, data_type: &DataType) -> Result<Vec<Option<f64>>> {
+fn parsed_numbers(texts: Vec<Option<&str>>, data_type: &DataType) -> Result<Vec<Option<f64>>> {
     let texts: ArrayRef = Arc::new(StringArray::from(texts));
     let values = cast(&texts, data_type)
         .map_err(|error| Error::internal("changes", "cannot be read back").source(error))?;

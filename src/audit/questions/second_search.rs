@@ -102,30 +102,34 @@ fn figure(
 }
 
 /// How far a gap moves, and how far it may: of shares the tolerance, of costs that share of the reference's.
-fn moved(metric: &str, (own, reference): (TwoSearches, TwoSearches), tolerance: f64) -> (f64, f64) {
-    let moved = ((own.second - reference.second) - (own.first - reference.first)).abs();
+fn moved(
+    metric: &str,
+    (of_group, reference): (TwoSearches, TwoSearches),
+    tolerance: f64,
+) -> (f64, f64) {
+    let moved = ((of_group.second - reference.second) - (of_group.first - reference.first)).abs();
     let scale = if metric == "cost_mean" { reference.first.abs() } else { 1.0 };
     (moved, tolerance * scale)
 }
 
 fn tell(
     asker: &Asker<'_>,
-    (metric, group, own): (&str, &SampledGroup, Option<TwoSearches>),
+    (metric, group, of_group): (&str, &SampledGroup, Option<TwoSearches>),
     reference: Option<Option<TwoSearches>>,
     columns: &mut ReportColumns,
 ) {
     let rows = group.rows.len() as u64;
-    let own = own.filter(|_| asker.names.shows(rows));
+    let of_group = of_group.filter(|_| asker.names.shows(rows));
     let reference = reference.flatten();
-    let both = own.zip(reference);
+    let both = of_group.zip(reference);
     let moved = both.map(|pair| moved(metric, pair, asker.tolerance));
     asker.names.begin(columns, group);
     columns.text(Some(metric));
     columns.count(rows);
-    columns.number(own.map(|own| own.first));
-    columns.number(own.map(|own| own.second));
-    columns.number(both.map(|(own, reference)| own.first - reference.first));
-    columns.number(both.map(|(own, reference)| own.second - reference.second));
+    columns.number(of_group.map(|of_group| of_group.first));
+    columns.number(of_group.map(|of_group| of_group.second));
+    columns.number(both.map(|(of_group, reference)| of_group.first - reference.first));
+    columns.number(both.map(|(of_group, reference)| of_group.second - reference.second));
     columns.number(moved.map(|(moved, _)| moved));
     columns.number(moved.map(|(_, tolerance)| tolerance));
     let verdict = moved.map(|(moved, most)| if moved > most { INCONCLUSIVE } else { "holds" });
@@ -161,7 +165,7 @@ pub fn doubted(gaps: &RecordBatch, second: &RecordBatch) -> Result<RecordBatch> 
         };
         let reference = against[row].as_deref() == Some("reference");
         let moves = moved.get(&(group[row].clone(), stands.to_string()));
-        let moves = moves.is_some_and(|(gap, own)| if reference { *gap } else { *own });
+        let moves = moves.is_some_and(|(gap, of_group)| if reference { *gap } else { *of_group });
         if moves {
             verdicts[row].as_ref().map(|_| INCONCLUSIVE.to_string())
         } else {
@@ -189,8 +193,8 @@ fn moved_groups(second: &RecordBatch) -> Result<HashMap<(GroupTexts, String), (b
     let (first, again, most) = (number("figure")?, number("figure_again")?, number("tolerance")?);
     let of_row = |row: usize| {
         let gap = verdicts[row].as_deref() == Some(INCONCLUSIVE);
-        let own = (again[row] - first[row]).abs() > most[row];
-        ((groups[row].clone(), metrics[row].clone().unwrap_or_default()), (gap, own))
+        let of_group = (again[row] - first[row]).abs() > most[row];
+        ((groups[row].clone(), metrics[row].clone().unwrap_or_default()), (gap, of_group))
     };
     Ok((0..second.num_rows()).map(of_row).collect())
 }
@@ -227,14 +231,14 @@ mod tests {
         let first = [found(true, 2.0), found(false, f64::NAN), found(true, 1.0), found(true, 1.0)];
         let second = [found(true, 2.0), found(true, 4.0), found(true, 1.0), found(true, 0.5)];
         let of = |metric, rows: &[u32]| figure(metric, rows, (&first, &second)).expect("rows");
-        let (own, reference) = (of("recourse_rate", &[0, 1]), of("recourse_rate", &[2, 3]));
-        assert_eq!(own, TwoSearches { first: 0.5, second: 1.0 });
+        let (of_group, reference) = (of("recourse_rate", &[0, 1]), of("recourse_rate", &[2, 3]));
+        assert_eq!(of_group, TwoSearches { first: 0.5, second: 1.0 });
         // The gap was -0.5 and is 0.
-        assert_eq!(moved("recourse_rate", (own, reference), 0.05), (0.5, 0.05));
-        let (own, reference) = (of("cost_mean", &[0, 1]), of("cost_mean", &[2, 3]));
-        assert_eq!((own.second, reference.second), (3.0, 0.75));
+        assert_eq!(moved("recourse_rate", (of_group, reference), 0.05), (0.5, 0.05));
+        let (of_group, reference) = (of("cost_mean", &[0, 1]), of("cost_mean", &[2, 3]));
+        assert_eq!((of_group.second, reference.second), (3.0, 0.75));
         // From 1 to 2.25; a twentieth of the reference's mean cost, 1, may be.
-        assert_eq!(moved("cost_mean", (own, reference), 0.05), (1.25, 0.05));
+        assert_eq!(moved("cost_mean", (of_group, reference), 0.05), (1.25, 0.05));
         assert_eq!(figure("cost_mean", &[], (&first, &second)), None);
     }
 }

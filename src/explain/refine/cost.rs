@@ -123,8 +123,12 @@ impl Costs {
 
 impl Refiner {
     /// What changes of a row cost.
-    pub(in crate::explain) fn cost(&self, edits: &[Change], own: impl Fn(usize) -> Cell) -> f64 {
-        self.costs.total(edits, own)
+    pub(in crate::explain) fn cost(
+        &self,
+        edits: &[Change],
+        originally: impl Fn(usize) -> Cell,
+    ) -> f64 {
+        self.costs.total(edits, originally)
     }
 
     /// What rows cost, as written to the table. A feature that follows from others costs nothing by itself.

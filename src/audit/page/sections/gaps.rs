@@ -94,9 +94,10 @@ fn sorted<'a>(
         to == target && by.as_deref() == Some(attribute) && row.metric == of && row.budget.is_none()
     };
     let mut rows: Vec<&GapRow> = against_reference(source).filter(here).collect();
-    let place = |row: &GapRow| VERDICTS.iter().position(|verdict| *verdict == row.verdict);
+    let rank_of_verdict =
+        |row: &GapRow| VERDICTS.iter().position(|verdict| *verdict == row.verdict);
     rows.sort_by(|left, right| {
-        place(left).cmp(&place(right)).then(size(right).total_cmp(&size(left)))
+        rank_of_verdict(left).cmp(&rank_of_verdict(right)).then(size(right).total_cmp(&size(left)))
     });
     rows
 }

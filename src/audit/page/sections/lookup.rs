@@ -39,12 +39,12 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Result<Vec<Block>> {
     }
     let key = source.facts.key.iter().map(|name| format!("{} = …", identifier(name)));
     let target = source.data.targets().first().copied().unwrap_or("TARGET");
-    let wanted = key.collect::<Vec<_>>().join(" AND ");
+    let predicate = key.collect::<Vec<_>>().join(" AND ");
     blocks.push(Block::Command {
         what: "Any row, from the run's folder:".to_string(),
         text: format!(
             "duckdb -c \"FROM '{COUNTERFACTUALS}/**/*.parquet' WHERE {}\"",
-            quoted(&wanted)
+            quoted(&predicate)
         ),
     });
     blocks.push(Block::Command {

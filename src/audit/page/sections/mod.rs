@@ -93,9 +93,9 @@ fn groups_of<'a>(
     let of = |row: &&GroupRow| {
         row.whose.target == target && row.whose.attribute.as_deref() == Some(attribute)
     };
-    let (suppressed, told): (Vec<_>, Vec<_>) =
+    let (suppressed, shown): (Vec<_>, Vec<_>) =
         source.data.groups.iter().filter(of).partition(|row| row.suppressed);
-    (told, suppressed.len())
+    (shown, suppressed.len())
 }
 
 /// That small groups are not told.
@@ -137,6 +137,7 @@ fn panels<'a>(source: &SectionInput<'a>, table: &str) -> (Vec<(&'a str, &'a str)
 
 /// Sentences as one text.
 fn sentences(list: &[String]) -> String {
-    let told: Vec<&str> = list.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
-    told.join(" ")
+    let shown: Vec<&str> =
+        list.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+    shown.join(" ")
 }

@@ -81,8 +81,8 @@ fn cause(cause: &str) -> &str {
 fn groups(source: &SectionInput<'_>) -> Option<Chart> {
     let all = source.data.stability.iter();
     let all = all.filter(|row| row.whose.attribute.is_some() && row.cause.is_none());
-    let told = all.clone().filter(|row| row.shares.recourse_validity.is_some());
-    let mut rows: Vec<&StabilityRow> = told.collect();
+    let with_validity = all.clone().filter(|row| row.shares.recourse_validity.is_some());
+    let mut rows: Vec<&StabilityRow> = with_validity.collect();
     let value = |row: &StabilityRow| row.shares.recourse_validity.map_or(0.0, |of| of.value);
     rows.sort_by(|left, right| value(left).total_cmp(&value(right)));
     let line = |row: &&StabilityRow| {
