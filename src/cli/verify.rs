@@ -22,7 +22,7 @@ use crate::runtime::Runtime;
 pub(super) struct Verify {
     /// The published folder.
     folder: PathBuf,
-    /// Check also the files that the run read, where they stand.
+    /// Also check the input files of the run.
     #[arg(long)]
     inputs: bool,
 }

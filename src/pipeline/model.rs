@@ -144,10 +144,10 @@ fn difference_text(difference: &Disagreement, repeated: &Repeated, key: &str) ->
 
 fn hint(difference: &Disagreement) -> String {
     let cause = if difference.by_chance {
-        "its answers depend on chance or on what it was asked before: fix its seed, or take it out of \
+        "its predictions depend on chance or on what it was asked before: fix its seed, or take it out of \
          training mode"
     } else {
-        "its answers depend on the other rows of a batch: take statistics over a batch out of it"
+        "its predictions depend on the other rows of a batch: take statistics over a batch out of it"
     };
     format!("{cause}; for a model that is meant to do so set `predictor.repeatable = \"warn\"`")
 }

@@ -156,7 +156,7 @@ fn overlap(output: &Path, source: &JobPath) -> Option<Fault> {
 
 fn apart(subject: &str, path: &Path, how: &str) -> Fault {
     let problem = format!(
-        "is `{}`, which {how}, expected a place apart from what the job reads",
+        "is `{}`, which {how}, expected a folder apart from what the job reads",
         path.display()
     );
     Fault::new(subject, problem).hint(format!("choose another `{subject}`"))

@@ -148,6 +148,18 @@ fn an_audit_without_sections_is_none() {
     let bench = bench(500, "[audit]\nsections = []\n");
     bench.does("run", &[]).ok();
     assert!(!bench.path("out/reports/audit").exists());
-    bench.here(&["audit", "out", "--by", "sxe"]).fails(1, &["audit.by: names `sxe`"]);
-    bench.here(&["audit", "table.parquet"]).fails(1, &["is not the folder of a published run"]);
+    bench.here(&["audit", "out", "--by", "sxe"]).says(
+        1,
+        &expect![[r#"
+        error: audit.by: names `sxe`, which is no column of DIR/table.parquet
+          hint: did you mean `sex`?
+    "#]],
+    );
+    bench.here(&["audit", "table.parquet"]).says(
+        1,
+        &expect![[r#"
+        error: table.parquet: is not the folder of a published run
+          hint: `overturn run` or `overturn explain` makes one
+    "#]],
+    );
 }

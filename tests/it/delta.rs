@@ -120,12 +120,33 @@ fn what_is_asked_of_a_table_is_checked() {
     let table = by_hand(&bench, |_| {});
     score(&bench, &table, "", "").ok();
     let plain = bench.text("lake/part-0.parquet");
-    score(&bench, &table, ", version = 3", "").fails(1, &["has no version 3"]);
-    score(&bench, &table, ", timestamp = \"2001-01-01T00:00:00Z\"", "")
-        .fails(1, &["no version as old as 2001-01-01T00:00:00Z"]);
+    score(&bench, &table, ", version = 3", "").says(1, &expect![[r#"
+        error: DIR/lake: has no version 3 that can be read
+          hint: `_delta_log` has a file for each version; old ones are removed by the table's `delta.logRetentionDuration`
+          because: Kernel error: Generic delta kernel error: LogSegment end version 0 not the same as the specified end version 3
+          because: Generic delta kernel error: LogSegment end version 0 not the same as the specified end version 3
+    "#]]);
+    score(&bench, &table, ", timestamp = \"2001-01-01T00:00:00Z\"", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/lake: has no version as old as 2001-01-01T00:00:00Z: version 0 is younger
+          hint: give a later `timestamp`, or a `version`
+    "#]],
+    );
     score(&bench, &table, ", timestamp = \"2199-01-01T00:00:00Z\"", "").ok();
-    score(&bench, &bench.text(""), "", "").fails(1, &["is not a Delta table"]);
-    score(&bench, &plain, "", "").fails(1, &["is not a Delta table"]);
+    score(&bench, &bench.text(""), "", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/: is not a Delta table: it has no `_delta_log` with a version
+          hint: for plain Parquet give the path itself, without `format`
+    "#]],
+    );
+    score(&bench, &plain, "", "").says(1, &expect![[r#"
+        error: DIR/lake/part-0.parquet: is not a Delta table: it has no `_delta_log` with a version
+          hint: for plain Parquet give the path itself, without `format`
+          because: Kernel error: Invalid table location: Path does not exist: "DIR/lake/part-0.parquet/".
+          because: Invalid table location: Path does not exist: "DIR/lake/part-0.parquet/".
+    "#]]);
     let run = score(&bench, &table, ", version = 1, timestamp = \"yesterday\", colour = 1", "");
     bench.fails_with(
         &run,
@@ -271,11 +292,16 @@ fn a_night_is_replaced_and_others_stay() {
     // Rows of another night than the one that is replaced, and predicates over other columns.
     let wrong =
         ["--set", "night=2026-11-18", "--override", "output.table.where=night = DATE '2026-11-19'"];
-    explain(&bench, "dddd", &wrong)
-        .fails(1, &["does not hold for the run's rows in `night=2026-11-18"]);
+    explain(&bench, "dddd", &wrong).says(1, &expect![[r#"
+        error: output.table.where: is `night = DATE '2026-11-19'`, which does not hold for the run's rows in `night=2026-11-18/status=already_target`
+          hint: limit the run to the same rows with `input.where`
+    "#]]);
     let wrong = ["--set", "night=2026-11-18", "--override", "output.table.where=income > 3"];
-    explain(&bench, "dddd", &wrong)
-        .fails(1, &["output.table.where: is `income > 3`", "No field named income"]);
+    explain(&bench, "dddd", &wrong).says(1, &expect![[r#"
+        error: output.table.where: is `income > 3`, which is not a predicate over the table: Schema error: No field named income.
+        Valid fields are "?table?".night, "?table?".status.
+          hint: quote column names with spaces: "Marital Status" = 'Married'
+    "#]]);
     assert_eq!(helper(&python, &["read", &lake])["version"], 2);
     assert!(!bench.path("dddd").exists());
 }
@@ -315,7 +341,7 @@ fn tables_that_do_not_suit_a_run_are_refused_early() {
         1,
         &[
             "has no column `target`, which the run has",
-            "has the column `income`, which the run has not",
+            "has the column `income`, which the run does not have",
         ],
     );
     let merge = ["--override", "output.table.schema=merge"];
@@ -366,7 +392,13 @@ fn a_resumed_run_reads_the_version_that_it_began_with() {
     assert_eq!(summary["rows_read"], 40_000);
     assert_eq!(bench.json("out/manifest.json")["run"]["versions"], header["versions"]);
     // What was published is whole: the next run reads the latest version, and is another one.
-    bench.does("explain", &["--resume"]).fails(1, &["already holds the results of a run"]);
+    bench.does("explain", &["--resume"]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: already holds the results of a run
+          hint: set `output.overwrite = true` to replace them, or choose another `output.dir`
+    "#]],
+    );
     let next = bench.does("explain", &["--resume", "--override", "output.overwrite=true"]);
     assert!(next.ok().json()["rows_read"].as_u64() > Some(40_000));
 }

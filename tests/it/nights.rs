@@ -191,14 +191,17 @@ fn the_chain_is_followed_from_night_to_night() {
     let report = bench.path("out/reports/validity.parquet");
     let content = fs::read(&report).expect("readable");
     fs::write(&report, &content[1..]).expect("written");
-    verify("third").fails(1, &["out: has `reports/validity.parquet` with"]);
+    verify("third").says(1, &expect![[r#"
+        error: DIR/third: DIR/out: has `reports/validity.parquet` with 5190 bytes, expected 5191, by its manifest
+    "#]]);
     fs::write(&report, &content).expect("written");
     verify("third").ok();
     let manifest = fs::read_to_string(bench.path("out/manifest.json")).expect("readable");
     let forged = manifest.replace("\"region\"", "\"sex\"");
     bench.write("out/manifest.json", &forged);
-    verify("third")
-        .fails(1, &["out: has a manifest with the SHA-256", "it was changed, or replaced"]);
+    verify("third").says(1, &expect![[r#"
+        error: DIR/third: DIR/out: has a manifest with the SHA-256 HASH, expected HASH: it was changed, or replaced by another run
+    "#]]);
     let success = fs::read_to_string(bench.path("out/_SUCCESS")).expect("readable");
     let sha256 = |text: &str| {
         use sha2::Digest;
@@ -208,7 +211,9 @@ fn the_chain_is_followed_from_night_to_night() {
     assert_eq!(success, format!("{}  manifest.json\n", sha256(&manifest)));
     bench.write("out/_SUCCESS", &format!("{}  manifest.json\n", sha256(&forged)));
     verify("out").ok();
-    verify("third").fails(1, &["out: has a manifest with the SHA-256"]);
+    verify("third").says(1, &expect![[r#"
+        error: DIR/third: DIR/out: has a manifest with the SHA-256 HASH, expected HASH: it was changed, or replaced by another run
+    "#]]);
     bench.write("out/manifest.json", &manifest);
     bench.write("out/_SUCCESS", &success);
 
@@ -261,13 +266,18 @@ fn what_cannot_be_compared_with_is_told_at_once() {
     );
     bench
         .does("run", &["--override", "report.gates.min_recourse_validity=0.5"])
-        .fails(1, &["report.gates.min_recourse_validity", "`audit.previous` names none"]);
+        .says(1, &expect![[r#"
+            error: --override: `report.gates.min_recourse_validity` is given, but no run is compared with: `audit.previous` names none, or `audit.sections` leaves out `stability`
+        "#]]);
     bench
         .does(
             "validate",
             &["--override", "audit.previous=out", "--override", "target.class=rejected"],
         )
-        .fails(1, &["audit.previous: is `", "whose target is"]);
+        .says(1, &expect![[r#"
+            error: audit.previous: is `DIR/out`, whose target is {"Class":"approved"}, expected {"Class":"rejected"}
+              hint: counterfactuals for another target cannot be compared
+        "#]]);
     // A key of another type.
     let cast = "import sys, glob, os, pyarrow.parquet as p\nos.makedirs(sys.argv[2])\n\
                 for i, f in enumerate(sorted(glob.glob(sys.argv[1] + '/*.parquet'))):\n    \

@@ -232,11 +232,19 @@ fn from_a_store_into_a_store_the_rows_are_those_of_a_local_run() {
     assert_eq!(lake.names("out/_overturn"), ["commit.json"]);
     assert_eq!(lake.run("b", "out", &[]).ok().json()["already_published"], true);
     let other = ["--override", "explain.split_rows=2000"];
-    lake.run("b", "out", &other)
-        .fails(2, &["already holds the results of a run", "overwrite = true"]);
+    lake.run("b", "out", &other).says(
+        2,
+        &expect![[r#"
+        error: s3://lake/whole/out: already holds the results of a run
+          hint: choose another `output.dir`, or set `overwrite = true` in [output]
+    "#]],
+    );
     lake.run("b", "out", &[&other[..], &["--override", "output.overwrite=true"]].concat()).ok();
     lake.same("out", "local");
-    lake.run("a", "table", &[]).fails(1, &["output.dir", "which holds, or lies in"]);
+    lake.run("a", "table", &[]).says(1, &expect![[r#"
+        error: output.dir: is `s3://lake/whole/table`, which holds, or lies in, `s3://lake/whole/table` (input.features)
+          hint: choose another `output.dir`
+    "#]]);
 }
 
 #[test]
@@ -260,7 +268,13 @@ fn a_killed_run_is_resumed_on_another_machine() {
     assert!(!lake.names("out").iter().any(visible), "visible before it is decided");
     // Another job does not resume from it.
     let other = ["--resume", "--override", "runtime.seed=7"];
-    lake.run("b", "out", &other).fails(1, &["cannot be resumed: the seed changed"]);
+    lake.run("b", "out", &other).says(
+        1,
+        &expect![[r#"
+        error: s3://lake/killed/out: cannot be resumed: the seed changed since the run was stopped
+          hint: run without `--resume` to start over
+    "#]],
+    );
     let run = lake.run("b", "out", &["--resume"]).ok();
     let resumed = run.json()["splits_resumed"].as_u64().expect("a count");
     assert!(resumed >= 3, "{resumed} of its splits were used");
@@ -276,7 +290,10 @@ fn of_two_runs_at_once_one_publishes() {
     let [first, second] = ended;
     let (won, lost) = if first.code == 0 { (first, second) } else { (second, first) };
     won.ok();
-    lost.fails(2, &["was published meanwhile by another run", "nothing of this one is visible"]);
+    lost.says(2, &expect![[r#"
+        error: s3://lake/twice/out: was published meanwhile by another run, HASH; nothing of this one is visible
+          hint: two runs had the same `output.dir`: give each its own
+    "#]]);
     let names = lake.names("out");
     assert!(names.contains(&"_SUCCESS".to_string()), "{names:?}");
 }
