@@ -14,6 +14,7 @@ mod lineage;
 mod nights;
 mod prometheus;
 mod questions;
+mod shard;
 mod spot;
 mod summary;
 mod survival;
@@ -43,7 +44,7 @@ use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::lineage::Lineage;
 use crate::output::{
     COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, REJECTS,
-    RunFacts, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of,
+    RunFacts, SUCCESS_FILE, Shard, Staging, WriterOptions, counterfactual_schema, journal_of,
     parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
@@ -60,6 +61,7 @@ pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
 pub(super) use nights::previous_run;
 pub(super) use questions::check_questions;
+pub use shard::{ShardSummary, publish, run_shard};
 pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
 
 /// How much of the whole is done.
@@ -124,6 +126,19 @@ struct Stages<'a> {
     observer: &'a Observer,
     /// The store of the results, if they go to one.
     mirror: Option<Arc<Mirror>>,
+    /// Which of the splits are explained here, if not all.
+    shard: Option<Shard>,
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// Nothing.
+    Afresh,
+    /// What a stopped run has finished.
+    Resume,
+    /// What shards have finished.
+    Shards,
 }
 
 /// What was finished before, and the journal to go on with.
@@ -150,24 +165,29 @@ pub fn run(
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<RunSummary> {
+    let begin = if resume { Begin::Resume } else { Begin::Afresh };
     lineage::told(job, part, |lineage| {
-        explain_all(job, (part, resume), (runtime, observer), lineage)
+        explain_all(job, (part, begin), (runtime, observer), lineage)
     })
 }
 
 fn explain_all(
     job: &Job,
-    (part, resume): (Part, bool),
+    (part, begin): (Part, Begin),
     (runtime, observer): (&Runtime, &Observer),
     lineage: &Lineage,
 ) -> Result<RunSummary> {
     let began = Instant::now();
     // What is published is whole: only a run that was stopped is gone on with.
-    let earlier = if resume { unfinished(&job.output.dir) } else { None };
+    let earlier = match begin {
+        Begin::Afresh => None,
+        Begin::Resume => unfinished(&job.output.dir),
+        Begin::Shards => shard::facts_of_shards(job),
+    };
     let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
     let mut stages = Stages::new(job, part, runtime, observer)?;
     stages.tell(lineage);
-    if let Some(mut summary) = stages.published(resume)? {
+    if let Some(mut summary) = stages.published(begin != Begin::Afresh)? {
         // The job's gates and metrics may be others than before.
         summary.gates = stages.gates(&summary);
         stages.write_metrics(&mut summary);
@@ -176,7 +196,7 @@ fn explain_all(
     stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
-    let explained = stages.explained(&context, keyed, resume);
+    let explained = stages.explained(&context, keyed, begin);
     let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
     // Reports need no model of the job's.
     drop(context);
@@ -219,6 +239,7 @@ impl<'a> Stages<'a> {
             runtime,
             observer,
             mirror: None,
+            shard: None,
         })
     }
 
@@ -227,10 +248,11 @@ impl<'a> Stages<'a> {
         &self,
         context: &RunContext,
         keyed: Keyed,
-        resume: bool,
+        begin: Begin,
     ) -> Result<(Staging, Finished)> {
         // What is resumed was checked when it began.
-        let remarks = if resume { Vec::new() } else { self.check_early(context)? };
+        let (afresh, resume) = (begin == Begin::Afresh, begin == Begin::Resume);
+        let remarks = if afresh { self.check_early(context)? } else { Vec::new() };
         let mut staging = match &self.mirror {
             Some(mirror) => Staging::for_store(&self.job.output.dir, Arc::clone(mirror), resume)?,
             None => {
@@ -238,7 +260,10 @@ impl<'a> Stages<'a> {
                 open(&self.job.output.dir, replace(self.job))?
             }
         };
-        let mut progressed = self.journal(&staging, resume)?;
+        if begin == Begin::Shards {
+            self.take_shards(&staging)?;
+        }
+        let mut progressed = self.journal(&staging, !afresh)?;
         let training = (context, keyed.rows, resume);
         let artefact = self.generator(&mut staging, &mut progressed, training)?;
         let generator = progressed.generator.take().unwrap_or_default();
