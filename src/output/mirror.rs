@@ -156,7 +156,8 @@ impl Mirror {
         wait(async move {
             let folder = mirror.prefix.key(&format!("{HIDDEN}/{SHARDS}"));
             let names = mirror.prefix.store.folders(&folder).await?;
-            let mut shards: Vec<Shard> = names.iter().filter_map(|name| Shard::named(name)).collect();
+            let mut shards: Vec<Shard> =
+                names.iter().filter_map(|name| Shard::named(name)).collect();
             shards.sort();
             Ok(shards)
         })

@@ -163,7 +163,9 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let dir = home.path().join("out");
         assert_eq!(local_shards(&dir).expect("none"), []);
-        for name in [".00002-of-00003.journal", ".00001-of-00003.staging", ".00001-of-00003.journal"] {
+        for name in
+            [".00002-of-00003.journal", ".00001-of-00003.staging", ".00001-of-00003.journal"]
+        {
             fs::create_dir_all(home.path().join(".out.shards").join(name)).expect("made");
         }
         let expected = [Shard { number: 1, of: 3 }, Shard { number: 2, of: 3 }];

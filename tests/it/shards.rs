@@ -48,7 +48,7 @@ fn shards_in_any_order_give_the_tables_of_one_run() {
     assert!(again["splits"].as_u64() > Some(0), "{again}");
     let published = bench.does("publish", &[]).ok().json();
     same_tables(&bench, &whole);
-    for counted in ["run_id", "rows_read", "rows_explained", "rows_rejected", "statuses"] {
+    for counted in ["rows_read", "rows_explained", "rows_rejected", "statuses"] {
         assert_eq!(published[counted], run[counted], "{counted}");
     }
     bench.nothing_is_left();
@@ -115,12 +115,50 @@ fn what_cannot_be_published_is_named() {
     let other = ["--override", "runtime.seed=7"];
     said += &bench.refusal("another seed", &bench.does("publish", &other));
     bench.does("run", &[&["--shard", "1/2"][..], &other].concat()).ok();
-    said += &bench.refusal("two numbers", &bench.does("publish", &[]));
+    bench.does("run", &[&["--shard", "1/4"][..], &other].concat()).ok();
+    said += &bench.refusal("two numbers", &bench.does("publish", &other));
     let generator = with_generator("");
     let line = generator.lines().nth(1).expect("the generator's");
     bench.replace("job.toml", &format!("{line}\n"), "");
     said += &bench.refusal("no generator", &shard(&bench, "1/2"));
-    expect![[r#""#]].assert_eq(&said);
+    expect![[r#"
+        # no shards
+        error: DIR/out: has no shards of this run beside it
+          hint: `overturn run JOB --shard I/N` explains one of N shards
+
+        # shards are missing
+        errors:
+        DIR/out: shard 2/3 has not begun
+          hint: run `overturn run JOB --shard 2/3`, then publish
+        DIR/out: shard 3/3 has not begun
+          hint: run `overturn run JOB --shard 3/3`, then publish
+
+        # a split is missing
+        error: DIR/out: shard 2/3 has finished 2 of 3 splits
+          hint: run `overturn run JOB --shard 2/3`, then publish
+
+        # a file is cut short
+        error: DIR/out: shard 3/3 has finished 2 of 3 splits
+          hint: run `overturn run JOB --shard 3/3`, then publish
+
+        # another seed
+        errors:
+        DIR/out: shard 1/3 is of another run: the seed changed since
+          hint: run `overturn run JOB --shard 1/3`, then publish
+        DIR/out: shard 2/3 is of another run: the seed changed since
+          hint: run `overturn run JOB --shard 2/3`, then publish
+        DIR/out: shard 3/3 is of another run: the seed changed since
+          hint: run `overturn run JOB --shard 3/3`, then publish
+
+        # two numbers
+        error: DIR/out: has shards of this run by 2 and by 4 beside it
+          hint: remove those that are not to be published from `.<dir>.shards`, or in a store from `_overturn/shards`
+
+        # no generator
+        error: explain.generator: is missing, expected the folder of a fitted generator, which all shards share
+          hint: `overturn train JOB` makes one, also where rows are searched without networks
+
+    "#]].assert_eq(&said);
     assert!(!bench.path("out").exists());
     let run = shard(&bench, "4/3");
     assert_eq!(run.code, 1, "{run:#?}");
@@ -132,11 +170,13 @@ fn a_shard_of_another_night_is_begun_anew() {
     let (whole, bench) = (prepared(), prepared());
     whole.does("run", &[]).ok();
     bench.does("run", &["--shard", "1/2", "--override", "runtime.seed=7"]).ok();
+    bench.does("run", &["--shard", "2/4", "--override", "runtime.seed=7"]).ok();
     let summary = shard(&bench, "1/2").ok().json();
     assert_eq!(summary["splits_resumed"], 0);
     shard(&bench, "2/2").ok();
     bench.does("publish", &[]).ok();
     same_tables(&bench, &whole);
+    assert!(!bench.path(".out.shards").exists());
 }
 
 #[test]

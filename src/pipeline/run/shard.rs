@@ -2,7 +2,7 @@
 //! them, and one puts together what they have finished and publishes it. The records are those of an ordinary run, so
 //! that the tables are too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,9 +18,7 @@ use super::{
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::job::Job;
-use crate::output::{
-    Found, JOURNAL_FILE, Journal, Mirror, RunFacts, Shard, Staging, local_shards,
-};
+use crate::output::{Found, JOURNAL_FILE, Journal, Mirror, RunFacts, Shard, Staging, local_shards};
 use crate::runtime::{Runtime, usage};
 
 /// What a shard has done.
@@ -231,14 +229,11 @@ impl Stages<'_> {
             Some(mirror) => mirror.shards()?,
             None => local_shards(&self.job.output.dir)?,
         };
-        let shown = self.job.output.shown();
-        let of = one_number(&found).map_err(|problem| {
-            Error::input(&shown, problem)
-                .hint("`overturn run JOB --shard I/N` explains one of N shards")
-        })?;
+        let (of, shown) = (self.number_of_shards(&found)?, self.job.output.shown());
         let (mut finished, mut faults) = (Vec::new(), Vec::new());
         for shard in Shard::all(of) {
-            let fault = |problem: String| Fault::new(shown.clone(), format!("shard {shard} {problem}"));
+            let fault =
+                |problem: String| Fault::new(shown.clone(), format!("shard {shard} {problem}"));
             let again = format!("run `overturn run JOB --shard {shard}`, then publish");
             if !found.contains(&shard) {
                 faults.push(fault("has not begun".to_string()).hint(again));
@@ -255,6 +250,34 @@ impl Stages<'_> {
         }
         Error::from_faults(Kind::Input, faults)?;
         Ok(finished)
+    }
+
+    /// How many shards the run has. Where others left theirs too, those of this run count.
+    fn number_of_shards(&self, found: &[Shard]) -> Result<usize> {
+        let mut numbers: BTreeSet<usize> = found.iter().map(|shard| shard.of).collect();
+        if numbers.len() > 1 {
+            numbers.clear();
+            for shard in found {
+                let read = self.finished_shard(*shard)?;
+                if read.is_some_and(|read| read.facts.fingerprint == self.facts.fingerprint) {
+                    numbers.insert(shard.of);
+                }
+            }
+        }
+        let numbers: Vec<String> = match numbers.len() {
+            1 => return Ok(numbers.pop_first().unwrap_or_default()),
+            _ => numbers.iter().map(usize::to_string).collect(),
+        };
+        let shown = self.job.output.shown();
+        if numbers.is_empty() {
+            let error = Error::input(shown, "has no shards of this run beside it");
+            return Err(error.hint("`overturn run JOB --shard I/N` explains one of N shards"));
+        }
+        let problem = format!("has shards of this run by {} beside it", numbers.join(" and by "));
+        Err(Error::input(shown, problem).hint(
+            "remove those that are not to be published from `.<dir>.shards`, or in a store from \
+             `_overturn/shards`",
+        ))
     }
 
     /// What a shard has finished; none if it has no journal.
@@ -300,20 +323,5 @@ impl Stages<'_> {
         }
         let generator = found.generator.as_ref().filter(|record| record.is_there(&found.staging));
         generator.is_none().then(|| "lacks the generator".to_string())
-    }
-}
-
-/// The number of shards that all agree on.
-fn one_number(found: &[Shard]) -> std::result::Result<usize, String> {
-    let mut numbers: Vec<usize> = found.iter().map(|shard| shard.of).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    match numbers.as_slice() {
-        [] => Err("has no shards beside it".to_string()),
-        [of] => Ok(*of),
-        numbers => {
-            let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-            Err(format!("has shards of runs in {} parts beside it", numbers.join(" and in ")))
-        }
     }
 }
