@@ -13,6 +13,7 @@ mod prometheus;
 mod publish;
 mod questions;
 mod rereport;
+mod shard;
 mod spot;
 mod summary;
 mod survival;
@@ -42,7 +43,7 @@ use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::lineage::Lineage;
 use crate::output::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, OpenedJournal,
-    REJECTS, RunProvenance, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema,
+    REJECTS, RunProvenance, SUCCESS_FILE, Shard, Staging, WriterOptions, counterfactual_schema,
     journal_of, parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
@@ -58,6 +59,7 @@ use publish::Finished;
 pub use publish::gate_error;
 pub(super) use questions::check_questions;
 pub use rereport::{published_job, report};
+pub use shard::{ShardSummary, publish, run_shard};
 pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
 
 /// How much of the whole is done.
@@ -122,6 +124,19 @@ struct Stages<'a> {
     observer: &'a Observer,
     /// The store of the results, if they go to one.
     mirror: Option<Arc<Mirror>>,
+    /// Which of the splits are explained here, if not all.
+    shard: Option<Shard>,
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// Nothing.
+    Afresh,
+    /// What a stopped run has finished.
+    Resume,
+    /// What shards have finished.
+    Shards,
 }
 
 /// What was finished before, and the journal to continue.
@@ -148,24 +163,29 @@ pub fn run(
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<RunSummary> {
+    let begin = if resume { Begin::Resume } else { Begin::Afresh };
     lineage::with_events(job, mode, |lineage| {
-        explain_all(job, (mode, resume), (runtime, observer), lineage)
+        explain_all(job, (mode, begin), (runtime, observer), lineage)
     })
 }
 
 fn explain_all(
     job: &Job,
-    (mode, resume): (RunMode, bool),
+    (mode, begin): (RunMode, Begin),
     (runtime, observer): (&Runtime, &Observer),
     lineage: &Lineage,
 ) -> Result<RunSummary> {
     let began = Instant::now();
     // What is published is whole: only a run that was stopped is resumed.
-    let earlier = if resume { unfinished(&job.output.dir) } else { None };
+    let earlier = match begin {
+        Begin::Afresh => None,
+        Begin::Resume => unfinished(&job.output.dir),
+        Begin::Shards => shard::provenance_of_shards(job),
+    };
     let job = &earlier.map_or_else(|| job.clone(), |read| provenance::pinned(job, &read));
     let mut stages = Stages::new(job, mode, runtime, observer)?;
     stages.tell(lineage);
-    if let Some(mut summary) = stages.published(resume)? {
+    if let Some(mut summary) = stages.published(begin != Begin::Afresh)? {
         // The job's gates and metrics may be others than before.
         summary.gates = stages.gates(&summary);
         stages.write_metrics(&mut summary);
@@ -174,7 +194,7 @@ fn explain_all(
     stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
-    let explained = stages.explained(&context, keyed, resume);
+    let explained = stages.explained(&context, keyed, begin);
     let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
     // Reports need no model of the job's.
     drop(context);
@@ -217,6 +237,7 @@ impl<'a> Stages<'a> {
             runtime,
             observer,
             mirror: None,
+            shard: None,
         })
     }
 
@@ -225,10 +246,11 @@ impl<'a> Stages<'a> {
         &self,
         context: &RunContext,
         keyed: Keyed,
-        resume: bool,
+        begin: Begin,
     ) -> Result<(Staging, Finished)> {
         // What is resumed was checked when it began.
-        let remarks = if resume { Vec::new() } else { self.check_early(context)? };
+        let (afresh, resume) = (begin == Begin::Afresh, begin == Begin::Resume);
+        let remarks = if afresh { self.check_early(context)? } else { Vec::new() };
         let mut staging = match &self.mirror {
             Some(mirror) => Staging::for_store(&self.job.output.dir, Arc::clone(mirror), resume)?,
             None => {
@@ -236,7 +258,10 @@ impl<'a> Stages<'a> {
                 open(&self.job.output.dir, replace(self.job))?
             }
         };
-        let mut progressed = self.journal(&staging, resume)?;
+        if begin == Begin::Shards {
+            self.take_shards(&staging)?;
+        }
+        let mut progressed = self.journal(&staging, !afresh)?;
         let training = (context, keyed.rows, resume);
         let artefact = self.generator(&mut staging, &mut progressed, training)?;
         let generator = progressed.generator.take().unwrap_or_default();
