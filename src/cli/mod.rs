@@ -96,6 +96,7 @@ enum Command {
     Score(score::Score),
     Train(train::Train),
     Run(run::WholeRunArguments),
+    Publish(run::Publish),
     Explain(run::Explain),
     Report(run::Report),
     Audit(audit::AuditArguments),
@@ -110,7 +111,11 @@ impl Command {
     /// What holds after success, even where it cannot be printed.
     fn done(&self) -> &'static str {
         match self {
-            Command::Score(_) | Command::Train(_) | Command::Run(_) | Command::Explain(_) => {
+            Command::Score(_)
+            | Command::Train(_)
+            | Command::Run(_)
+            | Command::Publish(_)
+            | Command::Explain(_) => {
                 "the run itself succeeded: what it publishes is published, only its summary could not be printed"
             }
             Command::Report(_) | Command::Audit(_) => {
@@ -206,6 +211,7 @@ fn execute(arguments: &Arguments, printer: &Printer) -> Result<()> {
         Command::Score(command) => command.run(printer, &arguments.global),
         Command::Train(command) => command.run(printer, &arguments.global),
         Command::Run(command) => command.run(printer, &arguments.global),
+        Command::Publish(command) => command.run(printer, &arguments.global),
         Command::Explain(command) => command.run(printer, &arguments.global),
         Command::Report(command) => command.run(printer, &arguments.global),
         Command::Audit(command) => command.run(printer, &arguments.global),

@@ -8,9 +8,10 @@ use crate::commit::TableCommit;
 use crate::error::Result;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
+use crate::output::Shard;
 use crate::pipeline::{
-    DryRun, Example, RunMode, RunSummary, StabilitySummary, TargetSummary, dry_run, gate_error,
-    report, run,
+    DryRun, Example, RunMode, RunSummary, ShardSummary, StabilitySummary, TargetSummary, dry_run,
+    gate_error, publish, report, run, run_shard,
 };
 use crate::report::Survival;
 use crate::runtime::Runtime;
@@ -28,6 +29,10 @@ use crate::runtime::Runtime;
 pub(super) struct WholeRunArguments {
     #[command(flatten)]
     arguments: RunArguments,
+    /// Explain one of N shards of the rows, such as 3/8, and leave it for `overturn publish`. What an earlier attempt
+    /// at the shard has finished is not done again. The job names a fitted generator.
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["resume", "dry_run"])]
+    shard: Option<Shard>,
 }
 
 /// Explain every row in scope with a fitted generator and publish the tables.
@@ -52,6 +57,17 @@ pub(super) struct Report {
     job: JobArguments,
 }
 
+/// Put the shards of a run together, with reports, and publish all of it.
+///
+/// The last step after `overturn run JOB --shard I/N` for every I, on one machine or many. Give it the same job
+/// file. Ends with code 1 and names every shard that is missing or unfinished.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  overturn publish job.toml --set date=2026-11-16")]
+pub(super) struct Publish {
+    #[command(flatten)]
+    job: JobArguments,
+}
+
 #[derive(Debug, Args)]
 struct RunArguments {
     #[command(flatten)]
@@ -66,7 +82,23 @@ struct RunArguments {
 
 impl WholeRunArguments {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
-        self.arguments.run(RunMode::Run, printer, global)
+        let Some(shard) = self.shard else {
+            return self.arguments.run(RunMode::Run, printer, global);
+        };
+        let job = self.arguments.job.read()?;
+        let runtime = Runtime::start(&job.runtime)?;
+        let summary = observed(global, |observer| run_shard(&job, shard, &runtime, observer))?;
+        printer.summary(&summary, shard_text);
+        Ok(())
+    }
+}
+
+impl Publish {
+    pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        let job = self.job.read()?;
+        let runtime = Runtime::start(&job.runtime)?;
+        let summary = observed(global, |observer| publish(&job, &runtime, observer))?;
+        conclude(&summary, printer)
     }
 }
 
@@ -104,6 +136,29 @@ impl RunArguments {
             observed(global, |observer| run(&job, (mode, self.resume), &runtime, observer));
         conclude(&result?, printer)
     }
+}
+
+fn shard_text(summary: &ShardSummary) -> String {
+    if summary.already_published {
+        return lines(&[("published before".to_string(), summary.output.clone())]);
+    }
+    let rejected: u64 = summary.rows_rejected.values().sum();
+    let mut rows = vec![
+        ("shard".to_string(), summary.shard.clone()),
+        ("splits".to_string(), grouped(summary.splits as u64)),
+        ("  finished before".to_string(), grouped(summary.splits_resumed as u64)),
+        ("rows in scope".to_string(), grouped(summary.rows)),
+        ("  rejected".to_string(), grouped(rejected)),
+        ("  explained".to_string(), grouped(summary.rows_explained)),
+    ];
+    let statuses = summary.statuses.iter();
+    rows.extend(statuses.map(|(status, rows)| (format!("    {status}"), grouped(*rows))));
+    let used =
+        format!("{:.1} s CPU, {} MiB at peak", summary.cpu_seconds, summary.peak_bytes >> 20);
+    rows.push(("used".to_string(), used));
+    rows.extend(summary.remarks.iter().map(|text| ("note".to_string(), text.clone())));
+    rows.push(("for".to_string(), format!("{}, by `overturn publish`", summary.output)));
+    lines(&rows)
 }
 
 fn plan_text(plan: &DryRun) -> String {

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::commit::{Commit, HIDDEN, Placed, Prefix};
 use super::manifest::{Manifest, RunProvenance};
 use super::paths::is_inside;
+use super::shard::{SHARDS, Shard};
 use super::tables::MANIFEST_FILE;
 use super::verify::{hex, sha256_of};
 use crate::error::{Error, Kind, Result};
@@ -32,6 +33,8 @@ pub struct Mirror {
     prefix: Prefix,
     run_id: String,
     fingerprint: String,
+    /// Where its attempts are, below the hidden folder: empty, or the folder of a shard with a slash behind it.
+    base: String,
     /// The commit that this run would take the place of.
     replaced: Option<Version>,
     /// Tells this process's files from those of others that work on the same attempt.
@@ -97,10 +100,9 @@ impl Mirror {
                 }
             }
             let replaced = commit.map(|(_, version)| version);
-            let nonce = format!("{:016x}", rand::random::<u64>());
-            let name = format!("{run_id}-{:013}-{nonce}", milliseconds());
-            let attempt = Mutex::new(RunAttempt { name, ..RunAttempt::default() });
-            let mirror = Mirror { prefix, run_id, fingerprint, replaced, nonce, attempt };
+            let (nonce, attempt) = begun(&run_id, "");
+            let base = String::new();
+            let mirror = Mirror { prefix, run_id, fingerprint, base, replaced, nonce, attempt };
             Ok(Some(Opened::Ready(Arc::new(mirror))))
         })
     }
@@ -128,6 +130,53 @@ impl Mirror {
                 }
             }
         })
+    }
+
+    /// What a shard of the run keeps in the store.
+    pub fn for_shard(&self, shard: Shard) -> Mirror {
+        let base = format!("{SHARDS}/{}/", shard.name());
+        let (nonce, attempt) = begun(&self.run_id, &base);
+        Mirror {
+            prefix: self.prefix.clone(),
+            run_id: self.run_id.clone(),
+            fingerprint: self.fingerprint.clone(),
+            base,
+            replaced: self.replaced.clone(),
+            nonce,
+            attempt,
+        }
+    }
+
+    /// The shards that have begun, in order.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn shards(self: &Arc<Self>) -> Result<Vec<Shard>> {
+        let mirror = Arc::clone(self);
+        wait(async move {
+            let folder = mirror.prefix.key(&format!("{HIDDEN}/{SHARDS}"));
+            let names = mirror.prefix.store.folders(&folder).await?;
+            let mut shards: Vec<Shard> =
+                names.iter().filter_map(|name| Shard::named(name)).collect();
+            shards.sort();
+            Ok(shards)
+        })
+    }
+
+    /// Takes the files that a shard has put into the store: they are not uploaded again.
+    pub fn take(&self, shard: &Mirror) {
+        let placed = shard.attempt.lock().placed.clone();
+        self.attempt.lock().placed.extend(placed);
+    }
+
+    /// Removes what shards of a published run have left in the store.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn clear_shards(output: &OutputJob) -> Result<()> {
+        let Some(dir) = output.url.clone() else { return Ok(()) };
+        let store = output.stores.open(&dir, Kind::Output)?;
+        wait(async move { Prefix { store, dir }.clear(SHARDS).await })
     }
 
     /// Where the results are to appear.
@@ -266,8 +315,9 @@ impl Mirror {
 
     /// The attempt at this run that came farthest, or one at another run if there is none.
     async fn latest(&self) -> Result<Option<String>> {
-        let hidden = self.prefix.key(HIDDEN);
-        let names = self.prefix.store.folders(&hidden).await?;
+        let hidden = self.prefix.key(&format!("{HIDDEN}/{}", self.base));
+        let hidden = hidden.trim_end_matches('/');
+        let names = self.prefix.store.folders(hidden).await?;
         let ours = |name: &&String| name.starts_with(&format!("{}-", self.run_id));
         let (started_here, other): (Vec<&String>, Vec<&String>) = names.iter().partition(ours);
         let mut best: Option<(usize, &String)> = None;
@@ -284,7 +334,8 @@ impl Mirror {
             // Names of one run sort by time.
             best = best.max(Some((entries, name)));
         }
-        Ok(best.filter(|(entries, _)| *entries > 0).map(|(_, name)| name.clone()))
+        let best = best.filter(|(entries, _)| *entries > 0);
+        Ok(best.map(|(_, name)| format!("{}{name}", self.base)))
     }
 
     /// The entries of an attempt's journal, up to the first that is missing or broken.
@@ -333,6 +384,13 @@ impl Mirror {
         }
         fs::rename(&half, &path).map_err(unkept)
     }
+}
+
+/// A new attempt below a folder, and what tells its process from others.
+fn begun(run_id: &str, base: &str) -> (String, Mutex<RunAttempt>) {
+    let nonce = format!("{:016x}", rand::random::<u64>());
+    let name = format!("{base}{run_id}-{:013}-{nonce}", milliseconds());
+    (nonce, Mutex::new(RunAttempt { name, ..RunAttempt::default() }))
 }
 
 fn milliseconds() -> u128 {

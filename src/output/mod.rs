@@ -15,6 +15,7 @@ mod parts;
 mod paths;
 mod previous;
 mod question_tables;
+mod shard;
 mod sources;
 mod stability_tables;
 mod staging;
@@ -42,6 +43,7 @@ pub use question_tables::{
     action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
 };
+pub use shard::{Shard, local_shards};
 pub use sources::describe_sources;
 pub use stability_tables::{STABILITY, audit_stability_schema, stability_schema};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};

@@ -13,6 +13,7 @@ use super::lock::{LOCK, Lock};
 use super::manifest::Manifest;
 use super::mirror::Mirror;
 use super::paths::{is_real_folder, resolved};
+use super::shard::{Shard, link, remove_empty, shard_place};
 use super::tables::{JOURNAL_FILE, SUCCESS_FILE};
 use super::writer::cannot_write;
 use crate::error::{Error, Result};
@@ -82,6 +83,37 @@ impl Staging {
         }
         staging.mirror = Some(mirror);
         Ok(staging)
+    }
+
+    /// What a shard of a run has finished so far, to be added to. It stays until the run is published.
+    ///
+    /// # Errors
+    /// As for [`Staging::begin`], and when the store cannot be read.
+    pub fn for_shard(dir: &Path, shard: Shard, mirror: Option<Arc<Mirror>>) -> Result<Staging> {
+        let failed_folder = shard_place(dir, shard)?;
+        let mut staging = match mirror {
+            Some(mirror) => Staging::for_store(&failed_folder, mirror, true)?,
+            None => Staging::resume(&failed_folder, Replace { allowed: false, keep: 0 })?,
+        };
+        staging.keep();
+        Ok(staging)
+    }
+
+    /// Takes files of a shard: under a second name, so that the shard stays whole until the run is published.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub fn take(&self, shard: &Staging, names: &[String]) -> Result<()> {
+        names.iter().try_for_each(|name| link(&shard.folder.join(name), &self.folder.join(name)))
+    }
+
+    /// Removes what shards of a published run have left on this machine.
+    pub fn clear_shards(dir: &Path, shards: &[Shard]) {
+        for shard in shards {
+            let Ok(failed_folder) = shard_place(dir, *shard) else { continue };
+            tidy(&failed_folder, 0);
+        }
+        remove_empty(dir);
     }
 
     /// The journal as it is in the store, with the files that it names: what is on this machine may be older, or
@@ -351,7 +383,7 @@ pub fn journal_of(target: &Path) -> PathBuf {
 }
 
 /// The place that a job's folder really is.
-fn target_of(asked: &Path) -> Result<PathBuf> {
+pub(super) fn target_of(asked: &Path) -> Result<PathBuf> {
     let shown = asked.display().to_string();
     let target = resolved(asked)
         .map_err(|error| Error::output(&shown, format!("cannot be resolved: {error}")))?;

@@ -57,9 +57,12 @@ pub(super) fn is_there(record: &SplitRecord, staging: &Staging) -> bool {
 }
 
 impl Stages<'_> {
-    /// Splits of the feature table.
+    /// Splits of the feature table; in a shard, its own.
     pub(super) fn splits(&self) -> Vec<Split> {
-        self.inputs.engine.splits(&self.inputs.features, self.job.explain.split_rows)
+        let (inputs, shard) = (&self.inputs, self.shard);
+        let mut splits = inputs.engine.splits(&inputs.features, self.job.explain.split_rows);
+        splits.retain(|split| shard.is_none_or(|shard| shard.has(split.index)));
+        splits
     }
 
     /// The plan that explains splits; without an explainer, to be shown.

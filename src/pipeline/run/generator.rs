@@ -37,9 +37,14 @@ impl GeneratorRecord {
     }
 }
 
+/// The paths of a generator's files in a run's folder.
+pub(super) fn files_of_generator() -> Vec<String> {
+    FILES.iter().map(|file| format!("{GENERATOR}/{file}")).collect()
+}
+
 /// Whether a path in a run's folder is of a generator's file.
 pub(super) fn is_of_generator(name: &str) -> bool {
-    FILES.iter().any(|file| name == format!("{GENERATOR}/{file}"))
+    files_of_generator().iter().any(|file| name == file)
 }
 
 impl Stages<'_> {

@@ -23,15 +23,15 @@ pub(super) enum JournalLine {
 }
 
 /// Version of what the lines of a journal are. The first had counts for reports, and files beside it.
-const JOURNAL_FORMAT: u32 = 2;
+pub(super) const JOURNAL_FORMAT: u32 = 2;
 
 /// The first line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct JournalHeader {
+pub(super) struct JournalHeader {
     #[serde(default = "first_format")]
-    format: u32,
+    pub(super) format: u32,
     #[serde(flatten)]
-    provenance: RunProvenance,
+    pub(super) provenance: RunProvenance,
 }
 
 fn first_format() -> u32 {

@@ -14,6 +14,7 @@ mod prometheus;
 mod publish;
 mod questions;
 mod rereport;
+mod shard;
 mod spot;
 mod summary;
 mod survival;
@@ -39,8 +40,8 @@ use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::lineage::Lineage;
 use crate::output::{
     COUNTERFACTUALS, GENERATOR, Manifest, Mirror, Opened, REJECTS, RunProvenance, SUCCESS_FILE,
-    Staging, WriterOptions, counterfactual_schema, refuse_folders, refuse_taken, rejects_schema,
-    tidy,
+    Shard, Staging, WriterOptions, counterfactual_schema, refuse_folders, refuse_taken,
+    rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
 
@@ -50,12 +51,13 @@ pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
 use execute::Done;
 pub use journal::journal_pieces;
-use journal::{JournalLine, Progressed, unfinished};
+use journal::{JOURNAL_FORMAT, JournalHeader, JournalLine, Progressed, unfinished};
 pub(super) use nights::previous_run;
 use publish::Finished;
 pub use publish::gate_error;
 pub(super) use questions::check_questions;
 pub use rereport::{published_job, report};
+pub use shard::{ShardSummary, publish, run_shard};
 pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
 
 /// How much of the whole is done.
@@ -96,6 +98,19 @@ struct Stages<'a> {
     observer: &'a Observer,
     /// The store of the results, if they go to one.
     mirror: Option<Arc<Mirror>>,
+    /// Which of the splits are explained here, if not all.
+    shard: Option<Shard>,
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// Nothing.
+    Afresh,
+    /// What a stopped run has finished.
+    Resume,
+    /// What shards have finished.
+    Shards,
 }
 
 /// Rows in scope, whose keys were found to be good.
@@ -114,24 +129,29 @@ pub fn run(
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<RunSummary> {
+    let begin = if resume { Begin::Resume } else { Begin::Afresh };
     lineage::with_events(job, mode, |lineage| {
-        explain_all(job, (mode, resume), (runtime, observer), lineage)
+        explain_all(job, (mode, begin), (runtime, observer), lineage)
     })
 }
 
 fn explain_all(
     job: &Job,
-    (mode, resume): (RunMode, bool),
+    (mode, begin): (RunMode, Begin),
     (runtime, observer): (&Runtime, &Observer),
     lineage: &Lineage,
 ) -> Result<RunSummary> {
     let began = Instant::now();
     // What is published is whole: only a run that was stopped is resumed.
-    let earlier = if resume { unfinished(&job.output.dir) } else { None };
+    let earlier = match begin {
+        Begin::Afresh => None,
+        Begin::Resume => unfinished(&job.output.dir),
+        Begin::Shards => shard::provenance_of_shards(job),
+    };
     let job = &earlier.map_or_else(|| job.clone(), |read| provenance::pinned(job, &read));
     let mut stages = Stages::new(job, mode, runtime, observer)?;
     stages.tell(lineage);
-    if let Some(mut summary) = stages.published(resume)? {
+    if let Some(mut summary) = stages.published(begin != Begin::Afresh)? {
         // The job's gates and metrics may be others than before.
         summary.gates = stages.gates(&summary);
         stages.write_metrics(&mut summary);
@@ -140,7 +160,7 @@ fn explain_all(
     stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
-    let explained = stages.explained(&context, keyed, resume);
+    let explained = stages.explained(&context, keyed, begin);
     let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
     // Reports need no model of the job's.
     drop(context);
@@ -183,6 +203,7 @@ impl<'a> Stages<'a> {
             runtime,
             observer,
             mirror: None,
+            shard: None,
         })
     }
 
@@ -191,10 +212,11 @@ impl<'a> Stages<'a> {
         &self,
         context: &RunContext,
         keyed: Keyed,
-        resume: bool,
+        begin: Begin,
     ) -> Result<(Staging, Finished)> {
         // What is resumed was checked when it began.
-        let remarks = if resume { Vec::new() } else { self.check_early(context)? };
+        let (afresh, resume) = (begin == Begin::Afresh, begin == Begin::Resume);
+        let remarks = if afresh { self.check_early(context)? } else { Vec::new() };
         let mut staging = match &self.mirror {
             Some(mirror) => Staging::for_store(&self.job.output.dir, Arc::clone(mirror), resume)?,
             None => {
@@ -202,7 +224,10 @@ impl<'a> Stages<'a> {
                 open(&self.job.output.dir, replace(self.job))?
             }
         };
-        let mut progressed = self.journal(&staging, resume)?;
+        if begin == Begin::Shards {
+            self.take_shards(&staging)?;
+        }
+        let mut progressed = self.journal(&staging, !afresh)?;
         let training = (context, keyed.rows, resume);
         let artefact = self.generator(&mut staging, &mut progressed, training)?;
         let generator = progressed.generator.take().unwrap_or_default();
