@@ -509,9 +509,9 @@ mod tests {
     /// A manifest of a run of this name that lists these files, each as long as its name.
     fn manifest(run: &str, files: &[&str]) -> String {
         let entry = |path: &&str| serde_json::json!({ "path": path, "rows": 0, "bytes": path.len(), "sha256": "" });
-        let facts = serde_json::json!({ "run_id": run, "fingerprint": run, "inputs": [], "model": "",
+        let run = serde_json::json!({ "run_id": run, "fingerprint": run, "inputs": [], "model": "",
             "schema": "", "generator": "", "seed": 0, "device": "" });
-        serde_json::json!({ "command": "score", "versions": {}, "run": facts, "job": {}, "summary": {},
+        serde_json::json!({ "command": "score", "versions": {}, "run": run, "job": {}, "summary": {},
             "tables": files.iter().map(entry).collect::<Vec<_>>() })
         .to_string()
     }

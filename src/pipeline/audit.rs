@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::Inputs;
 use crate::artefact::{Artefact, load_neighbours};
-use crate::audit::page::{PageFacts, render};
+use crate::audit::page::{PageContext, render};
 use crate::audit::{AuditCounts, AuditSetup, Auditor, Efforts, GroupCounts};
 use crate::audit::{at_bound, changes, curves, gaps, groups};
 use crate::error::Result;
@@ -108,7 +108,7 @@ impl CountedRun<'_> {
 /// # Errors
 /// When it cannot be written.
 pub(super) fn write_page(staging: &Staging, manifest: &mut Manifest) -> Result<()> {
-    let page = render(staging.folder(), &PageFacts::of(manifest)?)?;
+    let page = render(staging.folder(), &PageContext::of(manifest)?)?;
     let path = audit_page_name();
     staging.write(&path, &page)?;
     let (bytes, sha256) = (page.len() as u64, hex(&Sha256::digest(&page)));

@@ -27,7 +27,7 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
          outside, it holds after correction for the number of comparisons (Holm), and the three ways to count costs \
          agree on its direction; anything else is inconclusive. The tolerance is {} of a share, or of the reference's \
          mean for costs. A difference says that groups fare differently, not why, and not that it is unlawful.",
-        share(source.facts.tolerance)
+        share(source.context.tolerance)
     );
     let mut blocks = vec![Block::Text(text), Block::Grid(overview(source))];
     let (panels, note) = panels(source, "gaps");

@@ -23,7 +23,7 @@ const COLUMNS: [&str; 5] = ["target", "original_class", "original_value", "statu
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
-    if source.facts.page_rows == 0 {
+    if source.context.page_rows == 0 {
         let text = "No rows are on this page: they are data of persons (audit.page.rows is 0). Every row is in the \
                     run's tables.";
         blocks.push(Block::Text(text.to_string()));
@@ -37,7 +37,7 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Result<Vec<Block>> {
         blocks.push(Block::Text(text));
         blocks.push(Block::Lookup(grid));
     }
-    let key = source.facts.key.iter().map(|name| format!("{} = …", identifier(name)));
+    let key = source.context.key.iter().map(|name| format!("{} = …", identifier(name)));
     let target = source.data.targets().first().copied().unwrap_or("TARGET");
     let predicate = key.collect::<Vec<_>>().join(" AND ");
     blocks.push(Block::Command {
@@ -77,10 +77,10 @@ fn sample(source: &SectionInput<'_>) -> Result<GridBlock> {
         |error| Error::input(folder.display().to_string(), "cannot be read").source(error);
     let files = list(&folder).map_err(unreadable)?;
     let mut sample = LookupRows {
-        most: usize::try_from(source.facts.page_rows).unwrap_or(usize::MAX),
+        most: usize::try_from(source.context.page_rows).unwrap_or(usize::MAX),
         bytes: 0,
         grid: GridBlock::default(),
-        key: &source.facts.key,
+        key: &source.context.key,
     };
     for (name, found) in &files {
         let table = matches!(found, FolderEntry::File(_)) && name.ends_with(".parquet");

@@ -21,8 +21,8 @@ mod verdict;
 use std::path::Path;
 
 use super::blocks::{Block, PageSection};
+use super::context::PageContext;
 use super::data::{Data, GroupRow, IntervalEstimate, Whose};
-use super::facts::PageFacts;
 use super::words::{clipped, count, counted, dash, name, range, share};
 use crate::error::Result;
 use crate::output::audit_table_name;
@@ -37,7 +37,7 @@ const MOST_PANELS: usize = 6;
 /// What every section is made from.
 pub(super) struct SectionInput<'a> {
     pub(super) data: &'a Data,
-    pub(super) facts: &'a PageFacts,
+    pub(super) context: &'a PageContext,
     /// The run's folder.
     pub(super) folder: &'a Path,
 }
@@ -103,7 +103,7 @@ fn suppressed_note(source: &SectionInput<'_>, groups: usize) -> String {
     if groups == 0 {
         return String::new();
     }
-    let least = source.facts.min_cell;
+    let least = source.context.min_cell;
     let verb = if groups == 1 { "is" } else { "are" };
     format!(
         "{} with fewer than {least} refused rows {verb} suppressed.",

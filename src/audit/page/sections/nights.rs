@@ -2,14 +2,14 @@
 
 use super::super::blocks::{Block, Callout, Chart, GridBlock, Tone};
 use super::super::charts::{ChartInterval, Intervals, Mark, Night};
+use super::super::context::PastRun;
 use super::super::data::StabilityRow;
-use super::super::facts::PastRun;
 use super::super::plate::Plate;
 use super::super::words::{count, counted, dash, maybe_share, name, number, range, share};
 use super::{MOST_LINES, SectionInput, group_of, interval, more_note};
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
-    let over_time = over_time(&source.facts.past);
+    let over_time = over_time(&source.context.past);
     let mut blocks = Vec::new();
     if source.data.stability.is_empty() {
         let text = "No earlier run was compared (audit.previous is not set), so nothing is said about whether counterfactuals \

@@ -11,13 +11,13 @@ use crate::report::Gate;
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let mut blocks = vec![
-        Block::Finding(gates(&source.facts.gates)),
+        Block::Finding(gates(&source.context.gates)),
         Block::Finding(worst(source)),
         Block::Finding(nights::finding(source)),
         Block::Figures(figures(source)),
     ];
-    if !source.facts.gates.is_empty() {
-        blocks.push(Block::Grid(gate_grid(&source.facts.gates)));
+    if !source.context.gates.is_empty() {
+        blocks.push(Block::Grid(gate_grid(&source.context.gates)));
     }
     blocks
 }
@@ -153,7 +153,7 @@ fn gap_text(source: &SectionInput<'_>, row: &GapRow) -> String {
 }
 
 fn figures(source: &SectionInput<'_>) -> Vec<KeyFigure> {
-    let accounts = &source.facts.accounts;
+    let accounts = &source.context.accounts;
     let of = |status| accounts.of(status);
     let (solved, infeasible) = (of(Status::Solved), of(Status::Infeasible));
     let needed = solved + infeasible + of(Status::Unsolved);

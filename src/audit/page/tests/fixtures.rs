@@ -10,7 +10,7 @@ use arrow::json::reader::infer_json_schema_from_iterator;
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
-use crate::audit::page::{PageFacts, PastRun, RowAccounts};
+use crate::audit::page::{PageContext, PastRun, RowAccounts};
 use crate::metrics::wilson;
 use crate::output::{
     InputFile, RunProvenance, audit_at_bound_schema, audit_changes_schema, audit_curves_schema,
@@ -393,7 +393,7 @@ fn bound_rows(all: &GroupFixture) -> Vec<Value> {
 }
 
 /// What the manifest of such a run says.
-pub(super) fn facts() -> PageFacts {
+pub(super) fn context() -> PageContext {
     let hash = |digit: &str| digit.repeat(64);
     let input = InputFile {
         path: "/data/applications/2026-11-18.parquet".to_string(),
@@ -420,7 +420,7 @@ pub(super) fn facts() -> PageFacts {
     let counts = |list: &[(&str, u64)]| {
         list.iter().map(|(name, rows)| ((*name).to_string(), *rows)).collect()
     };
-    PageFacts {
+    PageContext {
         run,
         command: "run".to_string(),
         versions: vec![("overturn".to_string(), "0.2.0".to_string())],

@@ -12,7 +12,7 @@ use crate::report::Gate;
 
 /// What a manifest says, or will say, of the run that a page is about.
 #[derive(Debug, Clone)]
-pub struct PageFacts {
+pub struct PageContext {
     /// What the run worked on.
     pub run: RunProvenance,
     /// The command that made it.
@@ -35,12 +35,12 @@ pub struct PageFacts {
     pub past: Vec<PastRun>,
 }
 
-impl PageFacts {
+impl PageContext {
     /// What a manifest says. What older ones do not say yet has its default.
     ///
     /// # Errors
     /// When it does not say what the run worked on.
-    pub fn of(manifest: &Manifest) -> Result<PageFacts> {
+    pub fn of(manifest: &Manifest) -> Result<PageContext> {
         let run = manifest.run.clone().ok_or_else(|| {
             Error::input(MANIFEST_FILE, "does not say what the run worked on, expected `run`")
         })?;
@@ -50,7 +50,7 @@ impl PageFacts {
             let text = of.as_str().map_or_else(|| of.to_string(), String::from);
             (name.clone(), text)
         };
-        Ok(PageFacts {
+        Ok(PageContext {
             run,
             command: manifest.command.clone(),
             versions: versions.map(shown).collect(),
