@@ -133,6 +133,7 @@ impl Committer<'_> {
             files_added: added,
             files_removed: removed,
             repeated: false,
+            beside: Vec::new(),
         }
     }
 

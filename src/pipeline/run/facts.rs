@@ -15,7 +15,7 @@ use crate::audit::nights::find_run;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{InputFile, PreviousRun, RunFacts, TableVersion, hex, sha256_of, sha256_while};
+use crate::output::{InputFile, RunFacts, TableVersion, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;
 use crate::storage::is_url;
@@ -80,7 +80,7 @@ pub(in crate::pipeline) fn gather(
             .previous
             .as_deref()
             .filter(|_| explains)
-            .map(previous_run)
+            .map(|folder| find_run(folder, &job.shown(folder)).map(|previous| previous.run))
             .transpose()?,
     };
     let as_json = job.as_json();
@@ -119,11 +119,6 @@ pub(super) fn pinned(job: &Job, read: &RunFacts) -> Job {
         at.pinned = version("scores", scores.table.first());
     }
     job
-}
-
-/// The run that the job's is compared with.
-fn previous_run(folder: &Path) -> Result<PreviousRun> {
-    find_run(folder).map(|previous| previous.run)
 }
 
 /// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.

@@ -303,7 +303,8 @@ impl Stages<'_> {
     /// Replaces the file for Prometheus, if the job names one. The run is over by now: a failure is a remark.
     pub(super) fn write_metrics(&self, summary: &mut RunSummary) {
         let Some(path) = &self.job.output.metrics else { return };
-        if let Err(error) = prometheus::write(path, summary) {
+        let written = prometheus::write(path, summary, &self.job.output.stores);
+        if let Err(error) = written {
             let text = format!("the metrics were not written: {}: {error}", path.display());
             tracing::warn!("{text}");
             summary.remarks.push(text);

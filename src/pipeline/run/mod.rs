@@ -163,7 +163,7 @@ fn explain_all(
 ) -> Result<RunSummary> {
     let began = Instant::now();
     // What is published is whole: only a run that was stopped is gone on with.
-    let earlier = if resume { unfinished(&job.output.dir) } else { None };
+    let earlier = if resume { begun(job)? } else { None };
     let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
     let mut stages = Stages::new(job, part, runtime, observer)?;
     stages.tell(lineage);
@@ -517,6 +517,16 @@ fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<P
     tracing::info!(splits = records.len(), "resuming from the journal");
     let journal = found.journal.mirrored(staging.mirror());
     Ok(Progressed { journal, generator, records })
+}
+
+/// The run that was stopped before it could publish, on this machine or in the store of its results.
+fn begun(job: &Job) -> Result<Option<RunFacts>> {
+    let reads = job.input.scores.as_ref().and_then(|scores| scores.table_at.as_ref());
+    let versioned = reads.or(job.input.features_at.as_ref()).is_some();
+    // Only versions are taken from it: where there are none, the store need not be asked.
+    let line = if versioned { Mirror::unfinished(&job.output)? } else { None };
+    let header = line.and_then(|line| serde_json::from_value::<JournalHeader>(line).ok());
+    Ok(header.map(|header| header.facts).or_else(|| unfinished(&job.output.dir)))
 }
 
 /// The run that was stopped before it could publish into a folder, if there is one.
