@@ -135,6 +135,15 @@ impl SourceFile {
         }
     }
 
+    /// The same file; where it has the schema of the file before, as files of a table have, it is kept once.
+    pub(super) fn sharing(mut self, last: &mut Option<SchemaRef>) -> SourceFile {
+        match last {
+            Some(schema) if *schema == self.schema => self.schema = Arc::clone(schema),
+            _ => *last = Some(Arc::clone(&self.schema)),
+        }
+        self
+    }
+
     /// Its columns with their numbers.
     fn numbered_columns(&self) -> Vec<(&str, Option<i32>)> {
         let ids = self.field_ids.iter().copied().chain(std::iter::repeat(None));

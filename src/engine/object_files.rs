@@ -71,10 +71,14 @@ pub(super) fn find(
         let bucket = store.url("").to_string();
         let objects = found.iter().map(|found| &found.object);
         let pinned = Arc::new(Pinned::new(Arc::clone(store.inner()), &bucket, objects));
-        let footers = found.into_iter().map(|found| footer(Arc::clone(&pinned), &store, found));
-        let footers: Vec<_> = footers.collect();
-        let footers = futures::stream::iter(footers).buffered(FOOTERS);
-        Ok((footers.try_collect::<Vec<_>>().await?, pinned))
+        let reader = Arc::clone(&pinned);
+        let read = move |found| footer(Arc::clone(&reader), store.clone(), found);
+        let mut footers = futures::stream::iter(found).map(read).buffered(FOOTERS);
+        let (mut files, mut schema) = (Vec::new(), None);
+        while let Some(found) = footers.try_next().await? {
+            files.push(found.map(|file| file.sharing(&mut schema)));
+        }
+        Ok((files, pinned))
     })?;
     // Two tables of one bucket pin different objects.
     let name = format!("table://{:016x}", xxh3_64(paths.join("\n").as_bytes()));
@@ -140,7 +144,7 @@ fn matches(pattern: &glob::Pattern, key: &str) -> bool {
 /// Reads a footer; what is wrong with the file itself is a fault.
 async fn footer(
     pinned: Arc<Pinned>,
-    store: &Store,
+    store: Store,
     found: Found,
 ) -> Result<Result<SourceFile, Fault>> {
     let url = store.url(&found.object.key);

@@ -150,3 +150,42 @@ impl VersionedTable {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field};
+
+    use super::*;
+
+    #[test]
+    fn columns_are_held_against_the_numbers_of_the_table() {
+        let field = |name: &str| Arc::new(Field::new(name, DataType::Int64, true));
+        let table = VersionedTable {
+            shown: "t".to_string(),
+            version: 1,
+            fields: vec![field("a"), field("b")],
+            partitions: Vec::new(),
+            files: Vec::new(),
+            ids: Some(FieldIds { of_fields: vec![1, 2], partitioned: vec![2] }),
+        };
+        let check = |found: &[(&str, Option<i32>)]| {
+            table.check_columns(Path::new("f"), found).map_err(|fault| fault.problem)
+        };
+        assert_eq!(check(&[("b", Some(2)), ("a", Some(1)), ("c", Some(3))]), Ok(()));
+        // A column that was added later is null; one that a partition stands for is not.
+        assert_eq!(check(&[("b", Some(2))]), Ok(()));
+        // Files of other programs go by their names.
+        assert_eq!(check(&[("a", None)]), Ok(()));
+        for (found, problem) in [
+            (vec![("old", Some(1)), ("b", Some(2))], "the column `a` under its old name `old`"),
+            (vec![("a", Some(7)), ("b", Some(2))], "another column `a`"),
+            (vec![("a", None), ("b", Some(2))], "another column `a`"),
+            (vec![("a", Some(1))], "no column `b`, whose value stands in the partition"),
+        ] {
+            let refused = check(&found).expect_err(problem);
+            assert!(refused.contains(problem), "{refused}");
+        }
+    }
+}

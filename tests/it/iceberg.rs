@@ -176,7 +176,15 @@ fn what_is_asked_of_a_catalogue_is_checked() {
     let run = job(
         "url = \"x\", version = 1, catalog = \"lake\", table = \"nights\", timestamp = \"soon\"",
     );
-    lake.bench.fails_with(&run, 1, &expect![[r#""#]]);
+    lake.bench.fails_with(&run, 1, &expect![[r#"
+        errors:
+        DIR/job.toml:2: `input.features.version` is given, but tables of this format have a `snapshot`
+        DIR/job.toml:2: `input.features.timestamp` is given beside `snapshot`, expected one of them
+        DIR/job.toml:2: `input.features.timestamp` is "soon", expected a moment such as "2026-11-19T02:00:00Z"
+        DIR/job.toml:2: `input.features.url` is given beside `catalog`, expected one of them
+        DIR/job.toml:2: `input.features.catalog` is "lake", expected the address of a REST catalogue, such as "https://catalog.example.com"
+        DIR/job.toml:2: `input.features.table` is "nights", expected a name such as "lake.applications"
+    "#]]);
     let run = job("catalog = \"https://user:secret@lake.example.com\", table = \"lake.nights\"");
     run.fails(1, &["`input.features.catalog` holds credentials"]);
     lake.score("lake.nights", "", "")
@@ -184,6 +192,12 @@ fn what_is_asked_of_a_catalogue_is_checked() {
     let job = lake.bench.text("job.toml");
     let with = |name: &str, value: &str| Run::of(program().args(["score", &job]).env(name, value));
     with("ICEBERG_CATALOG_TOKEN", "opensesame").fails(1, &["does not exist in the catalogue"]);
+    let refused = with("ICEBERG_CATALOG_TOKEN", "planted-token-0003");
+    assert!(!refused.stderr.contains("planted-token-0003"), "{}", refused.stderr);
+    refused.fails(1, &["does not let us in: 401"]);
+    let refused = with("ICEBERG_CATALOG_CREDENTIAL", "planted:planted-secret-0004");
+    assert!(!refused.stderr.contains("planted-secret-0004"), "{}", refused.stderr);
+    refused.fails(1, &["gives no key", "check `ICEBERG_CATALOG_CREDENTIAL`"]);
     lake.bench.replace("job.toml", &lake.address, "http://lake.example.com");
     with("ICEBERG_CATALOG_TOKEN", "opensesame").fails(1, &["is plain http", "use https"]);
     lake.bench.replace("job.toml", "http://lake.example.com", "http://127.0.0.1:9");

@@ -8,6 +8,7 @@ answered by an error of the server. With TOKEN every request must carry it.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -50,7 +51,9 @@ def handler(catalog, given, settings):
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            with contextlib.suppress(BrokenPipeError):
+                # Whoever asked was killed meanwhile.
+                self.wfile.write(content)
 
         def body(self):
             return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")

@@ -283,7 +283,7 @@ impl Stages<'_> {
         facts.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
         self.runtime.check_signals()?;
-        facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
+        facts::refuse_changed(&self.facts.inputs, &self.stamps, &self.job.input.stores)?;
         ModelFacts::of(&self.facts).refuse_changed(self.job)?;
         if passes {
             summary.table = self.commit_table(staging.folder(), &files)?.or(summary.table);

@@ -85,7 +85,7 @@ impl Stages<'_> {
         let (mut job, folder) = (self.job.clone(), staging.checkpoint());
         job.explain.method = job.method_for(rows);
         tracing::info!(method = ?job.explain.method, rows, "decided where answers come from");
-        let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps);
+        let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps, &self.job.input.stores);
         let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
         let trained = fit_generator(&job, context, checkpoint, (self.runtime, self.observer))?;
         let files = save_generator(staging, &trained, &self.writer_options()?)?;

@@ -135,3 +135,34 @@ pub(super) async fn metadata_file(address: &str, stores: &Stores) -> Result<Valu
             .hint("`url` names a file such as `…/metadata/00003-….metadata.json`")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_whose_rows_are_not_simply_those_of_the_table_are_refused() {
+        let text = |text: &str| Datum::Text(text.to_string());
+        let file = |content: i64, format: &str, key: Datum| {
+            Datum::Record(vec![
+                (entry::CONTENT, Datum::Long(content)),
+                (entry::PATH, text("a.parquet")),
+                (entry::FORMAT, text(format)),
+                (entry::KEY, key),
+            ])
+        };
+        let found = data_file(&file(0, "parquet", Datum::Null), 3, false).expect("rows");
+        assert_eq!((found.path.as_str(), found.spec), ("a.parquet", 3));
+        let key = Datum::Bytes(vec![1]);
+        for (file, deletes, problem) in [
+            (file(1, "PARQUET", Datum::Null), false, "tells of deleted rows"),
+            (file(0, "PARQUET", Datum::Null), true, "tells of deleted rows"),
+            (file(0, "ORC", Datum::Null), false, "the format `ORC`, expected `PARQUET`"),
+            (file(0, "PARQUET", key), false, "which is encrypted"),
+            (Datum::Null, false, "a file without a path"),
+        ] {
+            let refused = data_file(&file, 0, deletes).expect_err(problem);
+            assert!(refused.contains(problem), "{refused}");
+        }
+    }
+}
