@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::commit::{Commit, HIDDEN, Placed, Prefix};
-use super::manifest::{Manifest, RunFacts};
+use super::manifest::{Manifest, RunProvenance};
 use super::place::is_inside;
+use super::shard::{SHARDS, Shard};
 use super::tables::MANIFEST_FILE;
 use super::verify::{hex, sha256_of};
 use crate::error::{Error, Kind, Result};
@@ -32,16 +33,18 @@ pub struct Mirror {
     prefix: Prefix,
     run_id: String,
     fingerprint: String,
+    /// Where its attempts are, below the hidden folder: empty, or the folder of a shard with a slash behind it.
+    base: String,
     /// The commit that this run would take the place of.
     replaced: Option<Version>,
     /// Tells this process's files from those of others that work on the same attempt.
     nonce: String,
-    attempt: Mutex<Attempt>,
+    attempt: Mutex<RunAttempt>,
 }
 
 /// An attempt at a run: its folder, and what is in it.
 #[derive(Debug, Default)]
-struct Attempt {
+struct RunAttempt {
     name: String,
     /// Number of the journal's next entry.
     next: usize,
@@ -51,7 +54,7 @@ struct Attempt {
 
 /// An entry of the journal.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct MirrorRecord {
     nonce: String,
     /// A line of the journal as it is kept on this machine.
     line: Value,
@@ -72,7 +75,7 @@ impl Mirror {
     ///
     /// # Errors
     /// When there is anything that may not be replaced, or the store cannot be used.
-    pub fn open(output: &OutputJob, run: &RunFacts, resume: bool) -> Result<Option<Opened>> {
+    pub fn open(output: &OutputJob, run: &RunProvenance, resume: bool) -> Result<Option<Opened>> {
         let Some(dir) = output.url.clone() else { return Ok(None) };
         let (store, overwrite) = (output.stores.open(&dir, Kind::Output)?, output.overwrite);
         let (run_id, fingerprint) = (run.run_id.clone(), run.fingerprint.clone());
@@ -97,10 +100,9 @@ impl Mirror {
                 }
             }
             let replaced = commit.map(|(_, version)| version);
-            let nonce = format!("{:016x}", rand::random::<u64>());
-            let name = format!("{run_id}-{:013}-{nonce}", milliseconds());
-            let attempt = Mutex::new(Attempt { name, ..Attempt::default() });
-            let mirror = Mirror { prefix, run_id, fingerprint, replaced, nonce, attempt };
+            let (nonce, attempt) = begun(&run_id, "");
+            let base = String::new();
+            let mirror = Mirror { prefix, run_id, fingerprint, base, replaced, nonce, attempt };
             Ok(Some(Opened::Ready(Arc::new(mirror))))
         })
     }
@@ -115,11 +117,11 @@ impl Mirror {
         let store = output.stores.open(&dir, Kind::Output)?;
         wait(async move {
             let prefix = Prefix { store, dir };
-            let Some(name) = prefix.attempt(|_| true).await? else { return Ok(None) };
+            let Some(name) = prefix.attempt("", |_| true).await? else { return Ok(None) };
             let key = prefix.key(&format!("{HIDDEN}/{name}/journal/{:08}.json", 0));
             let content = prefix.store.read(&key).await?;
-            let entry =
-                content.and_then(|(content, _)| serde_json::from_slice::<Entry>(&content).ok());
+            let entry = content
+                .and_then(|(content, _)| serde_json::from_slice::<MirrorRecord>(&content).ok());
             Ok(entry.map(|entry| entry.line))
         })
     }
@@ -149,6 +151,53 @@ impl Mirror {
         })
     }
 
+    /// What a shard of the run keeps in the store.
+    pub fn for_shard(&self, shard: Shard) -> Mirror {
+        let base = format!("{SHARDS}/{}/", shard.name());
+        let (nonce, attempt) = begun(&self.run_id, &base);
+        Mirror {
+            prefix: self.prefix.clone(),
+            run_id: self.run_id.clone(),
+            fingerprint: self.fingerprint.clone(),
+            base,
+            replaced: self.replaced.clone(),
+            nonce,
+            attempt,
+        }
+    }
+
+    /// The shards that have begun, in order.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn shards(self: &Arc<Self>) -> Result<Vec<Shard>> {
+        let mirror = Arc::clone(self);
+        wait(async move {
+            let folder = mirror.prefix.key(&format!("{HIDDEN}/{SHARDS}"));
+            let names = mirror.prefix.store.folders(&folder).await?;
+            let mut shards: Vec<Shard> =
+                names.iter().filter_map(|name| Shard::named(name)).collect();
+            shards.sort();
+            Ok(shards)
+        })
+    }
+
+    /// Takes the files that a shard has put into the store: they are not uploaded again.
+    pub fn take(&self, shard: &Mirror) {
+        let placed = shard.attempt.lock().placed.clone();
+        self.attempt.lock().placed.extend(placed);
+    }
+
+    /// Removes what shards of a published run have left in the store.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn clear_shards(output: &OutputJob) -> Result<()> {
+        let Some(dir) = output.url.clone() else { return Ok(()) };
+        let store = output.stores.open(&dir, Kind::Output)?;
+        wait(async move { Prefix { store, dir }.clear(SHARDS).await })
+    }
+
     /// Where the results are to appear.
     pub fn url(&self) -> &ObjectUrl {
         &self.prefix.dir
@@ -171,7 +220,7 @@ impl Mirror {
             let files = files.iter().filter_map(|name| attempt.placed.get(name).cloned());
             (self.prefix.key(&name), files.collect())
         };
-        let entry = Entry { nonce: self.nonce.clone(), line, files };
+        let entry = MirrorRecord { nonce: self.nonce.clone(), line, files };
         let content = serde_json::to_vec(&entry).map_err(broken)?;
         let mirror = Arc::clone(self);
         let created = wait(async move { mirror.prefix.store.create(&key, content).await })?;
@@ -285,15 +334,16 @@ impl Mirror {
 
     /// The attempt at this run that came farthest, or one at another run if there is none.
     async fn latest(&self) -> Result<Option<String>> {
-        let own = format!("{}-", self.run_id);
-        match self.prefix.attempt(|name| name.starts_with(&own)).await? {
-            Some(name) => Ok(Some(name)),
-            None => self.prefix.attempt(|name| !name.starts_with(&own)).await,
-        }
+        let (own, base) = (format!("{}-", self.run_id), self.base.as_str());
+        let found = match self.prefix.attempt(base, |name| name.starts_with(&own)).await? {
+            Some(name) => Some(name),
+            None => self.prefix.attempt(base, |name| !name.starts_with(&own)).await?,
+        };
+        Ok(found.map(|name| format!("{base}{name}")))
     }
 
     /// The entries of an attempt's journal, up to the first that is missing or broken.
-    async fn entries(&self, name: &str) -> Result<Vec<Entry>> {
+    async fn entries(&self, name: &str) -> Result<Vec<MirrorRecord>> {
         let key =
             |number: usize| self.prefix.key(&format!("{HIDDEN}/{name}/journal/{number:08}.json"));
         let read = |number: usize| {
@@ -303,7 +353,7 @@ impl Mirror {
         let mut found = futures::stream::iter(0..).map(read).buffered(ENTRIES);
         let mut entries = Vec::new();
         while let Some((content, _)) = found.try_next().await?.flatten() {
-            let Ok(entry) = serde_json::from_slice::<Entry>(&content) else { break };
+            let Ok(entry) = serde_json::from_slice::<MirrorRecord>(&content) else { break };
             if !entry.files.iter().all(|file| is_inside(&file.path) && is_inside(&file.from)) {
                 break;
             }
@@ -341,11 +391,12 @@ impl Mirror {
 }
 
 impl Prefix {
-    /// Of the attempts whose names are meant the one that came farthest; none if none has a journal.
-    async fn attempt(&self, is_meant: impl Fn(&str) -> bool) -> Result<Option<String>> {
-        let hidden = self.key(HIDDEN);
+    /// Of the attempts below a folder whose names are meant the one that came farthest; none if none has a journal.
+    async fn attempt(&self, base: &str, is_meant: impl Fn(&str) -> bool) -> Result<Option<String>> {
+        let hidden = self.key(&format!("{HIDDEN}/{base}"));
+        let hidden = hidden.trim_end_matches('/');
         let mut best: Option<(usize, String)> = None;
-        for name in self.store.folders(&hidden).await?.into_iter().filter(|name| is_meant(name)) {
+        for name in self.store.folders(hidden).await?.into_iter().filter(|name| is_meant(name)) {
             let mut entries = 0;
             let folder = format!("{hidden}/{name}/journal");
             let listed = self.store.list(&folder, |_| {
@@ -358,6 +409,13 @@ impl Prefix {
         }
         Ok(best.filter(|(entries, _)| *entries > 0).map(|(_, name)| name))
     }
+}
+
+/// A new attempt below a folder, and what tells its process from others.
+fn begun(run_id: &str, base: &str) -> (String, Mutex<RunAttempt>) {
+    let nonce = format!("{:016x}", rand::random::<u64>());
+    let name = format!("{base}{run_id}-{:013}-{nonce}", milliseconds());
+    (nonce, Mutex::new(RunAttempt { name, ..RunAttempt::default() }))
 }
 
 fn milliseconds() -> u128 {

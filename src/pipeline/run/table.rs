@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::ParquetError;
 
-use super::{Part, Stages};
+use super::{RunMode, Stages};
 use crate::commit::{Matches, TableCommit, TableRun, portable_schema};
 use crate::error::{Error, Result};
 use crate::job::{Beside, TableOutputJob};
@@ -94,7 +94,7 @@ impl Stages<'_> {
                 _ => reported_columns(folder, &files)?,
             };
             let run = self.table_run(&target, &schema, (folder, &files), &|_, _| Ok(Vec::new()));
-            let constant = Some((RUN_ID, self.facts.run_id.as_str()));
+            let constant = Some((RUN_ID, self.provenance.run_id.as_str()));
             let run = TableRun { partition_by: &[], prefix: &name, constant, ..run };
             commits.push(run.commit()?);
         }
@@ -127,14 +127,14 @@ impl Stages<'_> {
             files,
             prefix: COUNTERFACTUALS,
             constant: None,
-            fingerprint: &self.facts.fingerprint,
-            run_id: &self.facts.run_id,
+            fingerprint: &self.provenance.fingerprint,
+            run_id: &self.provenance.run_id,
         }
     }
 
     /// The table that takes the rows; reports that are made anew have none.
     fn table(&self) -> Option<&TableOutputJob> {
-        self.job.output.table.as_ref().filter(|_| self.part != Part::Report)
+        self.job.output.table.as_ref().filter(|_| self.mode != RunMode::Report)
     }
 
     pub(super) fn counterfactual_columns(&self) -> Schema {
