@@ -325,7 +325,7 @@ fn a_resumed_run_reads_the_snapshot_that_it_began_with() {
     let noise = lake.helper("noise", "lake.source", &["1"]);
     assert!(noise["written"].as_u64() > Some(0), "{noise}");
     let summary = bench.does("explain", &["--resume"]).ok().json();
-    assert!(summary["units_resumed"].as_u64() > Some(0), "{summary}");
+    assert!(summary["splits_resumed"].as_u64() > Some(0), "{summary}");
     assert_eq!(summary["rows_read"], 40_000);
     let versions = &bench.json("out/manifest.json")["run"]["versions"];
     assert_eq!(versions[0]["version"], made["snapshot"], "{versions}");

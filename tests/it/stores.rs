@@ -313,7 +313,7 @@ fn a_run_resumed_on_another_machine_reads_the_version_that_it_began_with() {
     let other = lake.bench.path("applications/part-00001.parquet");
     assert_eq!(append(&other.display().to_string()), 1);
     let summary = lake.run("b", "out", &["--resume"]).ok().json();
-    assert!(summary["units_resumed"].as_u64() > Some(0), "{summary}");
+    assert!(summary["splits_resumed"].as_u64() > Some(0), "{summary}");
     assert_eq!(summary["rows_read"].as_u64(), Some(read_table(&table).num_rows() as u64));
 }
 
