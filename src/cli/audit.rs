@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn audit out/explained --by sex --by region")]
 pub(super) struct AuditArguments {
-    /// The published folder.
+    /// The published folder: a path, or a URL (`s3://`, `gs://`, `az://`).
     folder: PathBuf,
     /// Columns whose values are groups, in place of `audit.by`; give it more than once for more.
     #[arg(long, value_name = "COLUMN")]

@@ -137,6 +137,7 @@ impl Committer<'_> {
             files_added: added,
             files_removed: removed,
             repeated: false,
+            beside: Vec::new(),
         }
     }
 

@@ -39,6 +39,7 @@ pub const LIMITS: &[NumberLimit] = &[
     limit("input.scores.parity_rows", 0.0, BILLION, COUNTED),
     limit("input.scores.parity_tolerance", 0.0, 1.0, SHARE),
     limit("input.features.version", 0.0, i64::MAX as f64, "Delta counts versions so far"),
+    limit("input.features.snapshot", 1.0, i64::MAX as f64, "Iceberg has no higher numbers"),
     limit("predictor.workers", 0.0, MOST_THREADS as f64, "no machine has more cores"),
     above("predictor.start_seconds", 0.0, YEAR, TIME),
     above("predictor.batch_seconds", 0.0, YEAR, TIME),
@@ -124,7 +125,7 @@ macro_rules! sections {
 sections!(
     input = "input",
     scores = "input.scores",
-    delta = "input.features",
+    versioned = "input.features",
     predictor = "predictor",
     limits = "predictor.limits",
     standardise = "predictor.standardise",

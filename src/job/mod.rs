@@ -35,13 +35,16 @@ pub use explain::{
     RefineJob, SparsitySearch, Step,
 };
 pub use input::{
-    DeltaSpec, DeltaVersion, InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec, TableFormat,
-    TableSpec,
+    IcebergTable, InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec, TableAt, TableFormat,
+    TableSpec, VersionedSpec,
 };
 pub use limits::{FARTHEST, LIMITS};
 pub use lineage::{LineageJob, LineageSpec};
 pub use memory::{MemoryEstimate, TableSizes, available_memory};
-pub use output::{CommitMode, DeltaOutputJob, DeltaOutputSpec, OutputJob, OutputSpec, SchemaMode};
+pub use output::{
+    Beside, CommitMode, OutputJob, OutputSpec, SchemaMode, TableOutputJob, TableOutputSpec,
+};
+pub use paths::scratch_of;
 pub use placeholders::Placeholders;
 pub use predictor::{
     EngineSpec, InputsSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob,
@@ -157,6 +160,12 @@ impl Job {
         let mut json = serde_json::to_value(self).unwrap_or_default();
         paths::name_urls(&mut json, &self.copies);
         json
+    }
+
+    /// How a path of the job is called: by its URL, where it is a copy.
+    pub fn shown(&self, path: &Path) -> String {
+        let copy = self.copies.iter().find(|(copy, _)| copy == path);
+        copy.map_or_else(|| path.display().to_string(), |(_, url)| url.clone())
     }
 
     /// Reads and resolves a job file, some of whose keys have other values in this run.

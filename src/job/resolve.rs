@@ -298,10 +298,7 @@ impl<'a> JobResolver<'a> {
                            `audit.sections` leaves out `stability`";
             self.require(compared, key, problem);
         }
-        let previous = spec.previous.map(|path| {
-            let path = self.local(&path, "audit.previous");
-            self.existing(&path, "audit.previous")
-        });
+        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
         let mut budgets = spec.budgets;
         budgets.sort_by(f64::total_cmp);
         budgets.dedup();
@@ -332,8 +329,8 @@ impl<'a> JobResolver<'a> {
             keep: spec.keep,
             row_group_rows: spec.row_group_rows,
             partition_by: spec.partition_by,
-            metrics: spec.metrics.map(|path| self.local(&path, "output.metrics")),
-            table: spec.table.map(|table| self.delta_output(table)),
+            metrics: spec.metrics.map(|path| self.local_or_url(&path, "output.metrics")),
+            table: spec.table.map(|table| self.table_output(table)),
         }
     }
 

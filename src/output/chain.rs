@@ -11,6 +11,7 @@ use super::tables::{MANIFEST_FILE, SUCCESS_FILE};
 use super::verify::sha256_of;
 use crate::document::read_unlinked;
 use crate::error::{Error, Result};
+use crate::storage::is_url;
 
 /// Bytes of a `_SUCCESS` that holds a hash, at most.
 const MOST_BYTES: u64 = 4096;
@@ -78,6 +79,9 @@ pub enum PreviousFound {
 /// Looks for the run that another, in `folder`, was compared with: where it stood, among those that were replaced
 /// there, and beside the other, where a whole archive was moved.
 pub fn find_previous(run: &PreviousRun, folder: &Path) -> PreviousFound {
+    if is_url(&run.path) {
+        return PreviousFound::Gone(format!("`{}` is in a store: verify it there", run.path));
+    }
     let recorded = Path::new(&run.path);
     let here = resolved(folder).unwrap_or_else(|_| folder.to_path_buf());
     let resolved_folder = resolved(recorded).unwrap_or_else(|_| recorded.to_path_buf());

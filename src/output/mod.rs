@@ -29,6 +29,7 @@ pub use audit_tables::{
     audit_page_name, audit_schema, audit_table_name,
 };
 pub use chain::{PreviousFound, find_previous, manifest_sha256, success_problem};
+pub use commit::is_visible;
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
 pub use journal::{Journal, JournalContents, OpenedJournal, parse_journal};

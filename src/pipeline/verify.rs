@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chain::{Chain, follow};
+use super::fetch::fetched_once;
 use crate::artefact::WEIGHTS_FILE;
 use crate::document::open_unlinked;
 use crate::error::{Error, Fault, Kind, Result};
@@ -25,7 +26,7 @@ use crate::output::{
     TableEntry, folder_values, list, sha256_read, success_problem,
 };
 use crate::runtime::Runtime;
-use crate::storage::{ObjectUrl, Stores, wait};
+use crate::storage::{ObjectUrl, Stores, is_url, wait};
 
 /// The column that numbers the counterfactuals of a row.
 const SAMPLE: &str = "sample";
@@ -85,6 +86,17 @@ pub fn difference_error(verified: &Verified) -> Result<()> {
 /// # Errors
 /// When there is no manifest that can be read, or the folder cannot be. What differs is no error here.
 pub fn verify(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified> {
+    let text = folder.to_string_lossy();
+    if !is_url(&text) {
+        return verify_here(folder, inputs, runtime);
+    }
+    let url = ObjectUrl::parse(&text)
+        .map_err(|problem| Error::spec(text.as_ref(), format!("is a URL {problem}")))?;
+    let verified = fetched_once(&url, |copy| verify_here(copy, inputs, runtime))?;
+    Ok(Verified { folder: url.to_string(), ..verified })
+}
+
+fn verify_here(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified> {
     let manifest = Manifest::read(folder)?;
     let shown = folder.display().to_string();
     let found =

@@ -9,7 +9,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::fitted::applications;
-use crate::util::{Bench, Run, credit, program, project, python};
+use crate::util::{Bench, Run, credit, program, project, python, read_table};
 
 /// Rows of the tables here.
 const ROWS: u64 = 400;
@@ -153,7 +153,7 @@ fn what_is_asked_of_a_table_is_checked() {
         1,
         &expect![[r#"
         error: DIR/job.toml:2: `input.features.colour` is not a known key
-          hint: known here: `url`, `format`, `version` and `timestamp`
+          hint: known here: `url`, `format`, `version`, `timestamp`, `catalog`, `warehouse`, `table` and `snapshot`
     "#]],
     );
     let run = score(&bench, &table, ", version = 1, timestamp = \"yesterday\"", "");
@@ -257,6 +257,42 @@ fn runs_are_committed_once_and_read_by_others() {
         helper(&python, &["read", &lake, "1"])["rows"].as_u64(),
         first["table"]["rows"].as_u64().map(|rows| 2 * rows)
     );
+}
+
+#[test]
+fn rejects_and_reports_are_appended_to_tables_beside() {
+    let Some(python) = python("rejects_and_reports_are_appended_to_tables_beside") else { return };
+    let bench = Bench::new();
+    let table = applications(&bench, ROWS, &["--nulls", "0.05"]);
+    let lake = committing(&bench, &table, "mode = \"append\", beside = [\"rejects\", \"reports\"]");
+    let run = |out: &str, more: &[&str]| {
+        let folder = format!("output.dir={}", bench.text(out));
+        let seed = format!("runtime.seed={}", out.len());
+        bench.does("run", &[&["--override", &folder, "--override", &seed], more].concat())
+    };
+    let plan = run("one", &["--dry-run"]).ok().json();
+    assert_eq!(plan["table"], lake);
+    let first = run("one", &[]).ok().json();
+    let beside = first["table"]["beside"].as_array().expect("commits").clone();
+    assert!(beside.len() > 3, "{first}");
+    // The same again, done anew, adds nothing to any of them.
+    let anew = run("one", &["--override", "output.overwrite=true"]).ok().json();
+    let commits = anew["table"]["beside"].as_array().expect("commits");
+    assert!(commits.iter().all(|commit| commit["repeated"] == true), "{anew}");
+    run("second", &[]).ok();
+    for commit in beside {
+        let url = commit["url"].as_str().expect("a path");
+        let found = helper(&python, &["read", url]);
+        assert_eq!(found["types"]["run_id"], "string", "{found}");
+        let part = url.strip_prefix(&format!("{lake}_")).expect("beside the table");
+        let name = match part {
+            "rejects" => part.to_string(),
+            _ => format!("{}.parquet", part.replacen('_', "/", 1).replace("/audit_", "/audit/")),
+        };
+        let rows = |out: &str| read_table(&bench.path(out).join(&name)).num_rows() as u64;
+        assert_eq!(found["rows"].as_u64(), Some(rows("one") + rows("second")), "{name}: {found}");
+    }
+    has_rows(&python, &lake, &[bench.text("one"), bench.text("second")], 0);
 }
 
 #[test]

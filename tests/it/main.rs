@@ -17,6 +17,7 @@ mod faults;
 mod fitted;
 mod fuzz;
 mod gpu;
+mod iceberg;
 mod init;
 mod jobs;
 mod layers;

@@ -15,7 +15,7 @@ use crate::artefact::{load, load_neighbours};
 use crate::engine::{ScanPlan, Split};
 use crate::error::{Error, Result};
 use crate::explain::{ExplainSetup, ExplainStats, Explainer, check_fit};
-use crate::job::{ExplainMethod, Job};
+use crate::job::{CommitMode, ExplainMethod, Job};
 use crate::output::check_output;
 use crate::predictor;
 use crate::runtime::Runtime;
@@ -42,6 +42,9 @@ pub struct DryRun {
     pub explaining_seconds: Option<f64>,
     /// Where the tables would be.
     pub output: String,
+    /// The table that the counterfactuals would be committed to, if the job names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
 }
 
 /// Says what a run would do. Writes nothing.
@@ -51,6 +54,7 @@ pub struct DryRun {
 pub fn dry_run(job: &Job, mode: RunMode, runtime: &Runtime, observer: &Observer) -> Result<DryRun> {
     let stages = Stages::new(job, mode, runtime, observer)?;
     check_output(&job.output.dir, job.output.overwrite)?;
+    stages.check_table()?;
     let (inputs, keys, splits) = (&stages.inputs, stages.check_keys()?, stages.splits());
     let plan = runtime.block_on(stages.plan(&splits, &job.output.dir, None))?;
     let method = job.method_for(keys.rows);
@@ -66,6 +70,7 @@ pub fn dry_run(job: &Job, mode: RunMode, runtime: &Runtime, observer: &Observer)
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
         explaining_seconds,
         output: job.output.shown(),
+        table: job.output.table.as_ref().map(|table| table.url.clone()),
     })
 }
 
@@ -97,6 +102,14 @@ impl Stages<'_> {
             stages.push(
                 "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
             );
+        }
+        if let Some(table) = &job.output.table {
+            let mode = match table.mode {
+                CommitMode::Append => "append to",
+                CommitMode::Overwrite => "replace all rows of",
+                CommitMode::ReplaceWhere => "replace rows of",
+            };
+            stages.push(format!("{mode} the table {}", table.url));
         }
         stages.push(format!("publish {}", job.output.shown()));
         stages

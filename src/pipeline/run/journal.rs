@@ -10,8 +10,9 @@ use super::generator::{GeneratorRecord, is_of_generator};
 use super::{Stages, provenance};
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
+use crate::job::Job;
 use crate::output::{
-    JOURNAL_FILE, Journal, OpenedJournal, RunProvenance, Staging, journal_of, parse_journal,
+    JOURNAL_FILE, Journal, Mirror, OpenedJournal, RunProvenance, Staging, journal_of, parse_journal,
 };
 
 /// A line of the journal.
@@ -129,6 +130,16 @@ fn progressed(
     tracing::info!(splits = records.len(), "resuming from the journal");
     let journal = found.journal.mirrored(staging.mirror());
     Ok(Progressed { journal, generator, records })
+}
+
+/// The run that was stopped before it could publish, on this machine or in the store of its results.
+pub(super) fn begun(job: &Job) -> Result<Option<RunProvenance>> {
+    let reads = job.input.scores.as_ref().and_then(|scores| scores.table_at.as_ref());
+    let versioned = reads.or(job.input.features_at.as_ref()).is_some();
+    // Only versions are taken from it: where there are none, the store need not be asked.
+    let line = if versioned { Mirror::unfinished(&job.output)? } else { None };
+    let header = line.and_then(|line| serde_json::from_value::<JournalHeader>(line).ok());
+    Ok(header.map(|header| header.provenance).or_else(|| unfinished(&job.output.dir)))
 }
 
 /// The run that was stopped before it could publish into a folder, if there is one.

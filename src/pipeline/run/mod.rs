@@ -51,7 +51,7 @@ pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
 use execute::Done;
 pub use journal::journal_pieces;
-use journal::{JOURNAL_FORMAT, JournalHeader, JournalLine, Progressed, unfinished};
+use journal::{JOURNAL_FORMAT, JournalHeader, JournalLine, Progressed, begun, unfinished};
 pub(super) use nights::previous_run;
 use publish::Finished;
 pub use publish::gate_error;
@@ -145,7 +145,7 @@ fn explain_all(
     // What is published is whole: only a run that was stopped is resumed.
     let earlier = match begin {
         Begin::Afresh => None,
-        Begin::Resume => unfinished(&job.output.dir),
+        Begin::Resume => begun(job)?,
         Begin::Shards => shard::provenance_of_shards(job),
     };
     let job = &earlier.map_or_else(|| job.clone(), |read| provenance::pinned(job, &read));

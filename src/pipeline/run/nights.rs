@@ -94,7 +94,7 @@ pub(in crate::pipeline) fn previous_run(
         return Err(Error::spec("audit.previous", problem)
             .hint("it goes with classes, and with a range of values for all rows"));
     }
-    let previous = find_run(folder)?;
+    let previous = find_run(folder, &job.shown(folder))?;
     let settings = serde_json::to_value(job).unwrap_or_default();
     previous.check(&settings, &answer_setup((job, target), inputs, task))?;
     Ok(Some(previous))
@@ -226,7 +226,7 @@ impl Stages<'_> {
             let answers = |folder: &Path, files: &[String]| {
                 block_in_place(|| RecordedResults::read(&comparison.setup, folder, files, slice))
             };
-            let before = answers(Path::new(&previous.run.path), &previous.files())?;
+            let before = answers(&previous.folder, &previous.files())?;
             let nights = Nights { before, now: answers(staging.folder(), &now)?, slice };
             let reader = Arc::new(NightReader {
                 inputs: Arc::clone(&self.inputs),

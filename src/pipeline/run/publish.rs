@@ -277,7 +277,8 @@ impl Stages<'_> {
         provenance.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
         self.runtime.check_signals()?;
-        provenance::refuse_changed(&self.provenance.inputs, &self.stamps)?;
+        let stores = &self.job.input.stores;
+        provenance::refuse_changed(&self.provenance.inputs, &self.stamps, stores)?;
         ModelProvenance::of(&self.provenance).refuse_changed(self.job)?;
         if passes {
             summary.table = self.commit_table(staging.folder(), &files)?.or(summary.table);
@@ -298,7 +299,8 @@ impl Stages<'_> {
     /// Replaces the file for Prometheus, if the job names one. The run is over by now: a failure is a remark.
     pub(super) fn write_metrics(&self, summary: &mut RunSummary) {
         let Some(path) = &self.job.output.metrics else { return };
-        if let Err(error) = prometheus::write(path, summary) {
+        let written = prometheus::write(path, summary, &self.job.output.stores);
+        if let Err(error) = written {
             let text = format!("the metrics were not written: {}: {error}", path.display());
             tracing::warn!("{text}");
             summary.remarks.push(text);

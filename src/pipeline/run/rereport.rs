@@ -2,11 +2,12 @@
 //! segments. The run's folder is replaced in one step, its tables untouched.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
 
+use super::super::fetch::{fetch, fetch_run};
 use super::super::partitions::check_label;
 use super::super::{Observer, versions};
 use super::execute::Done;
@@ -18,13 +19,14 @@ use crate::artefact::load;
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
-use crate::job::{Job, PredictorKind, Section};
+use crate::job::{Job, OutputJob, PredictorKind, Section, scratch_of};
 use crate::output::{
-    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, PreviousFound, REJECTS, REPORTS,
-    Replace, RunProvenance, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, find_previous,
-    is_part, resolved,
+    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, Mirror, Opened, PreviousFound,
+    REJECTS, REPORTS, Replace, RunProvenance, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT,
+    find_previous, is_part, resolved,
 };
 use crate::runtime::Runtime;
+use crate::storage::{ObjectUrl, Stores, is_url};
 
 /// A published run.
 pub(super) struct Published {
@@ -41,13 +43,10 @@ pub(super) struct Published {
 /// When there is no such run, or its tables no longer go with the job's; the run stays as it is then.
 pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
     let began = Instant::now();
-    if let Some(url) = &job.output.url {
-        let problem = "is in a store, where reports are not made anew";
-        return Err(Error::output(url.to_string(), problem)
-            .hint("copy the results to this machine, and give `output.dir` that path"));
-    }
-    let published = Published::read(&job.output.dir)?;
-    if let Some(other) = unfinished(&job.output.dir) {
+    let url = job.output.url.as_ref().map(|url| PathBuf::from(url.to_string()));
+    let folder = fetch_run(url.as_deref().unwrap_or(&job.output.dir), &job.output.stores)?;
+    let published = Published::read(&folder)?;
+    if let Some(other) = unfinished(&job.output.dir).filter(|_| url.is_none()) {
         let problem = format!("has an unfinished run {} beside it", other.run_id);
         return Err(Error::output(job.output.dir.display().to_string(), problem)
             .hint("finish it with `overturn run JOB --resume`, or start it over, first"));
@@ -59,16 +58,15 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     refuse_itself(job)?;
     stages.provenance = published.provenance_of(&stages)?;
     let keyed = stages.check_keys()?;
-    let replace = Replace { allowed: true, keep: job.output.keep };
-    let staging = Staging::begin(&job.output.dir, replace)?;
+    let staging = staging_of(job, &stages.provenance)?;
     staging.start_over()?;
     // Reports that are stopped are begun anew.
     staging.clear_journal();
-    link(&job.output.dir, staging.folder())?;
+    link(&folder, staging.folder())?;
     staging.tables(&[REPORTS])?;
     let artefact = load(&staging.folder().join(GENERATOR), runtime.device)?;
     let task = artefact.description.targets.task();
-    let shown = job.output.dir.join(GENERATOR).display().to_string();
+    let shown = format!("{}/{GENERATOR}", job.output.shown());
     check_fit(&artefact.description, &stages.inputs.schema, &task, &shown)?;
     runtime.block_on(check_label(job, &stages.inputs, &task))?;
     let record = |split| {
@@ -83,13 +81,29 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     stages.publish(staging, Finished { done, generator, artefact, began, before })
 }
 
+/// Where reports are made: beside the run, or for the store that it is in, whose results they replace.
+fn staging_of(job: &Job, provenance: &RunProvenance) -> Result<Staging> {
+    let output = OutputJob { overwrite: true, ..job.output.clone() };
+    match Mirror::open(&output, provenance, false)? {
+        Some(Opened::Ready(mirror)) => Staging::for_store(&job.output.dir, mirror, false),
+        Some(Opened::Published(_)) => Err(Error::internal("reports", "are not made anew")),
+        None => {
+            let replace = Replace { allowed: true, keep: job.output.keep };
+            Staging::begin(&job.output.dir, replace)
+        }
+    }
+}
+
 /// A run cannot be compared with itself.
 fn refuse_itself(job: &Job) -> Result<()> {
-    let same = |folder: &Path| resolved(folder).ok() == resolved(&job.output.dir).ok();
+    let same = |folder: &Path| match &job.output.url {
+        Some(url) => job.shown(folder) == url.to_string(),
+        None => resolved(folder).ok() == resolved(&job.output.dir).ok(),
+    };
     let Some(folder) = job.audit.previous.as_deref().filter(|folder| same(folder)) else {
         return Ok(());
     };
-    let problem = format!("is `{}`, the run itself", folder.display());
+    let problem = format!("is `{}`, the run itself", job.shown(folder));
     Err(Error::spec("audit.previous", problem)
         .hint("name a run that it has replaced: `.<dir>.previous-…` beside it, while `output.keep` keeps it"))
 }
@@ -100,7 +114,16 @@ fn refuse_itself(job: &Job) -> Result<()> {
 /// # Errors
 /// When there is no such run, or it has a job that this version does not know.
 pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
-    let published = Published::read(folder)?;
+    let text = folder.to_string_lossy();
+    let url = match is_url(&text) {
+        true => Some(
+            ObjectUrl::parse(&text)
+                .map_err(|problem| Error::spec(text.as_ref(), format!("is a URL {problem}")))?,
+        ),
+        false => None,
+    };
+    // Its options are in no manifest: the environment's must do.
+    let published = Published::read(&fetch_run(folder, &Stores::default())?)?;
     let shown = folder.display().to_string();
     let made = &published.manifest.job;
     let mut job: Job = serde_json::from_value(made.clone()).map_err(|error| {
@@ -124,11 +147,15 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
         job.audit.reference.retain(|name, _| by.contains(name));
         job.audit.by = by.to_vec();
     }
-    job.output.dir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    job.output.dir = match &url {
+        Some(url) => scratch_of(url)?,
+        None => std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()),
+    };
+    job.copies.extend(url.iter().map(|url| (job.output.dir.clone(), url.to_string())));
     // A copy of results in a store is a folder of this machine.
-    job.output.url = None;
+    job.output.url = url;
     job.output.overwrite = true;
-    Ok(job)
+    fetch(job)
 }
 
 fn refuse_twice(by: &[String]) -> Result<()> {
@@ -150,6 +177,10 @@ impl Published {
                            manifest";
             return Err(Error::input(folder.display().to_string(), problem)
                 .hint("`overturn report JOB` starts that of a job file"));
+        }
+        if is_url(&previous.path) {
+            job.audit.previous = Some(PathBuf::from(&previous.path));
+            return Ok(());
         }
         job.audit.previous = match find_previous(previous, folder) {
             PreviousFound::There(position) => Some(position),
@@ -263,7 +294,8 @@ fn link(from: &Path, to: &Path) -> Result<()> {
             fs::create_dir_all(&position).map_err(cannot)?;
             link(&path, &position)?;
         } else if kept_as_it_is(&path) {
-            fs::hard_link(&path, &position).map_err(cannot)?;
+            let linked = fs::hard_link(&path, &position);
+            linked.or_else(|_| fs::copy(&path, &position).map(|_| ())).map_err(cannot)?;
         }
     }
     Ok(())

@@ -192,7 +192,8 @@ impl Stages<'_> {
         let training = (context, keyed.rows, resume);
         let artefact = self.generator(&mut staging, &mut progressed, training)?;
         let mut done = self.explain(&mut staging, progressed, (context, &artefact), keyed)?;
-        provenance::refuse_changed(&self.provenance.inputs, &self.stamps)?;
+        let stores = &self.job.input.stores;
+        provenance::refuse_changed(&self.provenance.inputs, &self.stamps, stores)?;
         done.remarks.extend(remarks);
         Ok(done)
     }

@@ -100,7 +100,7 @@ pub fn train(
     }
     let staging = staging(job, &provenance)?;
     let context = RunContext::open(job, Arc::new(inputs), runtime)?;
-    let unchanged = || refuse_changed(&provenance.inputs, &stamps);
+    let unchanged = || refuse_changed(&provenance.inputs, &stamps, &job.input.stores);
     let folder = staging.checkpoint();
     let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
     let trained = fit_generator(&told_to_train(job), &context, checkpoint, (runtime, observer))?;
