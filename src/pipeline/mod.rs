@@ -41,8 +41,8 @@ pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};
 pub use run::{
-    DryRun, Example, Part, RunSummary, Seconds, StabilitySummary, TargetSummary, dry_run,
-    gate_error, journal_pieces, published_job, report, run,
+    AgreementSummary, DryRun, Example, MethodSummary, Part, RunSummary, Seconds, StabilitySummary,
+    TargetSummary, dry_run, gate_error, journal_pieces, published_job, report, run,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};

@@ -60,7 +60,7 @@ struct Page<'a> {
 /// # Errors
 /// When a table cannot be read, or was written by another version.
 pub fn render(folder: &Path, facts: &PageFacts) -> Result<String> {
-    let data = Data::read(folder)?;
+    let data = Data::read(folder, facts.published.as_deref())?;
     let sections = sections(&Source { data: &data, facts, folder })?;
     let version = facts.versions.iter().find(|(of, _)| of == "overturn");
     let version = version.map_or(String::new(), |(_, version)| version.clone());

@@ -4,6 +4,7 @@
 
 mod again;
 mod columns;
+mod compare;
 mod dry;
 mod execute;
 mod facts;
@@ -60,7 +61,9 @@ pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
 pub(super) use nights::previous_run;
 pub(super) use questions::check_questions;
-pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
+pub use summary::{
+    AgreementSummary, Example, MethodSummary, RunSummary, Seconds, StabilitySummary, TargetSummary,
+};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -107,6 +107,7 @@ fn answer_setup((job, target): (&Job, &Target), inputs: &Inputs, task: &Task) ->
         key: job.input.key.clone(),
         schema: Arc::clone(&inputs.schema),
         targets: target_names(target, task),
+        method: job.explain.published().map(String::from),
     }
 }
 
@@ -219,11 +220,13 @@ impl Stages<'_> {
         self.observer.stage("comparing nights", Some(of * done.rows_in_scope));
         for number in 0..of {
             let slice = Slice { number, of };
-            let answers = |folder: &Path, files: &[String]| {
-                block_in_place(|| Answers::read(&comparison.setup, folder, files, slice))
+            let answers = |setup: &AnswerSetup, folder: &Path, files: &[String]| {
+                block_in_place(|| Answers::read(setup, folder, files, slice))
             };
-            let before = answers(Path::new(&previous.run.path), &previous.files())?;
-            let nights = Nights { before, now: answers(staging.folder(), &now)?, slice };
+            let (setup, folder) = (&comparison.setup, Path::new(&previous.run.path));
+            let before = answers(&setup.of(previous.method()), folder, &previous.files())?;
+            let now = answers(setup, staging.folder(), &now)?;
+            let nights = Nights { before, now, slice };
             let reader = Arc::new(NightReader {
                 inputs: Arc::clone(&self.inputs),
                 scan: scan.clone(),

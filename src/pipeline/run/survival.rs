@@ -15,7 +15,9 @@ use crate::job::{PredictorJob, Target};
 use crate::metrics::Status;
 use crate::output::{COUNTERFACTUALS, StagedFile, counterfactual_schema};
 use crate::predictor::{self, Outcome, Predictor, Task};
-use crate::report::{Retrained, column, read, written_features, written_statuses};
+use crate::report::{
+    Retrained, column, read, written_features, written_of_method, written_statuses,
+};
 
 /// Counts by wanted decision: counterfactuals asked about, and those that hold.
 type Counts = BTreeMap<String, (u64, u64)>;
@@ -94,7 +96,8 @@ impl Stages<'_> {
         );
         let mut counts = Counts::new();
         for batch in read(folder, &file.name, &table)? {
-            let batch = solved(&batch?)?;
+            let batch = written_of_method(batch?, self.job.explain.published())?;
+            let batch = solved(&batch)?;
             if batch.num_rows() == 0 {
                 continue;
             }

@@ -12,7 +12,7 @@ use super::super::words::{clipped, count, counted, number};
 use super::Source;
 use crate::error::{Error, Result};
 use crate::metrics::Status;
-use crate::output::{COUNTERFACTUALS, FoundFile, GENERATOR, folder_values, list};
+use crate::output::{COUNTERFACTUALS, FoundFile, GENERATOR, METHOD, folder_values, list};
 
 /// Characters of a cell, at most.
 const CELL_CHARS: usize = 160;
@@ -81,6 +81,7 @@ fn sample(source: &Source<'_>) -> Result<Grid> {
         bytes: 0,
         grid: Grid::default(),
         key: &source.facts.key,
+        method: source.facts.published.as_deref(),
     };
     for (name, found) in &files {
         let table = matches!(found, FoundFile::File(_)) && name.ends_with(".parquet");
@@ -106,6 +107,8 @@ struct Sample<'a> {
     bytes: usize,
     grid: Grid,
     key: &'a [String],
+    /// The published method, where the run has several.
+    method: Option<&'a str>,
 }
 
 impl Sample<'_> {
@@ -128,7 +131,8 @@ impl Sample<'_> {
                 if self.is_full() {
                     return Ok(());
                 }
-                if columns.is_wanted(row) {
+                let other = self.method.is_some_and(|of| columns.text(METHOD, row) != of);
+                if !other && columns.is_wanted(row) {
                     self.add(&columns, row);
                 }
             }
