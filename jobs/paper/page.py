@@ -153,8 +153,8 @@ def what_was_run(figures):
         pairs = [(variant, dataset) for variant in VARIANTS]
         rows.append([title, *[f"{counted[key]} of {planned[key]}" if planned[key] else "–" for key in pairs]])
     parts = [prose("Cells that were run, classifiers times seeds: `ae` with the defaults; `mo` the nearest training "
-                   "row that keeps to the constraints, `dice_random`, `dice_genetic` and `lore` the paper's rivals, which "
-                   "learn nothing and have one seed; `noae` with `autoencoder.kind = \"never\"`; `paper` with "
+                   "row that keeps to the constraints, `dice_random`, `dice_genetic` and `lore` the paper's rivals, "
+                   "which learn nothing and have one seed; `noae` with `autoencoder.kind = \"never\"`; `paper` with "
                    "`train.preset = \"paper\"`."),
              table(["", *[f"`{variant}`" for variant in VARIANTS]], rows), missing(there)]
     return "\n\n".join([*parts, *remarks(figures)])

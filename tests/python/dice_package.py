@@ -10,7 +10,7 @@ change are not varied, and Age only grows.
 Everything is measured alike: validity is what the pipeline says of the counterfactuals; L0 (share of changed
 categoricals), L1 (mean |Δ| of numerics in standard deviations of training rows) and changed features are means over
 valid ones. Seconds are the processor's on both sides: of dice-ml those of its calls; of the program what further rows
-add to a whole run, that is, the difference between runs of five times as many rows (ten times for genetic) and of
+add to a whole run, that is, the difference between runs of five times as many rows (fifty times for genetic) and of
 these, by its difference in rows. Prints a Markdown table, and the ratios.
 
 Of the genetic search it also says what the published loss (hinge + 0.2 proximity + 0.2 sparsity) is of both sides'
@@ -39,7 +39,7 @@ from raiutils.exceptions import UserConfigValidationException
 
 OUTCOME = "outcome"
 # So many times as many rows for the program's seconds.
-MORE = {"dice_random": 5, "dice_genetic": 10}
+MORE = {"dice_random": 5, "dice_genetic": 50}
 # What the program may take, as a part of dice-ml's.
 BARS = {"random": 1 / 100, "genetic": 1 / 50}
 

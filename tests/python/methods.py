@@ -1,6 +1,7 @@
 """Do all methods keep what the program promises of large tables?
 
-    methods.py OVERTURN WORK_FOLDER [--rows 100000] [--small 10000] [--kills 2] [--methods "nearest dice_random"] [--seed 0]
+    methods.py OVERTURN WORK_FOLDER [--rows 100000] [--small 10000] [--kills 2]
+               [--methods "nearest lore"] [--seed 0]
 
 The demo's credit applications with its forest. For every method, and for `explain.compare` with all of them:
 
@@ -11,8 +12,8 @@ The demo's credit applications with its forest. For every method, and for `expla
     partitions --small rows in splits of a tenth: one thread and two write the same values
     kills      the same run, killed with SIGKILL at random moments and resumed, writes the same values
 
-The generator that `cfrl` asks is trained once, on 20,000 rows, outside of all figures. Prints a Markdown table; the last
-line is a JSON object. Ends with code 1 if something was not as it must be.
+The generator that `cfrl` asks is trained once, on 20,000 rows, outside of all figures. Prints a Markdown table; the
+last line is a JSON object. Ends with code 1 if something was not as it must be.
 """
 
 import argparse
@@ -188,9 +189,9 @@ def main():
     for method in given.methods.split():
         one = campaign.method(method)
         found.append(one)
-        print(f"| `{method}` | {one['needed']:,} | {100 * one['validity']:.1f} | {one['queries']:.1f} | {one['most']} | "
-              f"{one['rows_per_second']:,.0f} | {one['ms']:.2f} | {one['peak']} | {one['peak_small']} | "
-              f"{one['kills']} |", flush=True)
+        print(f"| `{method}` | {one['needed']:,} | {100 * one['validity']:.1f} | {one['queries']:.1f} | "
+              f"{one['most']} | {one['rows_per_second']:,.0f} | {one['ms']:.2f} | {one['peak']} | "
+              f"{one['peak_small']} | {one['kills']} |", flush=True)
     print(json.dumps({"failures": campaign.failures, "methods": found}))
     sys.exit(1 if campaign.failures else 0)
 
