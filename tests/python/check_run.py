@@ -158,9 +158,13 @@ class Run:
     def rows(self, query):
         return self.database.execute(query).fetchall()
 
+    def named(self, check):
+        """A check's name: those of other methods than the published one say so."""
+        return check if self.published else f"{self.method}: {check}"
+
     def check(self, name, problems, **figures):
         """Prints a line about a check and keeps its figures."""
-        name = name if self.published else f"{self.method}: {name}"
+        name = self.named(name)
         self.figures[name] = figures
         if problems:
             self.failed.append(name)
@@ -517,7 +521,7 @@ def check_constraints(run):
     problems = [f"{count} of {name} break `{rule}`" for (name, rule), count in zip(names, found) if count]
     problems += type_problems(run)
     run.check("constraints", problems, rules=len(names), violations=sum(found), cells_changed=sum(changed))
-    run.figures["constraints"]["changed"] = dict(zip([f.name for f in run.features], changed))
+    run.figures[run.named("constraints")]["changed"] = dict(zip([f.name for f in run.features], changed))
 
 
 def observed_rules(run):
@@ -1031,16 +1035,16 @@ AGREEMENT = """
             row_number() OVER (PARTITION BY {keys}, target, method ORDER BY sample) AS nth, method
         FROM (SELECT *, {named} FROM all_written)
     ), pair AS (
-        SELECT a.target, a.valid AND b.valid AS both, a.valid AS first, b.valid AS second,
+        SELECT a.target, a.valid AND b.valid AS shared, a.valid AS first, b.valid AS second,
             a.features = b.features AS same, a.directions = b.directions AS ways,
             a.cost AS cost, b.cost AS other_cost, a.l1 AS l1, b.l1 AS other_l1
         FROM (FROM one WHERE method = {method} AND nth = 1 AND needed) AS a
         JOIN (FROM one WHERE method = {other} AND nth = 1 AND needed) AS b USING ({keys}, target)
     )
-    SELECT target, count(*), count(*) FILTER (both), count(*) FILTER (first AND NOT second),
+    SELECT target, count(*), count(*) FILTER (shared), count(*) FILTER (first AND NOT second),
         count(*) FILTER (second AND NOT first), count(*) FILTER (NOT first AND NOT second),
-        count(*) FILTER (both AND same), count(*) FILTER (both AND ways),
-        favg(cost) FILTER (both), favg(other_cost) FILTER (both), favg(l1) FILTER (both), favg(other_l1) FILTER (both)
+        count(*) FILTER (shared AND same), count(*) FILTER (shared AND ways),
+        favg(cost) FILTER (shared), favg(other_cost) FILTER (shared), favg(l1) FILTER (shared), favg(other_l1) FILTER (shared)
     FROM pair GROUP BY GROUPING SETS ((), (target))"""
 AGREED = ["rows", "both", "method_only", "other_only", "neither", "same_features", "same_directions",
           "cost_mean", "other_cost_mean", "l1_mean", "other_l1_mean"]
