@@ -294,7 +294,7 @@ fn hive_folders() {
     bench.replace("job.toml", "dir = \"out\"", "dir = \"other\"");
     bench
         .does("run", &[])
-        .fails(1, &["output.partition_by: names `region`, expected one of application_id, sample"]);
+        .fails(1, &["output.partition_by: names `region`, expected one of application_id, method, sample"]);
 }
 
 #[test]
