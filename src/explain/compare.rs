@@ -8,7 +8,7 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 
 use super::valid_rows::ValidRows;
-use super::{ExplainStats, Explainer, Setup, Worker};
+use super::{ExplainSetup, ExplainStats, Explainer, Worker};
 use crate::error::{Error, Result};
 use crate::nn::Generator;
 
@@ -16,10 +16,10 @@ use crate::nn::Generator;
 pub(super) fn others(
     published: &Explainer,
     generator: &Generator,
-    setup: &Setup<'_>,
+    setup: &ExplainSetup<'_>,
 ) -> Result<Vec<Arc<Explainer>>> {
     let other = |job| {
-        let setup = Setup { explain: &job, ..setup.clone() };
+        let setup = ExplainSetup { explain: &job, ..setup.clone() };
         let plausibility = published.plausibility.clone();
         Explainer::of_method(generator.replica()?, setup, Some(plausibility)).map(Arc::new)
     };

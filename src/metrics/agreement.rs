@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::{Changes, Sketch};
+use super::{NeededCounterfactuals, Sketch};
 use crate::feature::{Cells, Rows};
 
 /// Counts by target and pair of methods.
@@ -92,7 +92,12 @@ impl AgreementCounts {
     }
 
     /// Hears what a method says of rows of the input's batch that needed a counterfactual.
-    pub fn add(&mut self, method: usize, (rows, first): (&[u32], &[bool]), changes: &Changes<'_>) {
+    pub fn add(
+        &mut self,
+        method: usize,
+        (rows, first): (&[u32], &[bool]),
+        changes: &NeededCounterfactuals<'_>,
+    ) {
         for index in (0..rows.len()).filter(|index| first[*index]) {
             let key = (rows[index], changes.targets[index]);
             let found = changes.valid[index].then(|| self.found(changes, index));
@@ -103,7 +108,7 @@ impl AgreementCounts {
         }
     }
 
-    fn found(&self, changes: &Changes<'_>, index: usize) -> Found {
+    fn found(&self, changes: &NeededCounterfactuals<'_>, index: usize) -> Found {
         let distances = changes.distances;
         Found {
             moves: self.moves(changes.counterfactuals, changes.originals, index),
@@ -240,7 +245,7 @@ mod tests {
         let originals = rows(&[1.0; 3], &[0; 3]);
         let distances = Distances { l0: vec![0.5; 3], l1: vec![1.5; 3], changed: vec![1; 3] };
         let known = [2.0; 3];
-        let changes = Changes {
+        let changes = NeededCounterfactuals {
             targets: &[7; 3],
             segments: &[0; 3],
             valid,

@@ -2,14 +2,14 @@
 
 use arrow::array::{AsArray, RecordBatch};
 
-use super::columns::Columns;
-use super::count::{Counter, Counts, FurtherCounts, SplitFigures};
+use super::columns::ReportColumns;
+use super::count::{CountSinks, Counter, FurtherCounts, SplitFigures};
 use super::input::InputRows;
 use super::pieces::Piece;
 use super::written::column;
 use super::{Names, target_name};
 use crate::error::{Error, Result};
-use crate::metrics::{AgreementCounts, Changes, Outcomes, PairCounts, Sizes};
+use crate::metrics::{AgreementCounts, NeededCounterfactuals, PairCounts, RowOutcomes, Sizes};
 use crate::output::{METHOD, agreement_schema};
 
 /// What the methods beside the published one come to.
@@ -28,14 +28,19 @@ struct OfMethod<'a> {
 }
 
 impl FurtherCounts for OfMethod<'_> {
-    fn outcomes(&mut self, rows: &[u32], outcomes: &Outcomes<'_>) -> Result<()> {
+    fn outcomes(&mut self, rows: &[u32], outcomes: &RowOutcomes<'_>) -> Result<()> {
         match &mut self.further {
             Some(further) => further.outcomes(rows, outcomes),
             None => Ok(()),
         }
     }
 
-    fn changes(&mut self, rows: &[u32], first: &[bool], changes: &Changes<'_>) -> Result<()> {
+    fn changes(
+        &mut self,
+        rows: &[u32],
+        first: &[bool],
+        changes: &NeededCounterfactuals<'_>,
+    ) -> Result<()> {
         self.agreement.add(self.method, (rows, first), changes);
         match &mut self.further {
             Some(further) => further.changes(rows, first, changes),
@@ -44,16 +49,16 @@ impl FurtherCounts for OfMethod<'_> {
     }
 }
 
-/// Counts the rows of every method about some rows of the input.
+/// CountSinks the rows of every method about some rows of the input.
 pub(super) fn count(
     counter: &Counter,
     input: &InputRows,
     pieces: &[Piece],
-    counts: Counts<'_>,
+    counts: CountSinks<'_>,
 ) -> Result<()> {
-    let Counts { figures, mut further } = counts;
+    let CountSinks { figures, mut further } = counts;
     let Some(mut compared) = figures.compared.take() else {
-        return counter.count(input, pieces, &mut Counts { figures, further });
+        return counter.count(input, pieces, &mut CountSinks { figures, further });
     };
     let ComparedFigures { others, agreement } = compared.as_mut();
     let published = std::iter::once(&mut *figures);
@@ -65,7 +70,7 @@ pub(super) fn count(
         {
             heard.further = Some(further);
         }
-        counter.count(input, &pieces, &mut Counts { figures, further: Some(&mut heard) })?;
+        counter.count(input, &pieces, &mut CountSinks { figures, further: Some(&mut heard) })?;
     }
     agreement.settle();
     figures.compared = Some(compared);
@@ -101,7 +106,7 @@ pub(super) fn of_method(counter: &Counter, pieces: &[Piece], method: usize) -> R
 /// # Errors
 /// Only if there is a bug.
 pub fn agreement(counts: &AgreementCounts, methods: &[&str], names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::default();
+    let mut columns = ReportColumns::default();
     let pairs = counts.pairs();
     let total = counts.total();
     let mut level = |target: Option<u32>, found: &[PairCounts]| -> Result<()> {
@@ -119,7 +124,7 @@ pub fn agreement(counts: &AgreementCounts, methods: &[&str], names: &Names) -> R
     columns.finish(agreement_schema())
 }
 
-fn pair(columns: &mut Columns, found: &PairCounts) {
+fn pair(columns: &mut ReportColumns, found: &PairCounts) {
     let share = |part: u64| (found.both > 0).then(|| part as f64 / found.both as f64);
     columns.count(found.rows);
     columns.count(found.both);

@@ -137,7 +137,7 @@ class Campaign:
         summary = self.run(job, "--resume")
         if not self.values(name).equals(self.values(f"{method}-one")):
             self.fail(f"{method}: a killed run that was resumed has other values")
-        if hits and not summary["units_resumed"] and not summary["already_published"]:
+        if hits and not summary["splits_resumed"] and not summary["already_published"]:
             self.fail(f"{method}: nothing was resumed")
         return hits
 

@@ -13,19 +13,19 @@ use crate::error::{Error, Result};
 use crate::output::METHOD;
 
 /// A table.
-pub(super) struct Table {
+pub(super) struct PageTable {
     name: String,
     batch: RecordBatch,
 }
 
-impl Table {
+impl PageTable {
     /// Reads a table, by its path in the run's folder; none if the run has none of it.
-    pub(super) fn read(folder: &Path, name: &str) -> Result<Option<Table>> {
+    pub(super) fn read(folder: &Path, name: &str) -> Result<Option<PageTable>> {
         let file = match File::open(folder.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file,
         };
-        let unreadable = |source: crate::error::Source| {
+        let unreadable = |source: crate::error::BoxedError| {
             Error::input(folder.join(name).display().to_string(), "cannot be read").source(source)
         };
         let file = file.map_err(|error| unreadable(error.into()))?;
@@ -36,18 +36,18 @@ impl Table {
         let batches: Vec<RecordBatch> =
             reader.collect::<Result<_, _>>().map_err(|error| unreadable(error.into()))?;
         let batch = concat_batches(&schema, &batches).map_err(|error| unreadable(error.into()))?;
-        Ok(Some(Table { name: name.to_string(), batch }))
+        Ok(Some(PageTable { name: name.to_string(), batch }))
     }
 
     /// The rows of one method; all where none is named.
-    pub(super) fn of_method(self, method: Option<&str>) -> Result<Table> {
+    pub(super) fn of_method(self, method: Option<&str>) -> Result<PageTable> {
         let Some(method) = method else { return Ok(self) };
         let rows = self.texts(METHOD)?.into_iter();
         let rows = BooleanArray::from_iter(rows.map(|of| Some(of.as_deref() == Some(method))));
         let batch = filter_record_batch(&self.batch, &rows).map_err(|error| {
             Error::internal("the audit's page", "rows do not fit").source(error)
         })?;
-        Ok(Table { name: self.name, batch })
+        Ok(PageTable { name: self.name, batch })
     }
 
     /// How many rows there are.

@@ -5,7 +5,7 @@ use arrow::compute::concat_batches;
 
 use super::Stages;
 use super::figures::{Figures, MethodFigures};
-use super::finish::queries_per_row;
+use super::publish::queries_per_row;
 use super::summary::{AgreementSummary, MethodSummary};
 use crate::artefact::Artefact;
 use crate::error::{Error, Result};

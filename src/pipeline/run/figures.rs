@@ -12,7 +12,7 @@ use super::super::{Inputs, Observer, Scope};
 use super::compare::Compared;
 use super::execute::Done;
 use super::summary::{EXAMPLES, Example, example};
-use super::{Part, Stages};
+use super::{RunMode, Stages};
 use crate::artefact::Artefact;
 use crate::audit::{AuditCounts, Auditor};
 use crate::engine::{ScanPlan, Split, SplitScan};
@@ -22,8 +22,8 @@ use crate::job::{ExplainMethod, MmdSpace, Target, TaskSpec};
 use crate::metrics::{AgreementCounts, Tally};
 use crate::output::{REJECTS, counterfactual_schema};
 use crate::report::{
-    AtTarget, ComparedFigures, Comparison, Counter, CounterSetup, Counts, FurtherCounts, Keep,
-    MmdRow, MmdSample, SplitFigures, SplitReader, count_rejects, read_row,
+    AtTarget, ComparedFigures, CountSinks, Counter, CounterSetup, FurtherCounts, Keep,
+    MmdComparison, MmdRow, MmdSample, SplitFigures, SplitReader, count_rejects, read_row,
 };
 use crate::runtime::spawn;
 
@@ -78,7 +78,12 @@ impl Stages<'_> {
         totals.finish(&reader)
     }
 
-    async fn reader(&self, folder: &Path, done: &Done, artefact: &Artefact) -> Result<Reader> {
+    async fn reader(
+        &self,
+        folder: &Path,
+        done: &Done,
+        artefact: &Artefact,
+    ) -> Result<SplitCounter> {
         let (job, inputs) = (self.job, &self.inputs);
         let splits: Vec<Split> = done.splits.iter().map(|(split, _)| split.clone()).collect();
         let scan = inputs.plan(Scope::explained(&job.input));
@@ -98,7 +103,7 @@ impl Stages<'_> {
             seed: self.runtime.streams().seed_of("explain"),
             keep: self.keep(),
         });
-        Ok(Reader {
+        Ok(SplitCounter {
             scan: inputs.engine.split_scan(scan, &splits).await?,
             inputs: Arc::clone(inputs),
             segments: self.columns.segments.clone(),
@@ -110,18 +115,18 @@ impl Stages<'_> {
     }
 
     fn auditor(&self, folder: &Path, artefact: &Artefact) -> Result<Option<Arc<Auditor>>> {
-        match self.part {
-            Part::Explain => Ok(None),
+        match self.mode {
+            RunMode::Explain => Ok(None),
             _ => auditor((self.job, self.target), &self.inputs, (folder, artefact)),
         }
     }
 
-    fn totals<'a>(&'a self, artefact: &'a Artefact, reader: &Reader) -> Result<Totals<'a>> {
+    fn totals<'a>(&'a self, artefact: &'a Artefact, reader: &SplitCounter) -> Result<Totals<'a>> {
         let width = artefact.description.layout.width;
         let seed = self.runtime.streams().seed_of("mmd");
         let mmd = &self.job.report.mmd;
         let totals = |method| {
-            let comparison = Comparison::new(mmd, (&artefact.reference, width), seed)?;
+            let comparison = MmdComparison::new(mmd, (&artefact.reference, width), seed)?;
             let (sample, tally) = (MmdSample::new(width), Tally::default());
             Ok(MethodTotals { method, comparison, sample, tally })
         };
@@ -142,7 +147,7 @@ impl Stages<'_> {
     fn keep(&self) -> Keep {
         let mmd = &self.job.report.mmd;
         match mmd.rows {
-            _ if self.part == Part::Explain || mmd.space == MmdSpace::None => Keep::None,
+            _ if self.mode == RunMode::Explain || mmd.space == MmdSpace::None => Keep::None,
             0 => Keep::All,
             rows => Keep::Most(rows as usize),
         }
@@ -180,7 +185,7 @@ struct Totals<'a> {
 /// What they come to for one method.
 struct MethodTotals<'a> {
     method: ExplainMethod,
-    comparison: Comparison<'a>,
+    comparison: MmdComparison<'a>,
     /// Where not all rows are compared: those that may be.
     sample: MmdSample,
     tally: Tally,
@@ -205,7 +210,7 @@ impl Totals<'_> {
         self.methods.iter_mut().zip(figures).try_for_each(|(of, split)| of.add(split, how))
     }
 
-    fn finish(mut self, reader: &Reader) -> Result<Figures> {
+    fn finish(mut self, reader: &SplitCounter) -> Result<Figures> {
         let how = (self.keep, self.by_segment, self.at_target.as_ref());
         let mut found = Vec::new();
         for of in self.methods.drain(..) {
@@ -262,7 +267,7 @@ impl<'a> MethodTotals<'a> {
 }
 
 /// Reads splits back.
-struct Reader {
+struct SplitCounter {
     inputs: Arc<Inputs>,
     scan: SplitScan,
     /// Indexes of the segments in its batches.
@@ -273,7 +278,7 @@ struct Reader {
     observer: Observer,
 }
 
-impl Reader {
+impl SplitCounter {
     async fn split(
         self: Arc<Self>,
         split: Split,
@@ -318,7 +323,7 @@ impl Reader {
                 audit.begin(&batch)?;
             }
             let further = audit.as_mut().map(|audit| audit as &mut dyn FurtherCounts);
-            reader.count(&self.counter, &input, Counts { figures: &mut *figures, further })?;
+            reader.count(&self.counter, &input, CountSinks { figures: &mut *figures, further })?;
         }
         reader.finish()
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::tables::Table;
+use super::super::tables::PageTable;
 use super::{Estimate, estimates};
 use crate::error::Result;
 use crate::output::{METHOD, report_name};
@@ -35,13 +35,13 @@ pub(in super::super) struct AgreementRow {
 }
 
 /// Indexes of the rows of all targets together.
-fn of_all(table: &Table) -> Result<Vec<usize>> {
+fn of_all(table: &PageTable) -> Result<Vec<usize>> {
     let levels = table.texts("level")?;
     Ok((0..table.rows()).filter(|index| levels[*index].as_deref() == Some("all")).collect())
 }
 
 pub(super) fn methods(folder: &Path) -> Result<Vec<MethodRow>> {
-    let read = |name| Table::read(folder, &report_name(name));
+    let read = |name| PageTable::read(folder, &report_name(name));
     let Some(validity) = read("validity")? else { return Ok(Vec::new()) };
     let (methods, rows) = (validity.texts(METHOD)?, validity.counts("rows")?);
     let shares = estimates(&validity, ["validity", "low", "high"])?;
@@ -69,7 +69,7 @@ pub(super) fn methods(folder: &Path) -> Result<Vec<MethodRow>> {
 }
 
 /// A column's number for each method, over valid counterfactuals.
-fn by_method(table: Option<&Table>, column: &str) -> Result<Vec<(String, Option<f64>)>> {
+fn by_method(table: Option<&PageTable>, column: &str) -> Result<Vec<(String, Option<f64>)>> {
     let Some(table) = table else { return Ok(Vec::new()) };
     let (methods, numbers) = (table.texts(METHOD)?, table.numbers(column)?);
     let over = table.texts("over").unwrap_or_else(|_| vec![None; table.rows()]);
@@ -78,7 +78,7 @@ fn by_method(table: Option<&Table>, column: &str) -> Result<Vec<(String, Option<
     Ok(valid.map(|index| (methods[index].clone().unwrap_or_default(), numbers[index])).collect())
 }
 
-pub(super) fn agreement(table: &Table) -> Result<Vec<AgreementRow>> {
+pub(super) fn agreement(table: &PageTable) -> Result<Vec<AgreementRow>> {
     let (methods, others) = (table.texts(METHOD)?, table.texts("other")?);
     let [rows, both, method_only, other_only, same_features, same_directions] =
         ["rows", "both", "method_only", "other_only", "same_features", "same_directions"]

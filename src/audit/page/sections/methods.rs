@@ -1,13 +1,13 @@
 //! What other methods say of the same rows: how good each is, and where they agree with the published one.
 
-use super::super::blocks::{Block, Chart, Grid};
+use super::super::blocks::{Block, Chart, GridBlock};
 use super::super::charts::Bar;
 use super::super::data::AgreementRow;
 use super::super::plate::Plate;
 use super::super::words::{count, maybe_number, share};
-use super::{Source, interval};
+use super::{SectionInput, interval};
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let published = source.facts.published.as_deref().unwrap_or_default();
     let text = format!(
         "Several methods were asked about every row. All other sections are of `{published}`, the published one. Two \
@@ -20,7 +20,7 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     blocks
 }
 
-fn quality(source: &Source<'_>) -> Grid {
+fn quality(source: &SectionInput<'_>) -> GridBlock {
     let columns = [
         "Method",
         "#Counterfactuals needed (n)",
@@ -30,7 +30,7 @@ fn quality(source: &Source<'_>) -> Grid {
         "#Mean L1",
         "#Median plausibility",
     ];
-    let mut grid = Grid::new("Every method, over all samples", &columns);
+    let mut grid = GridBlock::new("Every method, over all samples", &columns);
     for row in &source.data.methods {
         grid.row([
             row.method.clone(),
@@ -50,7 +50,7 @@ fn agreed(row: &AgreementRow) -> Option<f64> {
     (row.both > 0).then(|| row.same_features as f64 / row.both as f64)
 }
 
-fn chart(source: &Source<'_>) -> Option<Chart> {
+fn chart(source: &SectionInput<'_>) -> Option<Chart> {
     let bar = |row: &AgreementRow| {
         let value = agreed(row)?;
         let label = format!("{} and {} (n {})", row.method, row.other, count(row.both));
@@ -58,7 +58,7 @@ fn chart(source: &Source<'_>) -> Option<Chart> {
     };
     let list: Vec<Bar> = source.data.agreement.iter().filter_map(bar).collect();
     let title = "Rows with the same changed features, by pair of methods".to_string();
-    let mut grid = Grid::new(title.as_str(), &["Pair", "#Same features"]);
+    let mut grid = GridBlock::new(title.as_str(), &["Pair", "#Same features"]);
     list.iter().for_each(|bar| grid.row([bar.label.clone(), bar.shown.clone()]));
     let reading =
         "Share of the rows for which both methods have a valid counterfactual (n).".to_string();
@@ -66,7 +66,7 @@ fn chart(source: &Source<'_>) -> Option<Chart> {
     Plate { id, title, reading, note: String::new(), grid }.bars(&list, Some(1.0))
 }
 
-fn pairs(source: &Source<'_>) -> Grid {
+fn pairs(source: &SectionInput<'_>) -> GridBlock {
     let columns = [
         "Pair",
         "#Rows in need (n)",
@@ -78,7 +78,7 @@ fn pairs(source: &Source<'_>) -> Grid {
         "#Mean cost, first",
         "#Mean cost, second",
     ];
-    let mut grid = Grid::new("Where methods agree and disagree", &columns);
+    let mut grid = GridBlock::new("Where methods agree and disagree", &columns);
     for row in &source.data.agreement {
         let of_both = |part: u64| match row.both {
             0 => count(part),
