@@ -2,6 +2,7 @@
 //! is data (the summary, or JSON); standard error is talk.
 
 mod audit;
+mod compare;
 mod init;
 mod log;
 mod print;

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::print::{Printer, grouped, lines};
-use super::{Global, JobArguments, observed};
+use super::{Global, JobArguments, compare, observed};
 use crate::commit::TableCommit;
 use crate::error::Result;
 use crate::job::ExplainMethod;
@@ -204,6 +204,7 @@ fn text(summary: &RunSummary) -> String {
         text.push('\n');
         text.push_str(&targets(&summary.targets));
     }
+    text.push_str(&compare::methods(summary));
     let examples: Vec<String> = summary.examples.iter().map(example).collect();
     if !examples.is_empty() {
         text.push('\n');
@@ -263,7 +264,8 @@ fn counts(summary: &RunSummary) -> Vec<(String, String)> {
 fn times(summary: &RunSummary) -> String {
     let seconds = &summary.seconds;
     // Without a generator to train, training rows are only read and decided about.
-    let trains = matches!(summary.method, ExplainMethod::Auto | ExplainMethod::Generator);
+    let trains = matches!(summary.method, ExplainMethod::Auto | ExplainMethod::Cfrl)
+        || summary.methods.iter().any(|of| of.method == ExplainMethod::Cfrl.name());
     let parts = [
         (if trains { "training" } else { "reading training rows" }, seconds.training),
         ("checking", seconds.checking),
@@ -343,7 +345,7 @@ fn targets(targets: &[TargetSummary]) -> String {
 }
 
 /// Columns to the right, the first to the left.
-fn aligned<const COLUMNS: usize>(table: &[[String; COLUMNS]]) -> String {
+pub(super) fn aligned<const COLUMNS: usize>(table: &[[String; COLUMNS]]) -> String {
     let width =
         |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS).map(width).collect();

@@ -27,6 +27,8 @@ impl Explainer {
     ) -> Result<RecordBatch> {
         let key = project(&valid_rows.all, &self.columns.key)?;
         let mut columns = take(&key, &explained.rows)?.columns().to_vec();
+        let method = self.refiner.method().name();
+        columns.push(Arc::new(StringArray::from(vec![method; explained.rows.len()])));
         columns.push(Arc::new(Int32Array::from(explained.samples.clone())));
         columns.push(self.target_names(&explained.targets));
         columns.extend(self.before_and_after(explained));

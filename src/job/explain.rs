@@ -6,6 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ComparedMethod;
+
 /// How rows are explained.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -15,6 +17,10 @@ pub struct ExplainSpec {
     pub generator: Option<PathBuf>,
     /// How counterfactuals are found.
     pub method: ExplainMethod,
+    /// Several methods in one run: the table has a row for each of them, by its column `method`, and reports are by
+    /// method. The first, or the one that `method` names, is published: the audit, gates and the summary are of it.
+    /// Each is refined as it would be alone.
+    pub compare: Vec<ExplainMethod>,
     /// Counterfactuals for each row and target: the first may change all that is allowed, each
     /// further one a random part of it. Equal ones are given once.
     pub samples: usize,
@@ -60,6 +66,7 @@ impl Default for ExplainSpec {
         ExplainSpec {
             generator: None,
             method: ExplainMethod::Auto,
+            compare: Vec::new(),
             samples: 1,
             conditions: FirstConditions::Widest,
             split_rows: None,
@@ -85,8 +92,10 @@ pub enum ExplainMethod {
     /// A generator where training it costs less than searching for every row in scope, else `search`.
     #[default]
     Auto,
-    /// The fitted generator, refined.
-    Generator,
+    /// The method of this program: the fitted generator, refined. `generator` means the same.
+    #[serde(alias = "generator")]
+    #[schemars(extend("x-also" = "generator"))]
+    Cfrl,
     /// Training rows of the target, refined: nothing is trained.
     Search,
     /// The nearest training row of the target that keeps to the constraints, as it is.
@@ -154,7 +163,7 @@ impl ExplainMethod {
     pub fn name(self) -> &'static str {
         match self {
             ExplainMethod::Auto => "auto",
-            ExplainMethod::Generator => "generator",
+            ExplainMethod::Cfrl => "cfrl",
             ExplainMethod::Search => "search",
             ExplainMethod::Nearest => "nearest",
             ExplainMethod::DiceRandom => "dice_random",
@@ -166,7 +175,7 @@ impl ExplainMethod {
     /// What `auto` means with a generator at hand: one that has learnt nothing is not asked.
     pub fn with_generator(self, learnt: bool) -> ExplainMethod {
         match self {
-            ExplainMethod::Auto if learnt => ExplainMethod::Generator,
+            ExplainMethod::Auto if learnt => ExplainMethod::Cfrl,
             ExplainMethod::Auto => ExplainMethod::Search,
             decided => decided,
         }
@@ -223,8 +232,11 @@ pub enum Step {
 pub struct ExplainJob {
     /// The generator's folder; without one it is trained.
     pub generator: Option<PathBuf>,
-    /// How counterfactuals are found.
+    /// How counterfactuals are found: the method that is published.
     pub method: ExplainMethod,
+    /// Methods that are compared with it, in the same run.
+    #[serde(default)]
+    pub compare: Vec<ComparedMethod>,
     /// Counterfactuals for each row and target, at most.
     pub samples: usize,
     /// What the first of them may change.
@@ -290,6 +302,7 @@ impl ExplainJob {
         ExplainJob {
             generator: None,
             method: spec.method,
+            compare: Vec::new(),
             samples: spec.samples,
             conditions: spec.conditions,
             split_rows: spec.split_rows,
@@ -304,7 +317,7 @@ impl ExplainJob {
         let refine = &self.refine;
         let looked_for = refine.neighbours > 0 && refine.does(Step::Neighbours);
         let compared = refine.plausibility_weight > 0.0 && refine.does(Step::Choice);
-        self.method != ExplainMethod::Generator
+        self.method != ExplainMethod::Cfrl
             || (refine.mode != Refine::Off && (looked_for || compared))
     }
 }

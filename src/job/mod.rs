@@ -2,6 +2,7 @@
 //! filled and every fault found. Each stage is handed its own part, never the whole.
 
 mod audit;
+mod compare;
 mod explain;
 mod input;
 mod limits;
@@ -30,6 +31,7 @@ use crate::document::{self, Overrides};
 use crate::error::{Error, Kind, Result};
 
 pub use audit::{AuditJob, AuditPageSpec, AuditSpec, MOST_BUDGETS, Section};
+pub use compare::ComparedMethod;
 pub use explain::{
     Coherence, DiceSpec, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine,
     RefineJob, SparsitySearch, Step,

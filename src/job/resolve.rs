@@ -11,7 +11,7 @@ use super::{
     ExplainMethod, ExplainSpec, InputJob, InputSpec, Job, JobSpec, Method, MmdSpace, OutputJob,
     OutputSpec, PredictorJob, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind,
     RuntimeJob, RuntimeSpec, ScoresJob, Section, Target, TargetSpec, TargetsKind, TaskSpec,
-    TrainJob, TrainLimits, TrainRows, TrainSpec, method,
+    TrainJob, TrainLimits, TrainRows, TrainSpec, compare, method,
 };
 use crate::document::KeyPositions;
 use crate::error::Fault;
@@ -211,9 +211,13 @@ impl<'a> JobResolver<'a> {
     fn explain(&mut self, spec: ExplainSpec, trains: bool) -> ExplainJob {
         let generator =
             spec.generator.as_ref().map(|path| self.existing(path, "explain.generator"));
+        for (key, problem) in compare::faults(&spec) {
+            self.require(false, key, &problem);
+        }
         ExplainJob {
             generator,
             method: method::settled(&spec, trains),
+            compare: compare::others(&spec),
             samples: spec.samples,
             conditions: spec.conditions,
             split_rows: spec.split_rows,
@@ -224,27 +228,38 @@ impl<'a> JobResolver<'a> {
     }
 
     fn dice(&mut self, spec: &ExplainSpec) -> DiceSpec {
-        let (given, method) = (spec.dice, spec.method.name());
+        let (given, methods) = (spec.dice, compare::named(spec));
         let some = given != DiceSpec::default();
-        let problem =
-            format!("is given, but `explain.method` is `{method}`, expected a method of DiCE");
-        self.require(!some || spec.method.is_dice(), "explain.dice", &problem);
-        let problem = format!("is given, but `{method}` looks at labels only");
-        let hard = given.hard_labels && spec.method == ExplainMethod::DiceRandom;
-        self.require(!hard, "explain.dice.hard_labels", &problem);
+        let dice = methods.iter().any(|method| method.is_dice());
+        let problem = match methods.as_slice() {
+            [one] => {
+                format!(
+                    "is given, but `explain.method` is `{}`, expected a method of DiCE",
+                    one.name()
+                )
+            }
+            _ => "is given, but `explain.compare` names no method of DiCE".to_string(),
+        };
+        self.require(!some || dice, "explain.dice", &problem);
+        let problem = "is given, but `dice_random` looks at labels only";
+        let hard = given.hard_labels && dice && !methods.contains(&ExplainMethod::DiceGenetic);
+        self.require(!hard, "explain.dice.hard_labels", problem);
         given
     }
 
     fn refine(&mut self, spec: ExplainSpec) -> RefineJob {
-        // A rival is shown as it is.
-        let usual = if spec.method.is_rival() { Refine::Off } else { Refine::Full };
-        let mode = spec.refine.unwrap_or(usual);
-        let searched = spec.method != ExplainMethod::Search || mode == Refine::Full;
-        let problem = "is given, but `explain.method` is `search`, which is `refine = \"full\"`";
-        self.require(searched, "explain.refine", problem);
+        let methods = compare::named(&spec);
+        let mode = compare::refine_of(&spec, compare::published(&spec).unwrap_or(spec.method));
+        let full = methods.iter().all(|method| compare::refine_of(&spec, *method) == Refine::Full);
+        let searched = spec.refine.is_none_or(|mode| mode == Refine::Full)
+            || !methods.contains(&ExplainMethod::Search);
+        let key = if spec.compare.is_empty() { "method` is" } else { "compare` names" };
+        let problem =
+            format!("is given, but `explain.{key} `search`, which is `refine = \"full\"`");
+        self.require(searched, "explain.refine", &problem);
         if spec.max_changes.is_some() {
             let problem = "is given, but only `refine = \"full\"` puts changes back";
-            self.require(mode == Refine::Full, "explain.max_changes", problem);
+            self.require(full, "explain.max_changes", problem);
         }
         let seconds = spec.max_seconds;
         let max_time = seconds.and_then(|seconds| self.seconds(seconds, "explain.max_seconds"));

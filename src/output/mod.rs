@@ -49,12 +49,12 @@ pub use sources::describe_sources;
 pub use stability_tables::{STABILITY, audit_stability_schema, stability_schema};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
-    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,
-    REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item,
-    counterfactual_schema, coverage_schema, describe_tables, features_schema, is_part, mmd_schema,
-    part_name, plausibility_schema, refuse_folders, refuse_taken, rejects_schema, report_columns,
-    report_name, rules_schema, score_schema, sparsity_schema, survival_schema, training_schema,
-    validity_schema,
+    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, METHOD, QUANTILES,
+    REJECTS, REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, agreement_schema,
+    change_fields, change_item, counterfactual_schema, coverage_schema, describe_tables,
+    features_schema, is_part, mmd_schema, part_name, plausibility_schema, refuse_folders,
+    refuse_taken, rejects_schema, report_columns, report_name, rules_schema, score_schema,
+    sparsity_schema, survival_schema, training_schema, validity_schema,
 };
 pub use verify::{hex, sha256_of, sha256_read, sha256_while, verify};
 pub use writer::{StagedFile, TableWriter, WriterOptions, cannot_write};

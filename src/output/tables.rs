@@ -130,6 +130,9 @@ pub(super) fn text(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Utf8, Nulls::Never, meaning)
 }
 
+/// The column of tables that says which method's rows are which.
+pub const METHOD: &str = "method";
+
 /// The column of the counterfactual table that says whether a row is the same as another night.
 pub const ROW_HASH: &str = "row_hash";
 
@@ -152,11 +155,12 @@ pub fn counterfactual_schema(
     regression: bool,
 ) -> SchemaRef {
     let mut fields = key.to_vec();
+    fields.push(text(METHOD, "the method, as `explain.method` names it"));
     fields.push(described(
         "sample",
         DataType::Int32,
         Nulls::Never,
-        "number of the counterfactual within its row, from 0",
+        "number of the counterfactual within its row and method, from 0",
     ));
     fields.push(text("target", "the target class, or range of values"));
     push_predictions(&mut fields, regression);
@@ -280,8 +284,8 @@ pub fn refuse_taken(key: &[FieldRef], schemas: &[&SchemaRef]) -> Result<()> {
 }
 
 /// Columns beside the key that may become folders: those with few values.
-const FOLDER_COLUMNS: [&str; 7] =
-    ["sample", "target", "original_class", "cf_class", "status", "source", "valid"];
+const FOLDER_COLUMNS: [&str; 8] =
+    ["method", "sample", "target", "original_class", "cf_class", "status", "source", "valid"];
 
 /// Refuses columns that cannot become folders.
 ///
@@ -321,6 +325,7 @@ pub fn report_columns() -> Vec<String> {
 /// What the reports begin with: whose figures they are.
 fn group_fields(by: &[String]) -> Vec<FieldRef> {
     let mut fields = vec![
+        text(METHOD, "whose counterfactuals the figures are of; the published method comes first"),
         text("level", "all, target or segment: what the figures of the row are of"),
         described(
             "target",
@@ -404,6 +409,43 @@ pub fn plausibility_schema(by: &[String]) -> SchemaRef {
     let quantile = |(name, _)| maybe_number(&format!("plausibility_{name}"), meaning);
     fields_of_table.extend(LOW_QUANTILES.map(quantile));
     report(by, fields_of_table)
+}
+
+/// Where methods agree: a row for each pair of them.
+pub fn agreement_schema() -> SchemaRef {
+    let mut fields = vec![
+        text(METHOD, "one method; the published one comes first"),
+        text("other", "the other one"),
+        text("level", "all or target: what the figures of the row are of"),
+        described(
+            "target",
+            DataType::Utf8,
+            Nulls::Possible,
+            "the target class, or range of values; null at level `all`",
+        ),
+        count("rows", "rows and targets that needed a counterfactual: first samples"),
+        count("both", "those for which both methods have a valid one"),
+        count("method_only", "those for which only `method` has"),
+        count("other_only", "those for which only `other` has"),
+        count("neither", "those for which neither has"),
+        count("same_features", "of `both`: the same features change"),
+        maybe_number("same_features_share", "same_features ÷ both; null where both is 0"),
+        count(
+            "same_directions",
+            "of `same_features`: every number moves the same way, categories become the same",
+        ),
+        maybe_number("same_directions_share", "same_directions ÷ both"),
+    ];
+    for (measure, meaning) in [
+        ("cost", "mean cost over `both`"),
+        ("l0", "mean share of changed categorical features over `both`"),
+        ("l1", "mean |Δ| over standardised numeric features over `both`"),
+        ("n_changed", "mean number of changed features over `both`"),
+    ] {
+        fields.push(maybe_number(&format!("{measure}_mean"), &format!("{meaning}, of `method`")));
+        fields.push(maybe_number(&format!("other_{measure}_mean"), "the same of `other`"));
+    }
+    Arc::new(Schema::new(fields))
 }
 
 /// How many counterfactuals hold under other trainings of the model.
@@ -511,7 +553,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 30] = [
+    let tables: [(&str, SchemaRef); 31] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -523,6 +565,7 @@ pub fn describe_tables() -> Value {
         ("reports/plausibility", plausibility_schema(&by)),
         ("reports/features", features_schema(&by)),
         ("reports/mmd", mmd_schema(&by)),
+        ("reports/agreement", agreement_schema()),
         ("reports/rules", rules_schema()),
         ("reports/survival", survival_schema()),
         ("reports/stability", stability_schema(&key)),

@@ -9,6 +9,7 @@ mod audit;
 mod audit_questions;
 mod cli;
 mod commit;
+mod compare;
 mod delta;
 mod demo;
 mod docs;

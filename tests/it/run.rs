@@ -294,7 +294,7 @@ fn hive_folders() {
     bench.replace("job.toml", "\"valid\"]", "\"region\"]");
     bench.replace("job.toml", "dir = \"out\"", "dir = \"other\"");
     bench.does("run", &[]).says(1, &expect![[r#"
-        error: output.partition_by: names `region`, expected one of application_id, sample, target, original_class, cf_class, status, source, valid
+        error: output.partition_by: names `region`, expected one of application_id, method, sample, target, original_class, cf_class, status, source, valid
     "#]]);
 }
 

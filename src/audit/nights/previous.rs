@@ -72,6 +72,13 @@ impl Previous {
         self.manifest.tables.iter().filter(ours)
     }
 
+    /// The method that it has published, where it has several.
+    pub fn method(&self) -> Option<&str> {
+        let methods = self.manifest.summary["methods"].as_array();
+        methods.filter(|methods| !methods.is_empty())?;
+        self.manifest.summary["method"].as_str()
+    }
+
     /// Rows of them.
     pub fn rows(&self) -> u64 {
         self.tables().map(|entry| entry.rows).fold(0, u64::saturating_add)
@@ -111,7 +118,7 @@ impl Previous {
         if faults.is_empty()
             && let Some(file) = self.tables().next()
         {
-            faults = self.column_faults(file, setup)?;
+            faults = self.column_faults(file, &setup.of(self.method()))?;
         }
         Error::from_faults(Kind::Input, faults)
     }

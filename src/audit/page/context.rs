@@ -31,6 +31,8 @@ pub struct PageContext {
     pub page_rows: u64,
     /// The key columns.
     pub key: Vec<String>,
+    /// The published method, where the run has several.
+    pub published: Option<String>,
     /// Runs whose figures are known, the oldest first and this one last; none where it has no predecessor.
     pub past: Vec<PastRun>,
 }
@@ -60,9 +62,16 @@ impl PageContext {
             min_cell: audit["min_cell"].as_u64().unwrap_or_default(),
             page_rows: audit["page_rows"].as_u64().unwrap_or_default(),
             key: typed(&manifest.job["input"]["key"]),
+            published: published(&manifest.summary),
             past: Vec::new(),
         })
     }
+}
+
+/// The published method of a run that has several.
+fn published(summary: &Value) -> Option<String> {
+    let several = summary["methods"].as_array().is_some_and(|methods| !methods.is_empty());
+    summary["method"].as_str().filter(|_| several).map(String::from)
 }
 
 /// A part of a manifest as a type; the type's default where it is not there.

@@ -60,7 +60,7 @@ struct Page<'a> {
 /// # Errors
 /// When a table cannot be read, or was written by another version.
 pub fn render(folder: &Path, context: &PageContext) -> Result<String> {
-    let data = Data::read(folder)?;
+    let data = Data::read(folder, context.published.as_deref())?;
     let sections = sections(&SectionInput { data: &data, context, folder })?;
     let version = context.versions.iter().find(|(of, _)| of == "overturn");
     let version = version.map_or(String::new(), |(_, version)| version.clone());

@@ -70,7 +70,7 @@ pub(super) type FoundRows = HashMap<(u128, u32), SearchResult>;
 impl ExplainerSetup<'_> {
     /// Nothing differs, but for limits that belong to the run: one counterfactual a row, and no clock.
     pub fn unchanged(&self) -> Variation {
-        let mut explain = self.explain.clone();
+        let mut explain = self.explain.alone();
         explain.samples = 1;
         explain.refine.max_time = None;
         Variation { schema: Arc::clone(&self.schema), columns: self.columns.clone(), explain }

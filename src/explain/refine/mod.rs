@@ -149,9 +149,14 @@ impl Refiner {
         &self.layout
     }
 
+    /// The method whose proposals are refined.
+    pub(super) fn method(&self) -> ExplainMethod {
+        self.method
+    }
+
     /// Whether the generator is asked at all.
     pub(super) fn asks_generator(&self) -> bool {
-        self.method == ExplainMethod::Generator
+        self.method == ExplainMethod::Cfrl
     }
 
     /// How many times the usual number of questions there may be about a row.

@@ -242,6 +242,7 @@ impl Ground {
                 schema: Arc::clone(&self.case.schema),
                 table: self.case.batch.schema(),
                 columns: ColumnIndices {
+                    key: vec![0],
                     features: (0..self.case.batch.num_columns()).collect(),
                     ..ColumnIndices::default()
                 },

@@ -58,14 +58,15 @@ pub fn dry_run(job: &Job, mode: RunMode, runtime: &Runtime, observer: &Observer)
     let (inputs, keys, splits) = (&stages.inputs, stages.check_keys()?, stages.splits());
     let plan = runtime.block_on(stages.plan(&splits, &job.output.dir, None))?;
     let method = job.method_for(keys.rows);
-    let trains = job.explain.generator.is_none() && method == ExplainMethod::Generator;
+    let needed = method == ExplainMethod::Cfrl || job.explain.others_ask_generator();
+    let trains = job.explain.generator.is_none() && needed;
     let explaining_seconds = stages.probe(keys.rows, splits.first())?;
     Ok(DryRun {
         rows: inputs.features.rows,
         rows_in_scope: keys.rows,
         files: inputs.features.files,
         splits: splits.len(),
-        stages: stages.outline(splits.len(), method),
+        stages: stages.outline(splits.len(), if needed { ExplainMethod::Cfrl } else { method }),
         plan: plan.lines(),
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
         explaining_seconds,
@@ -80,7 +81,7 @@ impl Stages<'_> {
         let mut stages = Vec::new();
         stages.push(match &job.explain.generator {
             Some(folder) => format!("take the generator from {}", folder.display()),
-            None if method == ExplainMethod::Generator => format!(
+            None if method == ExplainMethod::Cfrl => format!(
                 "train a generator: at most {} steps, {:.0} s",
                 job.train.limits.max_steps,
                 job.train.limits.max_time.as_secs_f64()
@@ -94,8 +95,12 @@ impl Stages<'_> {
             Some(scores) => format!("take decisions from {}", scores.table.join(", ")),
             None => "ask the model for its decisions".to_string(),
         });
+        let compared = match job.explain.compares() {
+            true => format!(" and for each of {} methods", job.explain.compare.len() + 1),
+            false => String::new(),
+        };
         stages.push(format!(
-            "explain {splits} splits on {} threads, at most {} for each row and target",
+            "explain {splits} splits on {} threads, at most {} for each row and target{compared}",
             self.runtime.threads, job.explain.samples
         ));
         if self.mode == RunMode::Run {

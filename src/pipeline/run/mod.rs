@@ -3,6 +3,7 @@
 //! reports. Every finished split is journalled, so that a killed run resumes where it stopped.
 
 mod columns;
+mod compare;
 mod dry;
 mod execute;
 mod figures;
@@ -58,7 +59,9 @@ pub use publish::gate_error;
 pub(super) use questions::check_questions;
 pub use rereport::{published_job, report};
 pub use shard::{ShardSummary, publish, run_shard};
-pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
+pub use summary::{
+    AgreementSummary, Example, MethodSummary, RunSummary, Seconds, StabilitySummary, TargetSummary,
+};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -107,6 +107,7 @@ fn answer_setup((job, target): (&Job, &Target), inputs: &Inputs, task: &Task) ->
         key: job.input.key.clone(),
         schema: Arc::clone(&inputs.schema),
         targets: target_names(target, task),
+        method: job.explain.published().map(String::from),
     }
 }
 
@@ -223,11 +224,13 @@ impl Stages<'_> {
         self.observer.stage("comparing nights", Some(of * done.rows_in_scope));
         for number in 0..of {
             let slice = Slice { number, of };
-            let answers = |folder: &Path, files: &[String]| {
-                block_in_place(|| RecordedResults::read(&comparison.setup, folder, files, slice))
+            let answers = |setup: &ResultSetup, folder: &Path, files: &[String]| {
+                block_in_place(|| RecordedResults::read(setup, folder, files, slice))
             };
-            let before = answers(&previous.folder, &previous.files())?;
-            let nights = Nights { before, now: answers(staging.folder(), &now)?, slice };
+            let (setup, folder) = (&comparison.setup, &previous.folder);
+            let before = answers(&setup.of(previous.method()), folder, &previous.files())?;
+            let now = answers(setup, staging.folder(), &now)?;
+            let nights = Nights { before, now, slice };
             let reader = Arc::new(NightReader {
                 inputs: Arc::clone(&self.inputs),
                 scan: scan.clone(),

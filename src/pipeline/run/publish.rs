@@ -7,8 +7,9 @@ use arrow::array::RecordBatch;
 
 use super::super::audit::{Audited, CountedRun, write_page};
 use super::super::{ModelProvenance, TrainSummary, manifest, seconds_since};
+use super::compare::{agreement_summary, methods_summary};
 use super::execute::Done;
-use super::figures::Figures;
+use super::figures::{Figures, MethodFigures};
 use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
 use super::{RunMode, Stages, prometheus, provenance};
@@ -22,10 +23,7 @@ use crate::output::{
     AUDIT, COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
-use crate::report::{
-    MmdRow, Names, Reached, Survival, check_gates, coverage, features, mmd_ratio, mmd_table,
-    plausibility, rules, sparsity, survival, validity,
-};
+use crate::report::{MmdRow, Names, Reached, Survival, check_gates, mmd_ratio, rules, survival};
 use crate::runtime::usage;
 
 /// What is ready to be put together.
@@ -58,7 +56,7 @@ impl Stages<'_> {
             let mut tables = self.reports(&figures, &names)?;
             tables.push(("rules".to_string(), self.rules(&artefact)?));
             if !retrained.is_empty() {
-                tables.push(("survival".to_string(), survival(&retrained)?));
+                tables.push(("survival".to_string(), survival(&retrained, names.method)?));
             }
             audited = self.audit(&mut figures, &names)?;
             self.ask_model((staging.folder(), &done), &artefact, &mut audited)?;
@@ -91,7 +89,8 @@ impl Stages<'_> {
 
     /// Every row read must be out of scope, explained or rejected, and be found so in the tables.
     fn account(&self, done: &Done, figures: &Figures) -> Result<()> {
-        let (explained, rejected) = (figures.tally.rows, figures.rejected());
+        let (explained, rejected) = (figures.published.tally.rows, figures.rejected());
+        figures.compared.iter().try_for_each(|compared| compared.account(explained))?;
         let accounted = explained + rejected == done.rows_in_scope;
         // A run that was published before has no records any more.
         let recorded = self.mode == RunMode::Report
@@ -130,24 +129,11 @@ impl Stages<'_> {
     fn names(&self, artefact: &Artefact) -> Names {
         let task = artefact.description.targets.task();
         Names {
+            method: self.methods(artefact)[0].name(),
             targets: target_names(self.target, &task),
             by: self.job.report.by.clone(),
             schema: self.inputs.schema.clone(),
         }
-    }
-
-    /// The figures of the reports.
-    fn reports(&self, figures: &Figures, names: &Names) -> Result<Vec<(String, RecordBatch)>> {
-        let (tally, space) = (&figures.tally, self.job.report.mmd.space.name());
-        let tables = [
-            ("coverage", coverage(tally, names, figures.rejected())?),
-            ("validity", validity(tally, names)?),
-            ("sparsity", sparsity(tally, names)?),
-            ("plausibility", plausibility(tally, names)?),
-            ("features", features(tally, names)?),
-            ("mmd", mmd_table(&figures.mmd, names, space)?),
-        ];
-        Ok(tables.map(|(name, table)| (name.to_string(), table)).into())
     }
 
     /// The audit's tables.
@@ -192,7 +178,9 @@ impl Stages<'_> {
         (figures, names): (Figures, &Names),
         training: Option<TrainSummary>,
     ) -> RunSummary {
-        let Figures { tally, mmd, rejected, examples, .. } = figures;
+        let (methods, agreement) =
+            (methods_summary(&figures, names), agreement_summary(&figures, names));
+        let Figures { published: MethodFigures { tally, mmd }, rejected, examples, .. } = figures;
         let total = tally.total();
         let mut explaining = StageSeconds::default();
         done.records().for_each(|record| explaining.add(&record.seconds));
@@ -203,6 +191,8 @@ impl Stages<'_> {
             command: self.mode.name().to_string(),
             run_id: self.provenance.run_id.clone(),
             method: self.job.explain.method,
+            methods,
+            agreement,
             already_published: false,
             rows_read,
             rows_out_of_scope: rows_read - done.rows_in_scope,
@@ -328,13 +318,13 @@ pub fn gate_error(summary: &RunSummary) -> Result<()> {
 
 impl Figures {
     /// Rows set aside.
-    fn rejected(&self) -> u64 {
+    pub(super) fn rejected(&self) -> u64 {
         self.rejected.values().sum()
     }
 }
 
 /// Mean times that the model was asked about a row that needed a counterfactual.
-fn queries_per_row(total: &GroupTally) -> Option<f64> {
+pub(super) fn queries_per_row(total: &GroupTally) -> Option<f64> {
     let needed: u64 = total
         .statuses
         .iter()

@@ -186,6 +186,7 @@ impl Stages<'_> {
                 self.is_regression(),
             ),
             key: self.job.input.key.clone(),
+            methods: self.methods(artefact).iter().map(|of| of.name().to_string()).collect(),
             targets: targets.to_vec(),
             every,
             seed: self.runtime.streams().seed_of("explain"),

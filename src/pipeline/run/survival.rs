@@ -15,7 +15,9 @@ use crate::job::{PredictorJob, Target};
 use crate::metrics::Status;
 use crate::output::{COUNTERFACTUALS, StagedFile, counterfactual_schema};
 use crate::predictor::{self, Outcome, Predictor, Task};
-use crate::report::{Retrained, column, read, written_features, written_statuses};
+use crate::report::{
+    Retrained, column, read, written_features, written_of_method, written_statuses,
+};
 
 /// Counts by target: counterfactuals asked about, and those that hold.
 type SurvivalCounts = BTreeMap<String, (u64, u64)>;
@@ -100,7 +102,8 @@ impl Stages<'_> {
         );
         let mut counts = SurvivalCounts::new();
         for batch in read(folder, &file.name, &table)? {
-            let batch = solved(&batch?)?;
+            let batch = written_of_method(batch?, self.job.explain.published())?;
+            let batch = solved(&batch)?;
             if batch.num_rows() == 0 {
                 continue;
             }

@@ -221,7 +221,7 @@ fn told_to_train(job: &Job) -> Job {
 
 /// Whether a job's generator is to learn anything.
 fn learns(job: &Job) -> bool {
-    job.explain.method == ExplainMethod::Generator
+    job.explain.method == ExplainMethod::Cfrl || job.explain.others_ask_generator()
 }
 
 /// The job, with as little training as can be where nobody will ask the generator.

@@ -44,8 +44,11 @@ fn of_targets(table: &PageTable) -> Result<Vec<usize>> {
     Ok((0..table.rows()).filter(|index| whole(&levels[*index])).collect())
 }
 
-pub(super) fn likeness(folder: &Path) -> Result<Vec<LikenessRow>> {
-    let read = |name| PageTable::read(folder, &report_name(name));
+pub(super) fn likeness((folder, method): (&Path, Option<&str>)) -> Result<Vec<LikenessRow>> {
+    let read = |name| {
+        let table = PageTable::read(folder, &report_name(name))?;
+        table.map(|table| table.of_method(method)).transpose()
+    };
     let Some(validity) = read("validity")? else { return Ok(Vec::new()) };
     let (rows, targets) = (validity.counts("rows")?, validity.texts("target")?);
     let shares = estimates(&validity, ["validity", "low", "high"])?;

@@ -12,7 +12,7 @@ use super::super::words::{clipped, count, counted, number};
 use super::SectionInput;
 use crate::error::{Error, Result};
 use crate::metrics::Status;
-use crate::output::{COUNTERFACTUALS, FolderEntry, GENERATOR, folder_values, list};
+use crate::output::{COUNTERFACTUALS, FolderEntry, GENERATOR, METHOD, folder_values, list};
 
 /// Characters of a cell, at most.
 const CELL_CHARS: usize = 160;
@@ -81,6 +81,7 @@ fn sample(source: &SectionInput<'_>) -> Result<GridBlock> {
         bytes: 0,
         grid: GridBlock::default(),
         key: &source.context.key,
+        method: source.context.published.as_deref(),
     };
     for (name, found) in &files {
         let table = matches!(found, FolderEntry::File(_)) && name.ends_with(".parquet");
@@ -108,6 +109,8 @@ struct LookupRows<'a> {
     bytes: usize,
     grid: GridBlock,
     key: &'a [String],
+    /// The published method, where the run has several.
+    method: Option<&'a str>,
 }
 
 impl LookupRows<'_> {
@@ -130,7 +133,8 @@ impl LookupRows<'_> {
                 if self.is_full() {
                     return Ok(());
                 }
-                if columns.is_wanted(row) {
+                let other = self.method.is_some_and(|of| columns.text(METHOD, row) != of);
+                if !other && columns.is_wanted(row) {
                     self.add(&columns, row);
                 }
             }

@@ -10,6 +10,7 @@ mod doubts;
 mod gaps;
 mod likeness;
 mod lookup;
+mod methods;
 mod metric;
 mod nights;
 mod reasons;
@@ -44,7 +45,7 @@ pub(super) struct SectionInput<'a> {
 
 /// All sections.
 pub(super) fn sections(source: &SectionInput<'_>) -> Result<Vec<PageSection>> {
-    let list: [(&str, &str, Vec<Block>); 11] = [
+    let mut list: Vec<(&str, &str, Vec<Block>)> = vec![
         ("verdict", "Verdict", verdict::blocks(source)),
         ("reconciliation", "Where every row went", reconcile::blocks(source)),
         ("cost", "Who can be helped, and at what cost", cost::blocks(source)),
@@ -57,6 +58,11 @@ pub(super) fn sections(source: &SectionInput<'_>) -> Result<Vec<PageSection>> {
         ("lookup", "Find a row", lookup::blocks(source)?),
         ("reproduce", "How to reproduce this, and what it does not say", reproduce::blocks(source)),
     ];
+    if !source.data.agreement.is_empty() {
+        // Before rows to look up.
+        let section = ("methods", "What other methods say", methods::blocks(source));
+        list.insert(list.len() - 2, section);
+    }
     let section =
         |(index, (id, title, blocks))| PageSection { number: index + 1, id, title, blocks };
     Ok(list.into_iter().enumerate().map(section).collect())

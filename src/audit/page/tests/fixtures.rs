@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use crate::audit::page::{PageContext, PastRun, RowAccounts};
 use crate::metrics::wilson;
 use crate::output::{
-    InputFile, RunProvenance, audit_at_bound_schema, audit_changes_schema, audit_curves_schema,
-    audit_gaps_schema, audit_groups_schema, audit_table_name, counterfactual_schema, mmd_schema,
-    plausibility_schema, report_name, sparsity_schema, survival_schema, validity_schema,
+    InputFile, METHOD, RunProvenance, audit_at_bound_schema, audit_changes_schema,
+    audit_curves_schema, audit_gaps_schema, audit_groups_schema, audit_table_name,
+    counterfactual_schema, mmd_schema, plausibility_schema, report_name, sparsity_schema,
+    survival_schema, validity_schema,
 };
 use crate::report::Gate;
 
@@ -198,7 +199,12 @@ impl Fixture {
 
     /// Writes a table.
     pub(super) fn write(&self, name: &str, schema: SchemaRef, rows: &[Value]) {
-        let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+        let of_method = schema.field_with_name(METHOD).is_ok();
+        let line = |row: &Value| match (of_method, row[METHOD].is_null()) {
+            (true, true) => format!("{}\n", merged(row.clone(), json!({ METHOD: "cfrl" }))),
+            _ => format!("{row}\n"),
+        };
+        let lines: String = rows.iter().map(line).collect();
         let mut reader = ReaderBuilder::new(Arc::clone(&schema))
             .build(lines.as_bytes())
             .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -443,6 +449,7 @@ pub(super) fn context() -> PageContext {
         min_cell: 30,
         page_rows: 0,
         key: vec!["application_id".to_string()],
+        published: None,
         past: Vec::new(),
     }
 }
