@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::tables::PageTable;
-use super::{Estimate, estimates};
+use super::{IntervalEstimate, estimates};
 use crate::error::Result;
 use crate::output::{METHOD, report_name};
 
@@ -12,7 +12,7 @@ use crate::output::{METHOD, report_name};
 pub(in super::super) struct MethodRow {
     pub(in super::super) method: String,
     pub(in super::super) rows: u64,
-    pub(in super::super) validity: Option<Estimate>,
+    pub(in super::super) validity: Option<IntervalEstimate>,
     pub(in super::super) l0: Option<f64>,
     pub(in super::super) l1: Option<f64>,
     pub(in super::super) n_changed: Option<f64>,

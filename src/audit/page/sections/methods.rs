@@ -8,7 +8,7 @@ use super::super::words::{count, maybe_number, share};
 use super::{SectionInput, interval};
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
-    let published = source.facts.published.as_deref().unwrap_or_default();
+    let published = source.context.published.as_deref().unwrap_or_default();
     let text = format!(
         "Several methods were asked about every row. All other sections are of `{published}`, the published one. Two \
          methods agree on a row if the same features change. That they do not is no fault of either: most rows have \
