@@ -310,7 +310,8 @@ fn characteristic(numbers: impl Iterator<Item = f32>, original: f32) -> SmallVec
         return SmallVec::new();
     }
     // All are on one side, so that the order of their sizes is that of their bits.
-    let mut sizes: SmallVec<[u32; USUAL_ROWS]> = off.iter().map(|off| off.abs().to_bits()).collect();
+    let mut sizes: SmallVec<[u32; USUAL_ROWS]> =
+        off.iter().map(|off| off.abs().to_bits()).collect();
     let farthest = sizes.iter().fold(0, |farthest, size| farthest.max(*size));
     let middle = sizes.len() / 2;
     let middle = *sizes.select_nth_unstable(middle).1;

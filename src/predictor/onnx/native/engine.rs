@@ -408,7 +408,7 @@ impl<T: Real> Layout<T> {
 }
 
 /// One part's share of a question.
-struct Run<'a, T> {
+struct Run<'a, T: Real> {
     engine: &'a Engine,
     layout: &'a Layout<T>,
     spots: &'a [Vec<T>],

@@ -490,7 +490,11 @@ fn campaign() {
         let asked = compare_copies(&pair, each / 64);
         real += pair.batch.num_rows();
         copies += asked;
-        eprintln!("{}: {} rows, {each} generated, {asked} copies", pair.name, pair.batch.num_rows());
+        eprintln!(
+            "{}: {} rows, {each} generated, {asked} copies",
+            pair.name,
+            pair.batch.num_rows()
+        );
     }
     let (models, generated) = (models.len(), each * models.len());
     println!(
