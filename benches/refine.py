@@ -1,8 +1,11 @@
 """What refinement costs: whole runs with `refine` off, repair and full, held against each other in the same run.
 
-    refine.py OVERTURN WORK_FOLDER [--rows 1000000[,3000000]] [--targets approved[,flip]] [--against OLDER] [--keep]
+    refine.py OVERTURN WORK_FOLDER [--rows 1000000[,3000000]] [--targets approved[,flip]]
+              [--against OLDER [--against-tree FOLDER]] [--keep]
 
-OVERTURN is the program; OLDER is an older build of it, which takes turns with it (`full`, with the same generator). A generator is trained as in scale.py; then a synthetic table is explained on two threads,
+OVERTURN is the program; OLDER is an older build of it, which takes turns with it (`full`). It gets the same generator
+and job, unless FOLDER is the tree that it was built from: then it trains a generator of its own and runs that tree's
+job, since formats may have changed. A generator is trained as in scale.py; then a synthetic table is explained on two threads,
 with the demo's own target (`approved`: a quarter of the rows needs a counterfactual) and, if asked for, with the
 other decision as the target of every row (`flip`: most of those have no answer, and everything is tried). The three kinds of run take turns, so that a slow moment hits all alike. Rounds with the demo's
 target are repeated: the run in the middle counts, and of speeds the ratio in the middle, each against `off` of its
@@ -17,6 +20,7 @@ is missed.
 """
 
 import argparse
+import contextlib
 import json
 import shutil
 import statistics
@@ -41,26 +45,42 @@ class RefineBench(Bench):
         given.bare = None
         super().__init__(given)
         self.older = given.against
+        self.older_tree = given.against_tree
         self.kinds = KINDS + [OLDER] if given.against else KINDS
 
     def write_jobs(self):
-        """The job for each target."""
-        text = (PROJECT / "benches/refine.toml").read_text()
-        for target, line in {"approved": 'class = "approved"', "flip": "flip = true"}.items():
-            (self.work / f"{target}.toml").write_text(text.replace('class = "approved"', line))
+        """The job for each target, and for the older build's tree."""
+        for tree, mark in [(PROJECT, ""), (self.older_tree, "-older")]:
+            text = (tree / "benches/refine.toml").read_text() if tree else ""
+            for target, line in {"approved": 'class = "approved"', "flip": "flip = true"}.items() if text else ():
+                (self.work / f"{target}{mark}.toml").write_text(text.replace('class = "approved"', line))
+
+    def train_older(self):
+        """The older build's own generator."""
+        if self.older_tree:
+            with self.older_build():
+                self.program("train", self.older_tree / "jobs/demo/train.toml",
+                             *self.settings("training", "trained-older"))
+
+    @contextlib.contextmanager
+    def older_build(self):
+        newer, self.overturn = self.overturn, self.older
+        yield
+        self.overturn = newer
 
     def run_once(self, rows, target, kind):
         """A whole run; gives its figures."""
         self.table(f"table-{rows}", rows)
         shutil.rmtree(self.work / "out", ignore_errors=True)
-        given = {"project": PROJECT, "generator": self.work / "trained/generator", "refine": kind.split(",")[0]}
+        older = kind == OLDER
+        mark = "-older" if older and self.older_tree else ""
+        given = {"project": self.older_tree if mark else PROJECT, "generator": self.work / f"trained{mark}/generator",
+                 "refine": kind.split(",")[0]}
         given = [part for name, value in given.items() for part in ["--set", f"{name}={value}"]]
         given += self.settings(f"table-{rows}", "out")
-        job = self.work / f"{target}.toml"
-        newer = self.overturn
-        self.overturn = self.older if kind == OLDER else newer
-        summary, wall, cpu, memory = self.program("run", job, *given, "--threads", THREADS)
-        self.overturn = newer
+        job = self.work / f"{target}{mark}.toml"
+        with self.older_build() if older else contextlib.nullcontext():
+            summary, wall, cpu, memory = self.program("run", job, *given, "--threads", THREADS)
         asked, own = (summary["explaining"].get(name, 0.0) for name in ["rescore", "refine"])
         run = {"rows": rows, "target": target, "refine": kind, "wall": wall, "cpu": cpu, "speed": rows / wall,
                "memory": memory, "scoring": None if kind == "off" else asked / max(asked + own, 1e-9),
@@ -119,6 +139,7 @@ def arguments():
     parser.add_argument("--rows", default="1000000")
     parser.add_argument("--targets", default="approved", help="approved, flip")
     parser.add_argument("--against", help="an older build of the program")
+    parser.add_argument("--against-tree", type=Path, help="the tree that it was built from, if it has formats of its own")
     parser.add_argument("--keep", action="store_true", help="keep tables and results")
     return parser.parse_args()
 
@@ -128,6 +149,7 @@ def main():
     small, *larger = [int(rows) for rows in given.rows.split(",")]
     bench = RefineBench(given)
     bench.prepare()
+    bench.train_older()
     bench.write_jobs()
     by_target = {target: bench.rounds(small, target) for target in given.targets.split(",")}
     further = [bench.run_once(rows, "approved", "full") for rows in larger]

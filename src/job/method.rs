@@ -4,10 +4,10 @@ use super::{ExplainJob, ExplainMethod, ExplainSpec, Job, Refine, Step, compare};
 
 /// Rows of an actor's batch, where the job does not say.
 const ACTOR_BATCH: usize = 128;
-/// What searching for one counterfactual costs, in rows that pass through networks in training. By
-/// `tests/python/small_tables.py` a trained row takes about 30 µs; a searched one takes from 0.4 ms (the
-/// demo's forest) to 3.8 ms (breast cancer: thirty numbers, several of which must change together). This
-/// many trained rows take 3 ms.
+/// What searching for one counterfactual costs, in rows that pass through networks in training. A trained row takes
+/// about 15 µs (the CPU seconds of `overturn train jobs/demo/train.toml` by its 4,000 + 4,000 batches of 128); a
+/// searched one takes 0.3 ms with the demo's forest, and several times as much where many numbers must change
+/// together. This many trained rows take 1.5 ms.
 const PASSES_OF_A_SEARCH: u64 = 100;
 
 impl Job {

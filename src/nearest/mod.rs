@@ -1,5 +1,5 @@
 //! Which rows of a table are nearest to a row, among those that it could become? The result is exact:
-//! the tree of boxes only spares looking at rows that cannot be in it. What features mean, what a
+//! the tree of boxes, which is for more than a few rows, only spares looking at rows that cannot be in it. What features mean, what a
 //! change costs and which threads ask are the callers' business.
 //!
 //! A distance is a sum of `f32` over the features in the schema's order, for rows and for boxes alike.
@@ -9,6 +9,7 @@
 
 mod boxes;
 mod plausibility;
+mod scan;
 mod search;
 mod split;
 mod terms;
@@ -182,6 +183,14 @@ impl Index {
         if k == 0 || self.is_empty() {
             return Vec::new();
         }
+        match self.len() <= scan::FEW {
+            true => scan::scan(self, query, k),
+            false => self.search_boxes(query, k),
+        }
+    }
+
+    /// The same by the tree of boxes; `k` is not 0, and there are rows.
+    fn search_boxes(&self, query: &NearestQuery, k: usize) -> Vec<Neighbour> {
         let terms = Terms::new(query, self.tree.boxes());
         NearestSearch::new(self, &terms, k).run()
     }
@@ -224,7 +233,21 @@ impl Index {
         self.points.decisions[self.position(row)]
     }
 
-    fn position(&self, row: u32) -> usize {
+    /// A feature's values in the index's own order: see [`Index::position`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no such feature.
+    pub fn column(&self, feature: usize) -> &PointColumn {
+        &self.points.columns[feature]
+    }
+
+    /// Where a row stands in the index's own order.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row.
+    pub fn position(&self, row: u32) -> usize {
         self.positions[row as usize] as usize
     }
 }

@@ -17,6 +17,8 @@
 
 use std::sync::Arc;
 
+use pulp::NullaryFnOnce;
+
 use super::{NULL_POINT, PointColumn, Points, point};
 use crate::encode::{Layout, Slots};
 use crate::feature::{Cell, Rows};
@@ -42,6 +44,8 @@ const HIGHEST: u16 = 16 * UNIT;
 const GROUP: usize = (u16::MAX / HIGHEST) as usize;
 /// Rows that are compared at once: their sums stay in the nearest cache.
 const BLOCK: usize = 256;
+/// Sums that are held against the nearest at once.
+const AT_ONCE: usize = 32;
 
 /// Says how plausible rows are.
 #[derive(Debug, Clone)]
@@ -138,7 +142,7 @@ impl StateColumn {
 
     /// Adds how far rows from the given one on are from a state. A group's sums cannot overflow, and a check for
     /// it would keep the rows from being added up many at a time.
-    #[inline]
+    #[inline(always)]
     fn add(&self, first: usize, state: u16, sums: &mut [u16]) {
         let (StateColumn::Numbers(all)
         | StateColumn::NumbersAndNulls(all)
@@ -164,6 +168,11 @@ impl StateColumn {
 impl ReferenceStates {
     /// The sum of the differences between a row of such states and its nearest reference rows.
     fn distance(&self, states: &[u16]) -> u64 {
+        pulp::Arch::new().dispatch(Distance { reference: self, states })
+    }
+
+    #[inline(always)]
+    fn distance_here(&self, states: &[u16]) -> u64 {
         let mut nearest = [u32::MAX; NEAREST];
         for first in (0..self.len).step_by(BLOCK) {
             let rows = BLOCK.min(self.len - first);
@@ -184,13 +193,36 @@ impl ReferenceStates {
     }
 }
 
+/// A distance, as a type: a closure would not be inlined, and lose the wider instructions.
+struct Distance<'a> {
+    reference: &'a ReferenceStates,
+    states: &'a [u16],
+}
+
+impl NullaryFnOnce for Distance<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn call(self) -> u64 {
+        self.reference.distance_here(self.states)
+    }
+}
+
 /// Puts the smallest sums among the nearest, which are ascending.
+#[inline(always)]
 fn keep_nearest(nearest: &mut [u32; NEAREST], sums: &[u32]) {
-    for sum in sums {
-        if *sum < nearest[NEAREST - 1] {
-            let position = nearest.partition_point(|known| known <= sum);
-            nearest.copy_within(position..NEAREST - 1, position + 1);
-            nearest[position] = *sum;
+    for sums in sums.chunks(AT_ONCE) {
+        // Not `any`, which would stop at the first and so go one by one.
+        let farthest = nearest[NEAREST - 1];
+        if !sums.iter().fold(false, |near, sum| near | (*sum < farthest)) {
+            continue;
+        }
+        for sum in sums {
+            if *sum < nearest[NEAREST - 1] {
+                let position = nearest.partition_point(|known| known <= sum);
+                nearest.copy_within(position..NEAREST - 1, position + 1);
+                nearest[position] = *sum;
+            }
         }
     }
 }

@@ -9,11 +9,11 @@ use super::{Index, Neighbour};
 
 /// A distance and a number in one integer: the order of these is that of the distances, and of the
 /// numbers where distances are equal. Distances are not negative, so that their bits have their order.
-fn packed(distance: f32, number: u32) -> u64 {
+pub(super) fn packed(distance: f32, number: u32) -> u64 {
     u64::from(distance.to_bits()) << 32 | u64::from(number)
 }
 
-fn unpacked(packed: u64) -> (f32, u32) {
+pub(super) fn unpacked(packed: u64) -> (f32, u32) {
     (f32::from_bits((packed >> 32) as u32), packed as u32)
 }
 

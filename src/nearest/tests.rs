@@ -125,7 +125,7 @@ fn decisions(len: usize) -> impl Strategy<Value = Vec<f64>> {
 }
 
 fn case() -> impl Strategy<Value = (Points, NearestQuery, usize)> {
-    (1..700usize, vec(ColumnKind::any(), 0..6)).prop_flat_map(|(len, kinds)| {
+    (1..1300usize, vec(ColumnKind::any(), 0..6)).prop_flat_map(|(len, kinds)| {
         let columns: Vec<_> = kinds.iter().map(|kind| kind.column(len)).collect();
         let features: Vec<_> = kinds.iter().map(|kind| kind.measure()).collect();
         let target = (-4..4i8, 0..6u8).prop_map(|(low, width)| (low.into(), width.into()));
@@ -143,7 +143,9 @@ proptest! {
     #[test]
     fn a_search_finds_what_going_through_all_rows_finds((points, query, k) in case()) {
         let index = Index::new(points.clone());
-        prop_assert_eq!(index.search(&query, k), by_hand(&points, &query, k));
+        let expected = by_hand(&points, &query, k);
+        prop_assert_eq!(&index.search(&query, k), &expected);
+        prop_assert_eq!(&index.search_boxes(&query, k), &expected);
     }
 
     #[test]

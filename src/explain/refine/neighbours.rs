@@ -1,6 +1,8 @@
 //! Training rows of the target as counterfactuals: those that keep to the constraints as they are, else
 //! what the constraints let through of the nearest; and their values, feature by feature, as single changes.
 
+use smallvec::SmallVec;
+
 use super::query_cache::QueryCache;
 use super::{COMPETITORS, Change, Changes, Refiner};
 use crate::encode::Slots;
@@ -13,6 +15,13 @@ use crate::target::Targets;
 const SAMPLE_ROWS: usize = 256;
 /// Values of one feature that are proposed as single changes.
 const VALUES: usize = 2;
+
+/// Neighbours, and codes of a category among them, that are held without memory of their own.
+const USUAL_ROWS: usize = 32;
+const USUAL_CODES: usize = 8;
+
+/// Values of one feature that are proposed.
+type Proposed = SmallVec<[Cell; VALUES]>;
 
 /// Which rows count as neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,20 +190,25 @@ impl Refiner {
         rows: &[u32],
     ) -> [Changes; VALUES] {
         let feasible = cache.feasible(request);
+        let positions: SmallVec<[u32; USUAL_ROWS]> =
+            rows.iter().map(|row| index.position(*row) as u32).collect();
         let mut ranked: [Changes; VALUES] = Default::default();
         for (feature, slots) in self.layout.slots.iter().enumerate() {
             let original = cache.original(request, feature);
-            let found: Vec<Cell> = match (slots, original) {
-                (Slots::Numeric(slots), Cell::Number(number)) => {
-                    let found = rows.iter().map(|row| index.number(feature, *row));
+            let found: Proposed = match (slots, index.column(feature), original) {
+                (Slots::Numeric(slots), PointColumn::Numbers(numbers), Cell::Number(number)) => {
+                    let found = positions.iter().map(|position| numbers[*position as usize]);
                     let values = characteristic(found, slots.standardised(number));
                     let plain = |number: f32| f64::from(number) * slots.std + slots.mean;
                     values.into_iter().map(|number| Cell::Number(plain(number))).collect()
                 }
-                _ => commonest(rows.iter().map(|row| index.code(feature, *row)), original),
+                (_, PointColumn::Codes(codes), _) => {
+                    commonest(positions.iter().map(|position| codes[*position as usize]), original)
+                }
+                _ => unreachable!("rows and layout are of one schema"),
             };
             let cells = found.into_iter().map(|found| feasible.toward(feature, found, original));
-            let mut cells: Vec<Cell> = cells.filter(|cell| *cell != original).collect();
+            let mut cells: Proposed = cells.filter(|cell| *cell != original).collect();
             cells.dedup();
             for (cell, into) in cells.into_iter().zip(&mut ranked) {
                 into.push(Change { feature, cell });
@@ -286,22 +300,27 @@ impl Refiner {
 }
 
 /// Of numbers on the side of the original where most are: the farthest, and the one in the middle.
-fn characteristic(numbers: impl Iterator<Item = f32>, original: f32) -> Vec<f32> {
-    let mut off: Vec<f32> =
+fn characteristic(numbers: impl Iterator<Item = f32>, original: f32) -> SmallVec<[f32; VALUES]> {
+    let mut off: SmallVec<[f32; USUAL_ROWS]> =
         numbers.map(|number| number - original).filter(|off| off.abs() > 0.0).collect();
     let up = off.iter().filter(|off| **off > 0.0).count();
     let side = if 2 * up >= off.len() { 1.0 } else { -1.0 };
-    off.retain(|off| off * side > 0.0);
-    off.sort_unstable_by(|one, two| (one * side).total_cmp(&(two * side)));
-    match off[..] {
-        [] => Vec::new(),
-        _ => vec![original + off[off.len() - 1], original + off[off.len() / 2]],
+    off.retain(|off| *off * side > 0.0);
+    if off.is_empty() {
+        return SmallVec::new();
     }
+    // All are on one side, so that the order of their sizes is that of their bits.
+    let mut sizes: SmallVec<[u32; USUAL_ROWS]> =
+        off.iter().map(|off| off.abs().to_bits()).collect();
+    let farthest = sizes.iter().fold(0, |farthest, size| farthest.max(*size));
+    let middle = sizes.len() / 2;
+    let middle = *sizes.select_nth_unstable(middle).1;
+    [farthest, middle].map(|size| original + side * f32::from_bits(size)).into()
 }
 
 /// The commonest codes beside the original.
-fn commonest(codes: impl Iterator<Item = u16>, original: Cell) -> Vec<Cell> {
-    let mut counts: Vec<(u16, usize)> = Vec::new();
+fn commonest(codes: impl Iterator<Item = u16>, original: Cell) -> Proposed {
+    let mut counts: SmallVec<[(u16, usize); USUAL_CODES]> = SmallVec::new();
     let other = |code: &u16| {
         !matches!(*code, NULL_POINT | UNSEEN_POINT) && Cell::Code(u32::from(*code)) != original
     };

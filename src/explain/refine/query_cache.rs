@@ -26,6 +26,8 @@ use crate::target::{Targets, is_valid, margins};
 
 /// Proposals that the model is asked about at once: more would not be faster, only larger.
 const MOST_AT_ONCE: usize = 16_384;
+/// Proposals about a request that there is room for at first.
+const USUAL_PROPOSALS: usize = 16;
 
 /// Requests for one counterfactual each, as the refiner needs them.
 pub(in crate::explain) struct RequestBatch {
@@ -98,7 +100,7 @@ impl<'a> QueryCache<'a> {
             model_seconds: 0.0,
             budget: refiner.job.queries_per_row,
             deadline: refiner.deadline,
-            cached: HashMap::new(),
+            cached: HashMap::with_capacity(requests * USUAL_PROPOSALS),
             scores: Scores::empty(worker.shared.predictor.task()),
             valid: Vec::new(),
             implausible: Vec::new(),

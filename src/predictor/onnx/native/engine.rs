@@ -16,10 +16,28 @@ pub(super) struct NativeEngine {
     /// Per feature and state, whether ONNX Runtime refuses a batch with it.
     pub(super) refused: Vec<Vec<bool>>,
     /// Per numeric feature, what follows from it alone.
-    numbers: Vec<Plan>,
+    numbers: Vec<Formula>,
     /// What follows from several features.
-    shared: Plan,
+    shared: Formula,
+    /// Whether ONNX Runtime refuses any state of any feature.
+    strict: bool,
     tail: Tail,
+}
+
+/// Cells to compute, and where features stand among them.
+#[derive(Debug)]
+struct Formula {
+    plan: Plan,
+    slots: Vec<SlotCell>,
+}
+
+/// A cell that holds a slot of a feature.
+#[derive(Debug, Clone, Copy)]
+struct SlotCell {
+    feature: usize,
+    /// Which of the feature's slots.
+    at: usize,
+    cell: CellId,
 }
 
 #[derive(Debug)]
@@ -120,31 +138,33 @@ impl NativeEngine {
             })
             .collect();
         let of = |feature: Option<usize>| {
-            let template_slots =
-                layouts.iter().flat_map(SubmodelLayout::spots).filter(|(_, of)| *of == feature);
-            program.cells.plan(template_slots.map(|(spot, _)| spot.cell))
+            let template_slots = layouts.iter().flat_map(|layout| layout.spots(feature));
+            let plan = program.cells.plan(template_slots.map(|spot| spot.cell));
+            let slots = slot_cells(&program, &features, &plan);
+            Formula { plan, slots }
         };
         let numbers = (0..features.len()).map(|feature| of(Some(feature))).collect();
         let shared = of(None);
+        let strict = refused.iter().flatten().any(|refused| *refused);
         let tail = Tail::new(&program, scores, label)?;
-        Some(NativeEngine { layouts, refused, numbers, shared, tail, program, features })
+        Some(NativeEngine { layouts, refused, numbers, shared, strict, tail, program, features })
     }
 
     /// Rows in the model's terms.
     pub(super) fn encode(&self, columns: Vec<InputColumn>, rows: usize) -> Encoded {
         let mut values = self.program.cells.buffer();
         let mut spots: Vec<Spots> = self.layouts.iter().map(|one| one.buffer(rows)).collect();
-        for (feature, plan) in self.numbers.iter().enumerate() {
-            let (InputColumn::Numbers(numbers), false) = (&columns[feature], plan.0.is_empty())
+        for (feature, formula) in self.numbers.iter().enumerate() {
+            let (InputColumn::Numbers(numbers), false) = (&columns[feature], formula.is_empty())
             else {
                 continue;
             };
             for (row, number) in numbers.iter().enumerate() {
-                self.compute(plan, &mut values, |_, _| *number);
+                self.compute(formula, &mut values, |_, _| *number);
                 self.note(&mut spots, row, Some(feature), &values);
             }
         }
-        for row in if self.shared.0.is_empty() { 0..0 } else { 0..rows } {
+        for row in if self.shared.is_empty() { 0..0 } else { 0..rows } {
             let slot = |feature: usize, at: usize| self.slot(&columns, feature, at, row);
             self.compute(&self.shared, &mut values, slot);
             self.note(&mut spots, row, None, &values);
@@ -152,16 +172,22 @@ impl NativeEngine {
         Encoded { columns, spots }
     }
 
-    /// Computes a plan's cells, given the value of a feature's slot.
-    fn compute(&self, plan: &Plan, values: &mut [Value], slot: impl Fn(usize, usize) -> Value) {
-        for (number, cell) in self.program.cells.slots(plan) {
-            let found = self.features.iter().position(|one| one.slots.contains(&number));
-            if let Some(feature) = found {
-                let at = number - self.features[feature].slots.start;
-                values[cell as usize] = slot(feature, at as usize);
-            }
+    /// Whether ONNX Runtime refuses any state of any feature.
+    pub(super) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Computes a formula's cells, given the value of a feature's slot.
+    fn compute(
+        &self,
+        formula: &Formula,
+        values: &mut [Value],
+        slot: impl Fn(usize, usize) -> Value,
+    ) {
+        for SlotCell { feature, at, cell } in &formula.slots {
+            values[*cell as usize] = slot(*feature, *at);
         }
-        self.program.cells.compute(plan, values);
+        self.program.cells.compute(&formula.plan, values);
     }
 
     fn slot(&self, columns: &[InputColumn], feature: usize, at: usize, row: usize) -> Value {
@@ -254,10 +280,13 @@ impl NativeEngine {
         (feature, change): (usize, ChangedValue),
         values: &mut [Value],
     ) -> Value {
-        self.compute(plan, values, |of, at| match of == feature {
-            true => self.changed_slot(feature, at, change),
-            false => Value::Bool(false),
-        });
+        for SlotCell { feature: of, at, cell } in slot_cells(&self.program, &self.features, plan) {
+            values[cell as usize] = match of == feature {
+                true => self.changed_slot(feature, at, change),
+                false => Value::Bool(false),
+            };
+        }
+        self.program.cells.compute(plan, values);
         values[cell as usize]
     }
 
@@ -347,13 +376,29 @@ impl Tail {
     }
 }
 
+impl Formula {
+    fn is_empty(&self) -> bool {
+        self.plan.0.is_empty()
+    }
+}
+
+/// The slots of features among a plan's cells.
+fn slot_cells(program: &Program, features: &[FeatureSlots], plan: &Plan) -> Vec<SlotCell> {
+    let slot_cell = |(slot, cell): (u32, CellId)| {
+        let feature = features.iter().position(|one| one.slots.contains(&slot))?;
+        let at = (slot - features[feature].slots.start) as usize;
+        Some(SlotCell { feature, at, cell })
+    };
+    program.cells.slots(plan).filter_map(slot_cell).collect()
+}
+
 impl SubmodelLayout {
-    fn spots(&self) -> impl Iterator<Item = (Spot, Option<usize>)> + '_ {
-        let spots = match self {
-            SubmodelLayout::Single(layout) => &layout.spots,
-            SubmodelLayout::Double(layout) => &layout.spots,
-        };
-        spots.iter().copied()
+    /// The positions that depend on a feature alone, or on several.
+    fn spots(&self, of: Option<usize>) -> &[Spot] {
+        match self {
+            SubmodelLayout::Single(layout) => &layout.spots[layout.spots_of(of)],
+            SubmodelLayout::Double(layout) => &layout.spots[layout.spots_of(of)],
+        }
     }
 
     fn buffer(&self, rows: usize) -> Spots {
@@ -370,16 +415,15 @@ impl SubmodelLayout {
 
 impl<T: Real> InputTile<T> {
     fn note(&self, cells: &mut [Vec<T>], row: usize, of: Option<usize>, values: &[Value]) {
-        for ((spot, feature), cells) in self.spots.iter().zip(cells) {
-            if *feature == of {
-                cells[row] = spot.read(values);
-            }
+        let range = self.spots_of(of);
+        for (spot, cells) in self.spots[range.clone()].iter().zip(&mut cells[range]) {
+            cells[row] = spot.read(values);
         }
     }
 }
 
 /// One part's share of a question.
-struct SubmodelRun<'a, T> {
+struct SubmodelRun<'a, T: Real> {
     engine: &'a NativeEngine,
     layout: &'a InputTile<T>,
     spots: &'a [Vec<T>],
@@ -458,7 +502,7 @@ impl<T: Real> SubmodelRun<'_, T> {
                 }
             }
         }
-        for ((spot, _), cells) in self.layout.spots.iter().zip(self.spots) {
+        for (spot, cells) in self.layout.spots.iter().zip(self.spots) {
             tile[spot.at as usize][lane] = cells[row];
         }
     }
@@ -475,13 +519,13 @@ impl<T: Real> SubmodelRun<'_, T> {
             match change {
                 ChangedValue::State(state) => self.set_state(tile, lane, (row, *feature), *state),
                 ChangedValue::Number(number) => {
-                    let plan = &self.engine.numbers[*feature];
-                    self.engine.compute(plan, values, |_, _| *number);
+                    let formula = &self.engine.numbers[*feature];
+                    self.engine.compute(formula, values, |_, _| *number);
                     self.set_spots(tile, lane, Some(*feature), values);
                 }
             }
         }
-        if changes.is_empty() || self.engine.shared.0.is_empty() {
+        if changes.is_empty() || self.engine.shared.is_empty() {
             return;
         }
         let slot = |feature: usize, at: usize| match changes
@@ -516,7 +560,7 @@ impl<T: Real> SubmodelRun<'_, T> {
     }
 
     fn set_spots(&self, tile: &mut [Lanes<T>], lane: usize, of: Option<usize>, values: &[Value]) {
-        for (spot, _) in self.layout.spots.iter().filter(|(_, feature)| *feature == of) {
+        for spot in &self.layout.spots[self.layout.spots_of(of)] {
             tile[spot.at as usize][lane] = spot.read(values);
         }
     }

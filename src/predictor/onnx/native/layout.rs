@@ -2,6 +2,7 @@
 //! functions to apply, and the cells that depend on several features.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::cells::{CellGraph, CellId, Op, Plan};
 use super::machine::TypedModel;
@@ -49,8 +50,10 @@ pub(super) struct InputTile<T> {
     pub(super) template: Vec<T>,
     /// Per feature and state, the positions that differ from the template.
     pub(super) states: Vec<Vec<Vec<(u32, T)>>>,
-    /// Positions that are computed, and the feature that each depends on; none for those that depend on several.
-    pub(super) spots: Vec<(Spot, Option<usize>)>,
+    /// Positions that are computed: those that depend on one feature by feature, then those that depend on several.
+    pub(super) spots: Vec<Spot>,
+    /// Per feature, and last for those that depend on several, where their positions end.
+    ends: Vec<usize>,
 }
 
 /// The slots of each feature, and the features of each slot.
@@ -91,9 +94,11 @@ impl<T: Real> InputTile<T> {
             template: vec![T::default(); model.stride()],
             states: vec![Vec::new(); sources.features.len()],
             spots: Vec::new(),
+            ends: Vec::new(),
         };
         layout.template[0] = T::NAN;
         let mut stated: BTreeMap<usize, Vec<Spot>> = BTreeMap::new();
+        let mut computed: Vec<Vec<Spot>> = vec![Vec::new(); sources.features.len() + 1];
         for ((input, negated), at) in model.looks().iter().zip(1..) {
             let spot = Spot { at, cell: submodel.inputs[*input as usize], negated: *negated };
             let behind = sources.behind(spot.cell);
@@ -104,15 +109,26 @@ impl<T: Real> InputTile<T> {
                 {
                     stated.entry(feature).or_default().push(spot);
                 }
-                Some(feature) => layout.spots.push((spot, Some(feature))),
+                Some(feature) => computed[feature].push(spot),
                 None if behind.is_empty() => layout.fix(spot, sources),
-                None => layout.spots.push((spot, None)),
+                None => computed[sources.features.len()].push(spot),
             }
+        }
+        for spots in computed {
+            layout.spots.extend(spots);
+            layout.ends.push(layout.spots.len());
         }
         for (feature, spots) in stated {
             layout.tabulate(feature, &spots, sources);
         }
         layout
+    }
+
+    /// Where the positions stand that depend on a feature alone; without one, those that depend on several.
+    pub(super) fn spots_of(&self, feature: Option<usize>) -> Range<usize> {
+        let index = feature.unwrap_or(self.ends.len() - 1);
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start..self.ends[index]
     }
 
     /// A position that is the same in every row.

@@ -12,13 +12,15 @@ pub(super) enum Machine {
 
 /// Trees or a linear function.
 #[derive(Debug)]
-pub(super) enum TypedModel<T> {
+pub(super) enum TypedModel<T: Real> {
     Trees(Forest<T>),
     Linear(Linear<T>),
 }
 
 /// Bytes of trees above which more rows visit a tree before the next one: they are read from memory each time.
 const LARGE: usize = 1 << 20;
+/// Cells of a row above which that many rows would take too much memory.
+const WIDE: usize = 256;
 
 impl<T: Real> TypedModel<T> {
     /// Which cells a tile holds: behind a first one that is a NaN, these of the given ones, negated or not.
@@ -48,7 +50,7 @@ impl<T: Real> TypedModel<T> {
     /// Rows that are best scored at once.
     pub(super) fn rows(&self) -> usize {
         match self {
-            TypedModel::Trees(forest) if forest.size() > LARGE => 2048,
+            TypedModel::Trees(forest) if forest.size() > LARGE && forest.stride() <= WIDE => 2048,
             _ => 256,
         }
     }

@@ -308,6 +308,15 @@ fn ask(pair: &EnginePair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -
 
 /// The answers for a batch of the same copies.
 fn written(pair: &EnginePair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scores {
+    written_by(&pair.native, pair, (originals, asked))
+}
+
+/// The same by one of the engines.
+fn written_by(
+    engine: &OnnxPredictor,
+    pair: &EnginePair,
+    (originals, asked): (&RecordBatch, &[(u32, Vec<Edit>)]),
+) -> Scores {
     let features = columns(&pair.batch).features;
     let places: Vec<u32> = asked.iter().map(|(row, _)| *row).collect();
     let indices = arrow::array::UInt32Array::from(places.clone());
@@ -318,7 +327,7 @@ fn written(pair: &EnginePair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)
         edits.iter().for_each(|edit| rows.set(edit.feature, row, edit.cell));
     }
     let batch = RowWriter::new(&features).write(&rows, &own, &batch).expect("a batch");
-    pair.native.predict(&batch).expect("scores")
+    engine.predict(&batch).expect("scores")
 }
 
 #[test]
@@ -453,12 +462,17 @@ fn sessions_are_closed_once_real_rows_were_compared() {
     });
 }
 
-/// Every row of the paper's data sets by four libraries, and ten million generated rows.
+/// Every row of the paper's data sets by four libraries, generated rows with nulls and values on both sides of
+/// thresholds, and changed copies of rows. `tests/engines.sh` runs it.
 #[test]
-#[ignore = "a campaign: OVERTURN_DATA=… cargo test --lib native::tests::campaign -- --ignored --nocapture"]
+#[ignore = "a campaign: tests/engines.sh"]
 fn campaign() {
-    const GENERATED: usize = 10_000_000;
-    let Some(folder) = make(&["paper"]) else { return };
+    let number = |name: &str, usual: usize| {
+        let given = std::env::var(name).ok();
+        given.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is `{text}`")))
+    };
+    let generated = number("OVERTURN_ROWS", 10_000_000);
+    let folder = make(&["paper"]).expect("Python, and the data sets in OVERTURN_DATA");
     let files =
         std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file"));
     let mut models: Vec<_> = files
@@ -466,27 +480,62 @@ fn campaign() {
         .filter(|path| path.extension().is_some_and(|extension| extension == "onnx"))
         .collect();
     models.sort();
+    assert_eq!(models.len(), 20, "five data sets by four libraries");
+    let each = generated.div_ceil(models.len());
+    let (mut real, mut copies) = (0, 0);
     for path in &models {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (data, _) = name.rsplit_once('_').expect("data set and library");
-        let batch = read(folder.path().join(format!("{data}.parquet")));
-        let described = case(folder.path(), &name, OnnxInputs::Raw);
-        let [native, runtime] = [EngineSpec::Auto, EngineSpec::OnnxRuntime]
-            .map(|engine| described.open_with(engine, &batch).expect("a model"));
-        let pair = EnginePair { name: name.clone(), batch, native, runtime };
+        let pair = paper_pair(folder.path(), path);
         pair.compare(&pair.batch);
-        let columns = columns(&pair.batch);
-        let mut trials = Trials::new(pair.native(), &pair.native.model.inputs, &columns);
-        let mut left = GENERATED / models.len();
-        while left > 0 {
-            let rows = left.min(65_536);
-            pair.compare(&trials.batch(rows, Wildness::Wild).expect("rows"));
-            left -= rows;
-        }
+        compare_generated(&pair, each);
+        let asked = compare_copies(&pair, each / 64);
+        real += pair.batch.num_rows();
+        copies += asked;
         eprintln!(
-            "{name}: {} rows and {} generated: equal",
-            pair.batch.num_rows(),
-            GENERATED / models.len()
+            "{}: {} rows, {each} generated, {asked} copies",
+            pair.name,
+            pair.batch.num_rows()
         );
     }
+    let (models, generated) = (models.len(), each * models.len());
+    println!(
+        "{{\"campaign\": \"engines\", \"models\": {models}, \"rows\": {real}, \"generated\": {generated}, \
+         \"copies\": {copies}, \"differing\": 0}}"
+    );
+}
+
+/// One of the campaign's models by both engines, with the rows of its data set.
+fn paper_pair(folder: &Path, model: &Path) -> EnginePair {
+    let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let (data, _) = name.rsplit_once('_').expect("data set and library");
+    let batch = read(folder.join(format!("{data}.parquet")));
+    let described = case(folder, &name, OnnxInputs::Raw);
+    let [native, runtime] = [EngineSpec::Auto, EngineSpec::OnnxRuntime]
+        .map(|engine| described.open_with(engine, &batch).expect("a model"));
+    EnginePair { name, batch, native, runtime }
+}
+
+fn compare_generated(pair: &EnginePair, rows: usize) {
+    let columns = columns(&pair.batch);
+    let mut trials = Trials::new(pair.native(), &pair.native.model.inputs, &columns);
+    let mut left = rows;
+    while left > 0 {
+        let rows = left.min(65_536);
+        pair.compare(&trials.batch(rows, Wildness::Wild).expect("rows"));
+        left -= rows;
+    }
+}
+
+/// Holds answers about changed cells against those of ONNX Runtime about whole rows; gives how many.
+fn compare_copies(pair: &EnginePair, count: usize) -> usize {
+    let mut changes = RandomChanges::new(pair);
+    let rows = pair.batch.num_rows().min(4096);
+    let originals = pair.batch.slice(0, rows);
+    let asked: Vec<(u32, Vec<Edit>)> =
+        (0..count).map(|at| ((at % rows) as u32, changes.next())).collect();
+    for asked in asked.chunks(16_384) {
+        let predicted = ask(pair, &originals, asked);
+        let expected = written_by(&pair.runtime, pair, (&originals, asked));
+        assert_eq!(difference(&predicted, &expected, 2e-7), None, "{}", pair.name);
+    }
+    count
 }

@@ -7,7 +7,7 @@ use super::finish::Finish;
 use super::masks::Masks;
 use super::raw::{Mode, Raw, TreeNode};
 use super::real::Real;
-use super::walk::{LANES, Lanes, Looks, MOST_NODES, WalkNode, WalkTree};
+use super::walk::{LANES, Lanes, Looks, MOST_NODES, WalkRows, WalkTree};
 
 /// Cells of a row, at most; above, the graph is left to ONNX Runtime.
 const MOST_CELLS: usize = 4096;
@@ -17,10 +17,10 @@ const MOST_KEPT: usize = 400_000;
 
 /// Trees with all their nodes, in the order in which their weights are added.
 #[derive(Debug)]
-pub(in super::super) struct Forest<T> {
+pub(in super::super) struct Forest<T: Real> {
     trees: Vec<Tree<T>>,
     /// Of the trees that are walked by several rows at once.
-    nodes: Vec<WalkNode<T>>,
+    nodes: Vec<T::Node>,
     looks: Looks,
     /// Output and weight, of trees that are walked row by row.
     weights: Vec<(u32, T)>,
@@ -56,6 +56,8 @@ pub(in super::super) struct ForestSums<T> {
     /// By tile and output.
     sums: Vec<Lanes<T>>,
     seen: Vec<[bool; LANES]>,
+    /// The tiles once more, row by row, for trees that are walked.
+    rows: Vec<T>,
     row: Vec<T>,
     row_seen: Vec<bool>,
 }
@@ -78,7 +80,7 @@ impl<T: Real> Forest<T> {
             let laid = forest.lay_out(tree, &raw.weights)?;
             forest.trees.push(laid);
         }
-        forest.nodes.extend(std::iter::repeat_n(WalkNode::default(), MOST_NODES));
+        forest.nodes.extend(std::iter::repeat_n(T::Node::default(), MOST_NODES));
         if forest.trees.iter().any(|tree| matches!(tree, Tree::Branchy(_))) {
             (forest.weights, forest.members) = (raw.weights.clone(), raw.members.clone());
         }
@@ -153,7 +155,7 @@ impl<T: Real> Forest<T> {
 
     /// Bytes of the nodes.
     pub(in super::super) fn size(&self) -> usize {
-        self.nodes.len() * size_of::<WalkNode<T>>()
+        self.nodes.len() * size_of::<T::Node>()
     }
 
     /// Whether the scores are plain sums, without a function of them.
@@ -197,19 +199,22 @@ impl<T: Real> Forest<T> {
     #[inline(always)]
     fn visit_here<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut ForestSums<T>) {
         let (tiles, _) = tiles.as_chunks::<WIDTH>();
+        let ForestSums { sums: all_sums, seen: all_seen, rows, .. } = all;
+        let rows = self.by_row(tiles, rows);
         for tree in &self.trees {
-            let sums = all.sums.chunks_exact_mut(self.finish.outputs);
-            let seen = all.seen.chunks_exact_mut(self.finish.outputs);
-            for ((tile, sums), seen) in tiles.iter().zip(sums).zip(seen) {
+            let sums = all_sums.chunks_exact_mut(self.finish.outputs);
+            let seen = all_seen.chunks_exact_mut(self.finish.outputs);
+            for ((at, sums), seen) in (0..tiles.len()).zip(sums).zip(seen) {
+                let tile = &tiles[at];
                 match tree {
                     Tree::One(shape, output) => {
-                        let leaves = self.leaves(shape, tile);
+                        let leaves = self.leaves(shape, tile, rows.get(at));
                         let output = *output as usize;
                         self.add(&mut sums[output], &mut seen[output], &leaves);
                     }
                     Tree::Several(shape, outputs) => {
-                        let leaves =
-                            self.leaves(shape, tile).map(|leaf| leaf.leaf_index() as usize);
+                        let leaves = self.leaves(shape, tile, rows.get(at));
+                        let leaves = leaves.map(|leaf| leaf.leaf_index() as usize);
                         for (at, output) in outputs.iter().enumerate() {
                             let weights = leaves.map(|first| self.several[first + at]);
                             let output = *output as usize;
@@ -222,15 +227,40 @@ impl<T: Real> Forest<T> {
         }
     }
 
+    /// The cells of tiles row by row, if any tree is walked.
+    #[inline(always)]
+    fn by_row<'r, const WIDTH: usize>(
+        &self,
+        tiles: &[[Lanes<T>; WIDTH]],
+        rows: &'r mut Vec<T>,
+    ) -> &'r [WalkRows<T, WIDTH>] {
+        if self.nodes.len() == MOST_NODES {
+            return &[];
+        }
+        let cells = tiles.len() * LANES * WIDTH;
+        if rows.len() < cells {
+            rows.resize(cells, T::default());
+        }
+        let used = self.looks.cells.len() + 1;
+        for (tile, rows) in tiles.iter().zip(rows.chunks_exact_mut(LANES * WIDTH)) {
+            for (lane, row) in rows.chunks_exact_mut(WIDTH).enumerate() {
+                row.iter_mut().zip(&tile[..used]).for_each(|(cell, lanes)| *cell = lanes[lane]);
+            }
+        }
+        rows[..cells].as_chunks::<WIDTH>().0.as_chunks::<LANES>().0
+    }
+
     #[inline(always)]
     fn leaves<const WIDTH: usize>(
         &self,
         shape: &LaneLayout<T>,
         tile: &[Lanes<T>; WIDTH],
+        rows: Option<&WalkRows<T, WIDTH>>,
     ) -> Lanes<T> {
-        match shape {
-            LaneLayout::Walk(walk) => walk.leaves(&self.nodes, tile),
-            LaneLayout::Masks(masks) => masks.leaves(tile),
+        match (shape, rows) {
+            (LaneLayout::Walk(walk), Some(rows)) => walk.leaves::<T, WIDTH>(&self.nodes, rows),
+            (LaneLayout::Walk(_), None) => unreachable!("there are rows where trees are walked"),
+            (LaneLayout::Masks(masks), _) => masks.leaves(tile),
         }
     }
 
@@ -292,7 +322,7 @@ impl<T: Real> Forest<T> {
 }
 
 /// A visit of all trees, as a type: a closure would not be inlined, and lose the wider instructions.
-struct Visit<'a, T, const WIDTH: usize> {
+struct Visit<'a, T: Real, const WIDTH: usize> {
     forest: &'a Forest<T>,
     tiles: &'a [Lanes<T>],
     all: &'a mut ForestSums<T>,

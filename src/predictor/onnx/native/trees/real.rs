@@ -27,6 +27,15 @@ pub(in super::super) trait Real:
     const EPSILON: f64;
     /// Whether it is as wide as the words of masks.
     const SINGLE: bool;
+    /// A node of a tree that is walked.
+    type Node: Copy + Debug + Default + Send + Sync;
+
+    /// What a cell is compared with (in a leaf its weight, or where its weights are), the cell, and where to go if it
+    /// is not above; else to the one behind.
+    fn node(threshold: Self, cell: u16, child: u16) -> Self::Node;
+    fn threshold(node: Self::Node) -> Self;
+    fn cell(node: Self::Node) -> usize;
+    fn child(node: Self::Node) -> u32;
 
     /// A cell of this type.
     fn of(value: Value) -> Self;
@@ -53,6 +62,27 @@ impl Real for f32 {
     const ONE: f32 = 1.0;
     const EPSILON: f64 = f32::EPSILON as f64;
     const SINGLE: bool = true;
+    /// The threshold's bits, 16 of the cell, 16 of the child.
+    type Node = u64;
+
+    fn node(threshold: f32, cell: u16, child: u16) -> u64 {
+        u64::from(threshold.to_bits()) | u64::from(cell) << 32 | u64::from(child) << 48
+    }
+
+    #[inline(always)]
+    fn threshold(node: u64) -> f32 {
+        f32::from_bits(node as u32)
+    }
+
+    #[inline(always)]
+    fn cell(node: u64) -> usize {
+        usize::from((node >> 32) as u16)
+    }
+
+    #[inline(always)]
+    fn child(node: u64) -> u32 {
+        (node >> 48) as u32
+    }
 
     fn of(value: Value) -> f32 {
         value.single()
@@ -97,6 +127,26 @@ impl Real for f64 {
     const ONE: f64 = 1.0;
     const EPSILON: f64 = f64::EPSILON;
     const SINGLE: bool = false;
+    type Node = (f64, u16, u16);
+
+    fn node(threshold: f64, cell: u16, child: u16) -> (f64, u16, u16) {
+        (threshold, cell, child)
+    }
+
+    #[inline(always)]
+    fn threshold((threshold, _, _): (f64, u16, u16)) -> f64 {
+        threshold
+    }
+
+    #[inline(always)]
+    fn cell((_, cell, _): (f64, u16, u16)) -> usize {
+        usize::from(cell)
+    }
+
+    #[inline(always)]
+    fn child((_, _, child): (f64, u16, u16)) -> u32 {
+        u32::from(child)
+    }
 
     fn of(value: Value) -> f64 {
         value.real()

@@ -1,6 +1,7 @@
-//! Trees laid out to be walked without a branch: nodes of eight bytes in breadth-first order, the two ways of a
+//! Trees laid out to be walked without a branch: nodes of one word in breadth-first order, the two ways of a
 //! node beside each other, leaves that lead to themselves. Several rows walk at once, so that the processor has
-//! something to do while one of them waits for memory.
+//! something to do while one of them waits for memory. Their cells are read row by row, since an address within
+//! a row is one addition: a walk takes two thirds of the time that it takes through tiles.
 //!
 //! All comparisons become `x <= threshold`: of the cell or of the cell negated, with the next lower threshold for
 //! a strict one, and with the ways swapped where a gap (NaN, which compares as false) has to go the other way.
@@ -11,7 +12,7 @@ use super::raw::{Branch, Mode, TreeNode};
 use super::real::Real;
 
 /// Rows that walk at once.
-pub(in super::super) const LANES: usize = 16;
+pub(in super::super) const LANES: usize = 32;
 
 /// One cell of each of the rows that walk at once.
 pub(in super::super) type Lanes<T> = [T; LANES];
@@ -22,16 +23,8 @@ pub(super) const MOST_NODES: usize = 1 << 16;
 /// Levels between two looks whether all rows have arrived.
 const STRIDE: u32 = 4;
 
-/// A node. A leaf leads to itself: its cell holds a NaN, which is not less than anything, and `child` is the
-/// position before its own.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct WalkNode<T> {
-    /// What the cell is compared with; in a leaf its weight, or where its weights are.
-    pub(super) threshold: T,
-    cell: u16,
-    /// Where to go if the cell is not above the threshold; else to the one behind it.
-    child: u16,
-}
+/// The cells of the rows that walk at once, row by row.
+pub(super) type WalkRows<T, const WIDTH: usize> = [[T; WIDTH]; LANES];
 
 /// A comparison with `x <= threshold` of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,14 +96,17 @@ pub(super) struct WalkTree {
 impl WalkTree {
     /// Lays a tree out behind the nodes that there are; `leaf` gives what a leaf holds. None for trees that are
     /// too large or ask otherwise than by order.
+    ///
+    /// A leaf leads to itself: its cell holds a NaN, which is not less than anything, and its child is the position
+    /// before its own.
     pub(super) fn lay_out<T: Real>(
         tree: &[TreeNode<T>],
-        nodes: &mut Vec<WalkNode<T>>,
+        nodes: &mut Vec<T::Node>,
         looks: &mut Looks,
         mut leaf: impl FnMut(&std::ops::Range<usize>) -> T,
     ) -> Option<WalkTree> {
         let root = nodes.len();
-        let mut laid_out: Vec<WalkNode<T>> = vec![WalkNode::default()];
+        let mut laid_out = vec![T::Node::default()];
         let mut open = VecDeque::from([(0u32, 0usize, 0u32)]);
         let mut depth = 0;
         while let Some((from, at, level)) = open.pop_front() {
@@ -118,17 +114,17 @@ impl WalkTree {
             laid_out[at] = match &tree[from as usize] {
                 TreeNode::Leaf(weights) => {
                     let child = (at as u16).wrapping_sub(1);
-                    WalkNode { threshold: leaf(weights), cell: 0, child }
+                    T::node(leaf(weights), 0, child)
                 }
                 TreeNode::Branch(branch) => {
                     let question = ThresholdTest::new(branch)?;
                     let child = laid_out.len();
-                    laid_out.extend([WalkNode::default(); 2]);
+                    laid_out.extend([T::Node::default(); 2]);
                     let ways = question.ways.into_iter().zip(child..);
                     open.extend(ways.map(|(from, at)| (from, at, level + 1)));
                     let cell = looks.cell_index(question.feature, question.negated)?;
                     let child = u16::try_from(child).ok()?;
-                    WalkNode { threshold: question.threshold, cell, child }
+                    T::node(question.threshold, cell, child)
                 }
             };
         }
@@ -139,42 +135,42 @@ impl WalkTree {
         Some(WalkTree { root, depth })
     }
 
-    /// The leaves that the rows of a tile reach. `WIDTH` is a power of two; there are [`MOST_NODES`] behind the
-    /// root, whose they may be.
+    /// What the leaves hold that rows reach. `WIDTH` is a power of two; there are [`MOST_NODES`] behind the root,
+    /// whose they may be.
     #[inline(always)]
     pub(super) fn leaves<T: Real, const WIDTH: usize>(
         &self,
-        nodes: &[WalkNode<T>],
-        tile: &[Lanes<T>; WIDTH],
+        nodes: &[T::Node],
+        rows: &WalkRows<T, WIDTH>,
     ) -> Lanes<T> {
         let Some(nodes) = nodes[self.root..].first_chunk::<MOST_NODES>() else {
             unreachable!("the nodes end with room for the largest tree")
         };
-        let mut at = [0u16; LANES];
+        let mut at = [0u32; LANES];
         let mut left = self.depth;
         while left >= 2 * STRIDE {
-            (0..STRIDE - 1).for_each(|_| step(nodes, tile, &mut at));
+            (0..STRIDE - 1).for_each(|_| step::<T, WIDTH>(nodes, rows, &mut at));
             let before = at;
-            step(nodes, tile, &mut at);
+            step::<T, WIDTH>(nodes, rows, &mut at);
             left -= STRIDE;
             if before == at {
                 left = 0;
             }
         }
-        (0..left).for_each(|_| step(nodes, tile, &mut at));
-        at.map(|at| nodes[usize::from(at)].threshold)
+        (0..left).for_each(|_| step::<T, WIDTH>(nodes, rows, &mut at));
+        at.map(|at| T::threshold(nodes[at as usize % MOST_NODES]))
     }
 }
 
 #[inline(always)]
 fn step<T: Real, const WIDTH: usize>(
-    nodes: &[WalkNode<T>; MOST_NODES],
-    tile: &[Lanes<T>; WIDTH],
-    at: &mut [u16; LANES],
+    nodes: &[T::Node; MOST_NODES],
+    rows: &WalkRows<T, WIDTH>,
+    at: &mut [u32; LANES],
 ) {
-    for (lane, at) in at.iter_mut().enumerate() {
-        let node = nodes[usize::from(*at)];
-        let cell = tile[usize::from(node.cell) & (WIDTH - 1)][lane];
-        *at = node.child.wrapping_add(u16::from(cell <= node.threshold) ^ 1);
+    for (at, row) in at.iter_mut().zip(rows) {
+        let node = nodes[*at as usize % MOST_NODES];
+        let cell = row[T::cell(node) & (WIDTH - 1)];
+        *at = T::child(node).wrapping_add(u32::from(cell <= T::threshold(node)) ^ 1);
     }
 }
