@@ -266,16 +266,40 @@ impl Constraints {
         conditions: &Conditions,
         bounds: &RowBounds,
     ) -> Rows {
-        let empty = |cells: &Cells| match cells {
-            Cells::Numbers(_) => Cells::Numbers(Vec::with_capacity(rows.len)),
-            Cells::Codes(_) => Cells::Codes(Vec::with_capacity(rows.len)),
-        };
-        let mut cells: Vec<Cells> = rows.cells.iter().map(empty).collect();
         let answer = NetworkOutput { decoded, rows, conditions, bounds };
-        for block in blocks(rows.len) {
-            self.settle(&answer, &block, &mut cells);
+        let mut settled = self.settled(&answer);
+        self.make_coherent(&mut settled, &answer);
+        settled
+    }
+
+    /// The rows of [`Constraints::post_process`] in which what holds between features has changed something: their
+    /// indexes, ascending, and the rows.
+    pub fn repaired(
+        &self,
+        decoded: &Dense,
+        rows: &Rows,
+        conditions: &Conditions,
+        bounds: &RowBounds,
+    ) -> (Vec<u32>, Rows) {
+        let answer = NetworkOutput { decoded, rows, conditions, bounds };
+        let mut settled = self.settled(&answer);
+        let repaired = self.make_coherent(&mut settled, &answer);
+        let rows = settled.take(&repaired);
+        (repaired, rows)
+    }
+
+    /// What single features become.
+    fn settled(&self, answer: &NetworkOutput<'_>) -> Rows {
+        let len = answer.rows.len;
+        let empty = |cells: &Cells| match cells {
+            Cells::Numbers(_) => Cells::Numbers(Vec::with_capacity(len)),
+            Cells::Codes(_) => Cells::Codes(Vec::with_capacity(len)),
+        };
+        let mut cells: Vec<Cells> = answer.rows.cells.iter().map(empty).collect();
+        for block in blocks(len) {
+            self.settle(answer, &block, &mut cells);
         }
-        self.coherent_rows(cells, rows, (conditions, bounds))
+        Rows { len, cells }
     }
 
     fn settle(&self, answer: &NetworkOutput<'_>, block: &Range<usize>, cells: &mut [Cells]) {

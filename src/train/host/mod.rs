@@ -13,6 +13,7 @@ use super::engine::{
     ActorBatch, BatchOutcome, Draw, Engine, EngineInput, Evaluate, Factors, Losses, ReplayState,
     SendQuery, Snapshot,
 };
+use super::repairs::Repairs;
 use super::validate::Quality;
 use crate::encode::{Dense, Layout};
 use crate::error::Result;
@@ -32,6 +33,8 @@ struct Networks<'a> {
     critic: HostNetwork,
     table: HostTable<'a>,
     replay: HostReplay,
+    /// What holds between features, if anything does.
+    repairs: Option<Repairs<'a>>,
 }
 
 /// Networks that learn in plain memory.
@@ -77,6 +80,7 @@ impl<'a> HostEngine<'a> {
                 critic: critic_network,
                 table,
                 replay: HostReplay::new(replay, capacity),
+                repairs: Repairs::new(setup, problem).filter(|_| shape.form == Form::Relative),
             },
             adams,
             last_action: Vec::new(),
