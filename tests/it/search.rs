@@ -137,11 +137,11 @@ fn rows_of_one_decision_are_searched_from_other_rows() {
     bench.append("job.toml", APPROVED);
     let summary = bench.does("run", &[]).ok().json();
     assert_eq!(summary["method"], "search", "{summary}");
-    let (solved, asked) = (&summary["statuses"]["solved"], &summary["rows"]);
+    let (solved, asked) = (&summary["statuses"]["solved"], &summary["rows_explained"]);
     assert!(solved.as_u64().is_some_and(|solved| solved > 0) && solved == asked, "{summary}");
     let said = "rows of `input.where` all have the same decision: trained on all rows of the table; \
                 `input.train_where` says which";
-    let remarks = summary["remarks"].to_string();
+    let remarks = summary["training"]["remarks"].to_string();
     assert!(remarks.contains(said), "{remarks}");
     // Whoever says which rows to train on gets those, and is told what is wrong with them.
     let only = format!("train_where = \"loan_amount >= 9000\"\n{scope}");

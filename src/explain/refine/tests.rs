@@ -506,7 +506,12 @@ proptest! {
             let tightened = refiner.tightened(feasible, change, original(change.feature));
             let coherent = tightened
                 .is_none_or(|tightened| case.constraints.is_coherent(&[tightened], original));
-            prop_assert!(!coherent || tightened == Some(change), "{change:?} could be {tightened:?}");
+            // But for the last bits, which steps from the original round.
+            let same = tightened.is_some_and(|tightened| match (tightened.cell, change.cell) {
+                (Cell::Number(one), Cell::Number(two)) => (one - two).abs() <= 1e-12 * one.abs().max(1.0),
+                (one, two) => one == two,
+            });
+            prop_assert!(!coherent || same, "{change:?} could be {tightened:?}");
         }
     }
 
