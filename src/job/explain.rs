@@ -53,8 +53,9 @@ pub struct ExplainSpec {
     /// other, categories that never go together. Rules of the feature schema hold in any case.
     pub coherence: Coherence,
     /// How far inside the target's decision refinement keeps counterfactuals, from 0.5 at the border to 1; 0 for
-    /// anywhere inside. A row for which none gets so far keeps one that is valid. By default 0.55.
-    pub min_score: f64,
+    /// anywhere inside. A row for which none gets so far keeps one that is valid. By default 0.55; where the
+    /// model gives probabilities as far as it is cheap, without further changes.
+    pub min_score: Option<f64>,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
     /// How DiCE works, where `method` is one of its two.
@@ -78,7 +79,7 @@ impl Default for ExplainSpec {
             neighbours: 20,
             plausibility_weight: 0.3,
             coherence: Coherence::Observed,
-            min_score: 0.55,
+            min_score: None,
             skip: Vec::new(),
             dice: DiceSpec::default(),
         }
@@ -268,8 +269,8 @@ pub struct RefineJob {
     pub neighbours: usize,
     /// Weight of plausibility against cost.
     pub plausibility_weight: f64,
-    /// How far inside the target's decision counterfactuals are kept.
-    pub min_score: f64,
+    /// How far inside the target's decision counterfactuals are kept; none for as far as it is cheap.
+    pub min_score: Option<f64>,
     /// Steps that are left out.
     pub skip: Vec<Step>,
 }

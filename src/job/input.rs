@@ -26,7 +26,8 @@ pub struct InputSpec {
     /// SQL predicate over the feature table: rows to score or explain. By default all.
     #[serde(rename = "where")]
     pub predicate: Option<String>,
-    /// SQL predicate over the feature table: rows to train on. By default those of `where`.
+    /// SQL predicate over the feature table: rows to train on. By default those of `where`, or all if these have one
+    /// decision.
     pub train_where: Option<String>,
     /// Rows per batch.
     #[serde(default = "batch_rows")]

@@ -37,7 +37,7 @@ fn job(method: ExplainMethod, mode: Refine, budget: u32) -> ExplainJob {
     let mut job = ExplainJob::usual(mode);
     job.method = method;
     job.refine.queries_per_row = budget;
-    job.refine.min_score = 0.0;
+    job.refine.min_score = Some(0.0);
     job
 }
 

@@ -10,6 +10,7 @@
 mod candidate_set;
 mod certify;
 mod choose;
+mod clearance;
 mod cost;
 mod distinct;
 mod grow;
@@ -207,6 +208,9 @@ impl Worker {
             cache.relax(&candidates);
             if full {
                 self.minimise(&mut cache, &mut candidates, nearby)?;
+                if refiner.does(Step::Shrink) {
+                    self.finish_numbers(&mut cache, &mut candidates)?;
+                }
             }
         }
         if full && refiner.does(Step::Certificate) {

@@ -13,6 +13,7 @@ use super::engine::{
     ActorBatch, BatchOutcome, Draw, EngineInput, Evaluate, Factors, Losses, ReplayState, SendQuery,
     Snapshot, TrainingEngine,
 };
+use super::repairs::Repairs;
 use super::table::EncodedDecisions;
 use super::validate::Quality;
 use crate::encode::{Dense, Layout};
@@ -33,6 +34,8 @@ struct Networks<'a> {
     critic: HostNetwork,
     table: HostTable<'a>,
     replay: HostReplay,
+    /// What holds between features, if anything does.
+    repairs: Option<Repairs<'a>>,
 }
 
 /// Networks that learn in plain memory.
@@ -79,6 +82,7 @@ impl<'a> HostEngine<'a> {
                 critic: critic_network,
                 table,
                 replay: HostReplay::new(replay, capacity),
+                repairs: Repairs::new(setup, problem).filter(|_| shape.form == Form::Relative),
             },
             adams,
             last_action: Vec::new(),
