@@ -16,6 +16,7 @@ mod plausible;
 mod recheck;
 mod refine;
 mod requests;
+mod robust;
 mod stats;
 mod table;
 mod valid_rows;
@@ -49,6 +50,7 @@ pub use plausible::check_plausibility;
 pub use recheck::{CurrentRows, Recheck, Remade};
 use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
+pub use robust::RobustModels;
 pub use stats::{ExplainStats, Stage, StageSeconds};
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
@@ -88,6 +90,8 @@ pub struct Setup<'a> {
     pub columns: Columns,
     /// The model.
     pub predictor: Arc<dyn Predictor>,
+    /// Models beside it under which answers must hold too.
+    pub robust: RobustModels,
     /// What it decided before.
     pub decisions: Option<Arc<Decisions>>,
     /// What it should decide instead.
@@ -112,6 +116,7 @@ pub struct Explainer {
     constraints: Constraints,
     codec: TargetCodec,
     predictor: Arc<dyn Predictor>,
+    robust: RobustModels,
     decisions: Option<Arc<Decisions>>,
     target_rule: TargetRule,
     samples: usize,
@@ -183,6 +188,7 @@ impl Explainer {
             constraints,
             codec: description.targets.clone(),
             predictor,
+            robust: setup.robust,
             decisions: stored,
             columns,
             samples: setup.explain.samples,

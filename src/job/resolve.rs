@@ -11,9 +11,9 @@ use super::{
     ExplainJob, ExplainMethod, ExplainSpec, InputJob, InputSpec, InputsSpec, Job, JobSpec, Limits,
     LimitsSpec, MOST_CLASSES, MatrixSpec, Method, MmdSpace, OnnxInputs, OnnxJob, OutputJob,
     OutputSpec, PredictorJob, PredictorKind, PredictorKindSpec, PredictorSpec, Preset, Refine,
-    RefineJob, ReportJob, ReportSpec, RetrainedSpec, RewardKind, RuntimeJob, RuntimeSpec,
-    SandboxSpec, ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind, TaskSpec,
-    TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
+    RefineJob, ReportJob, ReportSpec, RetrainedSpec, RewardKind, RobustJob, RobustSpec, RuntimeJob,
+    RuntimeSpec, SandboxSpec, ScoresJob, Section, SubprocessJob, Target, TargetSpec, TargetsKind,
+    TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, method, predictor,
 };
 use crate::document::Place;
 use crate::error::Fault;
@@ -21,6 +21,8 @@ use crate::storage::Stores;
 
 /// Other trainings of a model, at most: all of them are open at once.
 const MOST_RETRAINED: usize = 1_000;
+/// Models beside the predictor, at most: each is asked about everything that the predictor accepts.
+const MOST_ROBUST: usize = 64;
 
 /// Collects faults while it resolves.
 pub(super) struct JobResolver<'a> {
@@ -43,7 +45,8 @@ impl<'a> JobResolver<'a> {
         let (stores, faults) = spec.storage.resolve(self.place);
         self.faults.extend(faults);
         let input = self.input(spec.input, stores.clone());
-        let retrained = self.retrained(&spec.report.retrained, &spec.predictor);
+        let retrained = self.retrained("report.retrained", &spec.report.retrained, &spec.predictor);
+        let robust = self.robust(&spec.robust, &spec.report, &spec.predictor);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
         let trains = differs(&spec.autoencoder) || differs(&spec.train);
@@ -64,6 +67,7 @@ impl<'a> JobResolver<'a> {
             autoencoder,
             train: train?,
             explain,
+            robust,
             report,
             audit,
             output,
@@ -403,17 +407,33 @@ impl<'a> JobResolver<'a> {
         }
     }
 
-    /// Other trainings of a model: as it, but for its file or command.
-    fn retrained(&mut self, listed: &[RetrainedSpec], of: &PredictorSpec) -> Vec<PredictorJob> {
-        const KEY: &str = "report.retrained";
+    fn robust(&mut self, spec: &RobustSpec, report: &ReportSpec, of: &PredictorSpec) -> RobustJob {
+        const KEY: &str = "robust.models";
+        let listed = spec.models.len();
+        let problem = format!("names {listed} models, expected at most {MOST_ROBUST}");
+        self.require(listed <= MOST_ROBUST, KEY, &problem);
+        let problem = "is given, but `robust.models` names no model";
+        self.require(listed > 0 || !differs(spec), "robust.share", problem);
+        let gate = report.gates.min_robust.is_none() || listed > 0;
+        self.require(gate, "report.gates.min_robust", problem);
+        RobustJob { models: self.retrained(KEY, &spec.models, of), share: spec.share }
+    }
+
+    /// Other trainings of a model, as a key lists them: as it, but for its file or command.
+    fn retrained(
+        &mut self,
+        key: &str,
+        listed: &[RetrainedSpec],
+        of: &PredictorSpec,
+    ) -> Vec<PredictorJob> {
         let problem = format!("names {} models, expected at most {MOST_RETRAINED}", listed.len());
-        self.require(listed.len() <= MOST_RETRAINED, KEY, &problem);
+        self.require(listed.len() <= MOST_RETRAINED, key, &problem);
         let mut models = Vec::new();
         for entry in listed {
             let mut spec = of.clone();
             let kind = match entry {
                 RetrainedSpec::Model(model) => {
-                    spec.model = Some(self.existing_file(model, KEY));
+                    spec.model = Some(self.existing_file(model, key));
                     PredictorKindSpec::Onnx
                 }
                 RetrainedSpec::Command(command) => {
@@ -428,7 +448,7 @@ impl<'a> JobResolver<'a> {
                 }
             };
             let found = serde_json::to_string(entry).unwrap_or_default();
-            self.require(kind == of.kind, KEY, &format!("holds {found}, expected {expected}"));
+            self.require(kind == of.kind, key, &format!("holds {found}, expected {expected}"));
             // What is wrong with all the rest is told of the model itself.
             let told = self.faults.len();
             models.extend(self.predictor(spec).filter(|_| kind == of.kind));

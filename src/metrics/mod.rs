@@ -19,7 +19,8 @@ pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample,
 pub use sketch::Sketch;
 pub use status::{Source, Status};
 pub use tally::{
-    Changes, Count, FeatureChanges, Group, MOST_SEGMENTS, Outcomes, Segment, Spread, Tally,
+    Changes, Count, FeatureChanges, Group, MOST_SEGMENTS, Outcomes, RobustCounts, Segment, Spread,
+    Tally,
 };
 pub use wilson::{Interval, score_interval, wilson};
 

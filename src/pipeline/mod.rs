@@ -41,7 +41,7 @@ pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelFacts, assumed, check_repeatable};
 pub use run::{
-    DryRun, Example, Part, RunSummary, Seconds, StabilitySummary, TargetSummary, dry_run,
+    DryRun, Example, Part, RunSummary, Seconds, StabilitySummary, TargetSummary, audit, dry_run,
     gate_error, journal_pieces, published_job, report, run,
 };
 pub use score::{ScoreSummary, score};

@@ -36,6 +36,7 @@ mod processes;
 mod real_data;
 mod refine;
 mod resume;
+mod robust;
 mod rules;
 mod run;
 mod schemas;

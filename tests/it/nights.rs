@@ -187,6 +187,21 @@ fn the_chain_is_followed_from_night_to_night() {
     let told = overturn(&["verify", &bench.text("third")]).ok().stdout;
     assert!(told.contains("previous runs"), "{told}");
 
+    // The page tells of all nights, the oldest first.
+    let page = |of: &str| {
+        fs::read_to_string(bench.path(&format!("{of}/reports/audit.html"))).expect("a page")
+    };
+    let id = |of: &str| {
+        let id = bench.json(&format!("{of}/manifest.json"))["run"]["run_id"].clone();
+        format!("{of} ({})", &id.as_str().expect("a name")[..8])
+    };
+    let third = page("third");
+    assert!(third.contains("Over the runs that are known"));
+    let told =
+        ["out", "second", "third"].map(|of| third.find(&id(of)).unwrap_or_else(|| panic!("{of}")));
+    assert!(told.is_sorted(), "{told:?}");
+    assert!(!page("out").contains("Over the runs that are known"), "it is the first");
+
     // What was changed two nights ago is found tonight: a file, the manifest, and both with the hash made to fit.
     let report = bench.path("out/reports/validity.parquet");
     let content = fs::read(&report).expect("readable");

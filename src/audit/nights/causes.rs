@@ -82,6 +82,7 @@ impl Causes {
             ("device", old.facts.device != new.facts.device),
             ("version of overturn or of a library", old.versions != new.versions),
             ("generator", brought && generator),
+            ("`[robust]`", other_robust((&old, &new), &before, &now)),
         ];
         configuration.extend(others.into_iter().filter(|of| of.1).map(|of| of.0.to_string()));
         let model = old.facts.model != new.facts.model || before["predictor"] != now["predictor"];
@@ -105,6 +106,13 @@ impl Causes {
             (false, false, false) => "none",
         }
     }
+}
+
+/// Whether other models than before stand beside the predictor, or another share of them must agree.
+fn other_robust((old, new): (&RunState<'_>, &RunState<'_>), before: &Value, now: &Value) -> bool {
+    let share = |job: &Value| job.pointer("/robust/share").cloned();
+    let shares = !new.facts.robust.is_empty() && share(before) != share(now);
+    old.facts.robust != new.facts.robust || shares
 }
 
 /// A job's settings without those that have no effect.
@@ -131,6 +139,7 @@ mod tests {
             fingerprint: "a".to_string(),
             inputs: Vec::new(),
             model: model.to_string(),
+            robust: Vec::new(),
             schema: "s".to_string(),
             generator: String::new(),
             seed: 0,
@@ -180,6 +189,13 @@ mod tests {
         brought["explain"]["generator"] = json!("b");
         let other = between(("m", &brought, "g"), ("m", &brought, "h"));
         assert_eq!(other.configuration, ["generator"]);
+        let mut beside = facts("m");
+        beside.robust = vec!["r".to_string()];
+        let (old, generator) = (facts("m"), files("g"));
+        let state =
+            |facts| RunState { facts, job: &monday, versions: &versions, generator: &generator };
+        assert_eq!(Causes::between(state(&old), state(&beside)).configuration, ["`[robust]`"]);
+        let old = ("m", &monday, "g");
         let mut renamed = monday.clone();
         renamed["predictor"]["kind"]["Onnx"]["rename"] = json!({ "a": "b" });
         assert_eq!(told(&between(old, ("m", &renamed, "g"))).0, "model");

@@ -131,6 +131,7 @@ impl Worker {
                 outcomes.scores.put(&[request], &cache.scores(&[prediction]));
                 let finding = &mut outcomes.findings[request as usize];
                 finding.margin = cache.margin(prediction);
+                finding.robust = cache.held(prediction);
                 (finding.valid, finding.status) = (true, Status::Solved);
                 finding.source = Some(Source::Candidate);
             }

@@ -12,6 +12,7 @@ mod certify;
 mod choose;
 mod cost;
 mod distinct;
+mod further;
 mod grow;
 mod linear_plausibility;
 mod margin;
@@ -24,6 +25,7 @@ mod ranks;
 mod reduce;
 mod resample;
 mod responses;
+mod robust;
 mod settle;
 mod shrink;
 mod singles;
@@ -107,6 +109,8 @@ struct Fallback {
     scores: Scores,
     valid: Vec<bool>,
     margins: Vec<f64>,
+    /// Under how many models beside the predictor they hold.
+    robust: Vec<Option<u32>>,
 }
 
 /// What a refiner is made of.
@@ -203,6 +207,7 @@ impl Worker {
             if full {
                 self.minimise(&mut cache, &mut candidates, nearby)?;
             }
+            self.settle_for_fewer(&mut cache, &mut candidates)?;
         }
         if full && refiner.does(Step::Certificate) {
             self.settle(&mut cache, &mut candidates)?;
@@ -213,8 +218,9 @@ impl Worker {
         if full && widest && refiner.does(Step::Certificate) {
             self.certify(&mut cache, &mut outcomes)?;
         }
-        for (finding, queries) in outcomes.findings.iter_mut().zip(&cache.queries) {
-            finding.queries = *queries;
+        let queries = cache.queries.iter().zip(&cache.robust.queries);
+        for (finding, (own, others)) in outcomes.findings.iter_mut().zip(queries) {
+            finding.queries = own + others;
         }
         outcomes.rules = proposals.rules();
         cache.count_unsolved(&outcomes.findings, &mut stats.unsolved);

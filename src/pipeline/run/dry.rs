@@ -9,6 +9,7 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::super::model::open_robust;
 use super::super::{Observer, Scope, seconds_since};
 use super::{Part, Stages};
 use crate::artefact::{load, load_neighbours};
@@ -121,6 +122,7 @@ impl Stages<'_> {
             table: self.columns.schema(inputs),
             columns: self.columns.indexes.clone(),
             predictor: Arc::clone(&predictor),
+            robust: open_robust(job, (inputs, runtime.threads), predictor.task())?,
             decisions: None,
             target: self.target,
             explain: &job.explain,

@@ -52,7 +52,7 @@ pub(in crate::pipeline) fn gather(
     inputs: &Inputs,
     runtime: &Runtime,
 ) -> Result<(RunFacts, Vec<Stamp>)> {
-    let ModelFacts { model, schema } = ModelFacts::read(job)?;
+    let ModelFacts { model, robust, schema } = ModelFacts::read(job)?;
     let explains = command == "run" || command == "explain";
     let generator = match &job.explain.generator {
         Some(folder) if explains => {
@@ -71,6 +71,7 @@ pub(in crate::pipeline) fn gather(
         inputs: files,
         versions: versions_of(inputs),
         model,
+        robust,
         schema,
         generator,
         seed: runtime.streams().seed(),
@@ -211,6 +212,7 @@ pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
     [
         ("tables", old.inputs != new.inputs || old.versions != new.versions),
         ("model", old.model != new.model),
+        ("models of `robust.models`", old.robust != new.robust),
         ("feature schema", old.schema != new.schema),
         ("generator", old.generator != new.generator),
         ("seed", old.seed != new.seed),

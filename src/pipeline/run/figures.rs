@@ -124,11 +124,16 @@ impl Stages<'_> {
         })
     }
 
+    /// Whether there are reports to make, beside the audit.
+    pub(super) fn reports_anew(&self) -> bool {
+        matches!(self.part, Part::Run | Part::Report)
+    }
+
     /// Which counterfactuals are compared as distributions.
     fn keep(&self) -> Keep {
         let mmd = &self.job.report.mmd;
         match mmd.rows {
-            _ if self.part == Part::Explain || mmd.space == MmdSpace::None => Keep::None,
+            _ if !self.reports_anew() || mmd.space == MmdSpace::None => Keep::None,
             0 => Keep::All,
             rows => Keep::Most(rows as usize),
         }

@@ -23,8 +23,8 @@ use crate::output::{
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
 use crate::report::{
-    MmdRow, Names, Reached, Survival, check_gates, coverage, features, mmd_ratio, mmd_table,
-    plausibility, rules, sparsity, survival, validity,
+    MmdRow, Names, Reached, Robust, Survival, check_gates, coverage, features, mmd_ratio,
+    mmd_table, plausibility, robust, rules, sparsity, survival, validity,
 };
 use crate::runtime::usage;
 
@@ -55,8 +55,11 @@ impl Stages<'_> {
         let nights = self.nights(&staging, &done, &artefact)?;
         let mut audited = Audited::default();
         if self.part != Part::Explain {
-            let mut tables = self.reports(&figures, &names)?;
-            tables.push(("rules".to_string(), self.rules(&artefact)?));
+            let mut tables = Vec::new();
+            if self.reports_anew() {
+                tables = self.reports(&figures, &names)?;
+                tables.push(("rules".to_string(), self.rules(&artefact)?));
+            }
             if !retrained.is_empty() {
                 tables.push(("survival".to_string(), survival(&retrained)?));
             }
@@ -79,13 +82,16 @@ impl Stages<'_> {
         summary.stability = stability;
         summary.widest_gap = audited.widest_gap;
         summary.remarks.append(&mut audited.remarks);
-        summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
         summary.seconds.total = seconds_since(began);
         if let Some(before) = before {
-            summary = before.reported_anew(summary);
+            summary = match self.reports_anew() {
+                true => before.reported_anew(summary),
+                false => before.audited_anew(summary),
+            };
         }
+        summary.gates = self.gates(&summary);
         self.publish(staging, files, summary, &artefact)
     }
 
@@ -94,7 +100,7 @@ impl Stages<'_> {
         let (explained, rejected) = (figures.tally.rows, figures.rejected());
         let accounted = explained + rejected == done.rows_in_scope;
         // A run that was published before has no records any more.
-        let recorded = self.part == Part::Report
+        let recorded = self.part.works_on_published()
             || done.records().map(|record| record.explained).sum::<u64>() == explained
                 && done.records().flat_map(|record| record.rejected.values()).sum::<u64>()
                     == rejected;
@@ -147,7 +153,18 @@ impl Stages<'_> {
             ("features", features(tally, names)?),
             ("mmd", mmd_table(&figures.mmd, names, space)?),
         ];
-        Ok(tables.map(|(name, table)| (name.to_string(), table)).into())
+        let mut tables: Vec<(String, RecordBatch)> =
+            tables.map(|(name, table)| (name.to_string(), table)).into();
+        if let Some(asked) = self.robust() {
+            tables.push(("robust".to_string(), robust(tally, names, asked)?));
+        }
+        Ok(tables)
+    }
+
+    /// Models beside the predictor, and how many of them must predict the target; none without models.
+    fn robust(&self) -> Option<(usize, u32)> {
+        let robust = &self.job.robust;
+        (!robust.models.is_empty()).then(|| (robust.models.len(), robust.needed()))
     }
 
     /// The audit's tables.
@@ -219,6 +236,7 @@ impl Stages<'_> {
             n_changed: total.valid.changed.mean(),
             plausibility: total.plausibility.quantile(0.5),
             survival: None,
+            robust: self.robust().map(|asked| Robust::of(&total.robust, asked)),
             stability: None,
             widest_gap: None,
             targets: targets(&tally, names, &mmd),
@@ -261,6 +279,7 @@ impl Stages<'_> {
             reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
             plausibility: summary.plausibility,
             survival: summary.survival.map(|of| of.mean),
+            robust: summary.robust.and_then(|of| of.share),
             recourse_validity: summary.stability.as_ref().and_then(|of| of.recourse_validity),
             needless_churn: summary.stability.as_ref().and_then(|of| of.needless_churn),
             gap: summary.widest_gap,
@@ -291,7 +310,7 @@ impl Stages<'_> {
         let written = (files, staging.folder());
         let mut manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
         if self.part != Part::Explain && !self.job.audit.sections.is_empty() {
-            write_page(&staging, &mut manifest)?;
+            write_page(&staging, &mut manifest, &self.job.output.dir)?;
         }
         staging.write(MANIFEST_FILE, &manifest.text()?)?;
         let place = if passes { staging.publish()? } else { staging.set_aside()? };

@@ -48,7 +48,7 @@ use crate::output::{
 };
 use crate::runtime::Runtime;
 
-pub use again::{published_job, report};
+pub use again::{audit, published_job, report};
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
@@ -71,6 +71,8 @@ pub enum Part {
     Explain,
     /// Reports of a published run.
     Report,
+    /// The audit of a published run, whose other reports stay as they are.
+    Audit,
 }
 
 impl Part {
@@ -80,7 +82,13 @@ impl Part {
             Part::Run => "run",
             Part::Explain => "explain",
             Part::Report => "report",
+            Part::Audit => "audit",
         }
+    }
+
+    /// Whether it works on a run that was published.
+    fn works_on_published(self) -> bool {
+        matches!(self, Part::Report | Part::Audit)
     }
 }
 
@@ -176,8 +184,9 @@ fn explain_all(
     stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
+    let context = context.with_robust(job, runtime.threads)?;
     let explained = stages.explained(&context, keyed, resume);
-    let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
+    let (staging, mut finished) = explained.inspect_err(|_| context.stop())?;
     // Reports need no model of the job's.
     drop(context);
     finished.began = began;
@@ -433,6 +442,7 @@ impl<'a> Stages<'a> {
                 table: self.columns.schema(inputs),
                 columns: self.columns.indexes.clone(),
                 predictor: Arc::clone(&context.predictor),
+                robust: context.robust.clone(),
                 decisions,
                 target: self.target,
                 explain: &job.explain,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema};
 
-use super::{Part, Stages};
+use super::Stages;
 use crate::commit::{TableCommit, TableRun, portable_schema};
 use crate::error::{Error, Result};
 use crate::job::DeltaOutputJob;
@@ -84,7 +84,7 @@ impl Stages<'_> {
 
     /// The table that takes the rows; reports that are made anew have none.
     fn table(&self) -> Option<&DeltaOutputJob> {
-        self.job.output.table.as_ref().filter(|_| self.part != Part::Report)
+        self.job.output.table.as_ref().filter(|_| !self.part.works_on_published())
     }
 
     pub(super) fn counterfactual_columns(&self) -> Schema {

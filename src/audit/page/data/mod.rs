@@ -13,7 +13,7 @@ pub(super) use questions::{
     ActionRow, ActionSetRow, BindingRow, ExplicitRow, ReasonRow, ResponsivenessRow, RobustnessRow,
     SecondSearchRow,
 };
-pub(super) use reports::{LikenessRow, MmdRow, SurvivalRow};
+pub(super) use reports::{LikenessRow, MmdRow, RobustRow, SurvivalRow};
 pub(super) use stability::StabilityRow;
 
 /// Whose figures a row has.
@@ -119,6 +119,7 @@ pub(super) struct Data {
     pub(super) likeness: Vec<LikenessRow>,
     pub(super) mmd: Vec<MmdRow>,
     pub(super) survival: Vec<SurvivalRow>,
+    pub(super) robust: Vec<RobustRow>,
     pub(super) stability: Vec<StabilityRow>,
     pub(super) asked: Asked,
 }
@@ -157,6 +158,7 @@ impl Data {
             likeness: reports::likeness(folder)?,
             mmd: report(folder, "mmd", reports::mmd)?,
             survival: report(folder, "survival", reports::survival)?,
+            robust: report(folder, "robust", reports::robust)?,
             stability: audit(folder, "stability", stability::stability)?,
             asked,
         })

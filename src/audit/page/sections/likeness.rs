@@ -32,6 +32,14 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
         blocks.push(Block::Charts(charts));
     }
     blocks.extend(doubts::robustness(source).map(Block::Grid));
+    if !data.robust.is_empty() {
+        let text = "Answers that last must hold when the model is replaced. The models beside it were asked about every \
+                    answer that it accepts; an answer is robust if enough of them give it the target too. What that \
+                    costs is told against the cheapest answer that was seen for the same row and holds under too few: \
+                    at least so much.";
+        blocks.push(Block::Text(text.to_string()));
+        blocks.push(Block::Grid(robust(source)));
+    }
     if !data.survival.is_empty() {
         blocks.push(Block::Grid(survival(source)));
     }
@@ -87,6 +95,31 @@ fn likeness(row: &MmdRow, index: usize) -> Option<Chart> {
         format!("n = {} valid answers; no unit, smaller is more alike.{ratio}", count(row.rows));
     let id = format!("figure-9-{}", index + 1);
     Plate { id, title, reading, note: String::new(), grid }.bars(&list, None)
+}
+
+fn robust(source: &Source<'_>) -> Grid {
+    let columns = [
+        "Target",
+        "#Valid answers (n)",
+        "#Must hold under",
+        "#Do so (95 % interval)",
+        "#Models, on average",
+        "#Mean cost of those that do",
+        "#Of that, for being robust",
+    ];
+    let mut grid = Grid::new("Answers under the models beside the predictor", &columns);
+    for row in source.data.robust.iter().take(MOST_TARGETS) {
+        grid.row([
+            row.target.as_deref().map_or("all".to_string(), |target| name(Some(target))),
+            count(row.rows),
+            format!("{} of {}", count(row.needed), count(row.models)),
+            interval(row.share),
+            maybe_number(row.models_mean),
+            maybe_number(row.cost),
+            maybe_number(row.robustness_cost),
+        ]);
+    }
+    grid
 }
 
 fn survival(source: &Source<'_>) -> Grid {
