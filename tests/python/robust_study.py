@@ -1,20 +1,22 @@
 """How many answers hold under models that nobody had seen, if they must hold under some others?
 
     robust_study.py OVERTURN DATA_FOLDER WORK_FOLDER [--datasets "adult demo"] [--models "rf"] [--methods "search"]
-                    [--shares "0.8 1"] [--rows 300] [--train-rows 10000] [--retrained 20] [--given 5] [--steps 2000]
+                    [--shares "0.8 1"] [--scores "0.7 0.85"] [--rows 300] [--train-rows 10000] [--retrained 20] [--given 5] [--steps 2000]
                     [--report]
 
 For each data set and kind of model one classifier is trained, and as many others (20) on bootstrap samples of its
 training rows. The first of these (five) are given as `robust.models`; the others are held out. The same rows are
-explained without `[robust]` and with every share; every held-out model is asked about the answers.
+explained without `[robust]`, with every share, and for comparison without it but with every `explain.min_score`; every
+held-out model is asked about the answers.
 
 Rows and splits are those of margin_study.py: rows of training splits, unless --report is given. With `search` the rows
 are searched without a generator; with `generator` one of so many steps is trained first.
 
-Prints a Markdown table for each, a row without and one for each share:
+Prints a Markdown table for each, a row for every setting:
   valid      share of rows with a valid answer
   given      share of the valid ones that hold under at least four of the five given models
   survive    share of the valid ones that a held-out model decides as the target: mean over models, and the worst
+  robust     survive among those that hold under at least four of the five
   all        share of the valid ones that all held-out models decide as the target
   L1, changed, distance, cost
              means over rows that are valid with and without, divided by those without; the distance is the sum of
@@ -34,8 +36,10 @@ import classifiers
 import numpy
 import pandas
 
-FIGURES = ["valid", "given", "survive", "worst", "all", "L1", "changed", "distance", "cost", "told", "queries", "cpu"]
+FIGURES = ["valid", "given", "survive", "worst", "robust", "all", "L1", "changed", "distance", "cost", "told", "queries", "cpu"]
 SEED = margin_study.SEED
+# Neither a share nor a margin of its own.
+WITHOUT = (None, None)
 
 
 class Cell(margin_study.Cell):
@@ -51,11 +55,14 @@ class Cell(margin_study.Cell):
             return None
         return super().program(verb, out, overrides)
 
-    def explain(self, share):
-        out = "without" if share is None else f"share-{share}"
+    def explain(self, setting):
+        share, score = setting
+        out = f"share-{share}-score-{score}"
         overrides = {"report.mmd.space": "none", "audit.sections": "[]", "explain.method": self.method}
         if self.method == "generator":
             overrides["explain.generator"] = self.folder / "trained/generator"
+        if score is not None:
+            overrides["explain.min_score"] = score
         if share is not None:
             models = [str(self.folder / f"copy-{number}.onnx") for number in range(self.given.given)]
             overrides |= {"robust.models": json.dumps(models), "robust.share": share}
@@ -73,8 +80,10 @@ class Cell(margin_study.Cell):
             if number < self.given.given:
                 exported = classifiers.export(self.case, again).SerializeToString()
                 (self.folder / f"copy-{number}.onnx").write_bytes(exported)
-        runs = {share: self.explain(share) for share in [None, *self.given.shares]}
-        lines = [self.line(share, runs, copies) for share in runs]
+        settings = [WITHOUT, *((share, None) for share in self.given.shares)]
+        settings += [(None, score) for score in self.given.scores]
+        runs = {setting: self.explain(setting) for setting in settings}
+        lines = [self.line(setting, runs, copies) for setting in runs]
         with open(self.given.work / "robust.jsonl", "a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
         return lines
@@ -86,8 +95,9 @@ class Cell(margin_study.Cell):
         target = found["target"].to_numpy()
         return numpy.array([model.predict(rows).astype(str) == target for model in models])
 
-    def line(self, share, runs, copies):
-        (found, summary), (first, alone) = runs[share], runs[None]
+    def line(self, setting, runs, copies):
+        (found, summary), (first, alone) = runs[setting], runs[WITHOUT]
+        share, score = setting
         asked = found["status"] != "already_target"
         valid = found[asked & found["valid"]]
         given = self.held(copies[: self.given.given], valid).sum(axis=0)
@@ -95,6 +105,7 @@ class Cell(margin_study.Cell):
             differ = int((given != valid["robust"].to_numpy()).sum())
             print(f"note: scikit-learn and the program differ about {differ} answers", flush=True)
         held = self.held(copies[self.given.given:], valid)
+        enough = given >= numpy.ceil(0.8 * self.given.given - 1e-9)
         both = asked & found["valid"] & first["valid"]
 
         def ratio(measure):
@@ -107,8 +118,8 @@ class Cell(margin_study.Cell):
         told = valid["robustness_cost"].notna()
         return {
             "dataset": self.dataset, "model": self.model, "method": self.method, "share": share,
-            "report": self.given.report, "rows": int(asked.sum()), "valid": float(found["valid"][asked].mean()),
-            "given": float((given >= numpy.ceil(0.8 * self.given.given - 1e-9)).mean()),
+            "score": score, "report": self.given.report, "rows": int(asked.sum()), "valid": float(found["valid"][asked].mean()),
+            "given": float(enough.mean()), "robust": float(held[:, enough].mean()) if enough.any() else None,
             "survive": float(held.mean()), "worst": float(held.mean(axis=1).min()),
             "all": float(held.all(axis=0).mean()),
             "L1": ratio(lambda rows: rows["l1"]), "changed": ratio(lambda rows: rows["n_changed"]),
@@ -120,10 +131,12 @@ class Cell(margin_study.Cell):
 
 
 def show(title, lines):
-    print(f"\n**{title}**\n\n| share | {' | '.join(FIGURES)} |\n|{'---|' * (len(FIGURES) + 1)}")
+    print(f"\n**{title}**\n\n| | {' | '.join(FIGURES)} |\n|{'---|' * (len(FIGURES) + 1)}")
     for line in lines:
         cells = ["–" if line[name] is None else f"{line[name]:.3f}" for name in FIGURES]
-        print(f"| {'without' if line['share'] is None else line['share']} | {' | '.join(cells)} |", flush=True)
+        name = "without" if line["share"] is None else f"share {line['share']}"
+        name += "" if line["score"] is None else f", min_score {line['score']}"
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def main():
@@ -134,13 +147,13 @@ def main():
     parser.add_argument("--datasets", type=str.split, default=["adult", "demo"])
     parser.add_argument("--models", type=str.split, default=["rf"])
     parser.add_argument("--methods", type=str.split, default=["search"])
-    parser.add_argument("--shares", type=lambda text: sorted(map(float, text.split())), default=[0.8, 1.0])
+    for name, usual in [("shares", [0.8, 1.0]), ("scores", [])]:
+        parser.add_argument(f"--{name}", type=lambda text: sorted(map(float, text.split())), default=usual)
     numbers = [("rows", 300), ("train-rows", 10_000), ("retrained", 20), ("given", 5), ("steps", 2_000)]
     for name, number in numbers:
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--report", action="store_true")
     given = parser.parse_args()
-    given.scores = []
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
     for dataset in given.datasets:

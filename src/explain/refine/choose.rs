@@ -38,7 +38,8 @@ impl Worker {
             certified: false,
             margin: chosen.map_or(f64::NAN, |one| cache.margin(one.prediction)),
             robust: chosen.and_then(|one| cache.held(one.prediction)),
-            robustness_cost: chosen.and_then(|one| cache.robustness_cost(request, one)),
+            robustness_cost: chosen
+                .and_then(|one| cache.robustness_cost(request, (one.prediction, one.cost))),
         };
         let mut scores = self.shared.with_probability_slots(&cache.batch.decided);
         let (indexes, predictions): (Vec<u32>, Vec<u32>) = (0u32..)

@@ -26,6 +26,14 @@ impl Worker {
             return Ok(());
         }
         let open = candidates.open(cache);
+        // What models have shown of them was not asked about as long as something else could hold.
+        let fragile = |request: &u32| {
+            let changes = cache.fragile(*request)?;
+            self.is_coherent(cache, *request, &changes)
+                .then_some(Proposal { request: *request, changes })
+        };
+        let fragile = open.iter().filter_map(fragile).collect();
+        candidates.evaluate(cache, fragile, Source::Candidate)?;
         let mut proposals = Vec::new();
         let mut sources = Vec::new();
         for request in open.iter().copied() {

@@ -28,8 +28,8 @@ pub(super) struct RobustChecks<'a> {
     held: Vec<u32>,
     /// Times that they were asked, by request.
     pub(super) queries: Vec<u32>,
-    /// The least cost of an answer that the predictor accepts and too few of them do, by request.
-    fragile_cost: Vec<f64>,
+    /// The cheapest changes that the predictor accepts and too few of them do, with their cost, by request.
+    fragile: Vec<Option<(f64, Changes)>>,
 }
 
 /// What the predictor shows along features, cut where any of the models says something else.
@@ -57,7 +57,7 @@ impl<'a> RobustChecks<'a> {
             needed: vec![if refines { models.needed() } else { 0 }; requests],
             held: Vec::new(),
             queries: vec![0; requests],
-            fragile_cost: vec![f64::INFINITY; requests],
+            fragile: vec![None; requests],
         })
     }
 
@@ -88,11 +88,16 @@ impl<'a> QueryCache<'a> {
 
     /// What an answer costs more than the cheapest one that was seen and holds under too few models; none of one that
     /// holds under too few itself.
-    pub(super) fn robustness_cost(&self, request: u32, candidate: &Candidate) -> Option<f64> {
-        let held = self.held(candidate.prediction)?;
+    pub(super) fn robustness_cost(
+        &self,
+        request: u32,
+        (prediction, cost): (PredictionIndex, f64),
+    ) -> Option<f64> {
+        let held = self.held(prediction)?;
         let enough = held >= self.robust.models.needed();
-        let cheaper = candidate.cost - self.robust.fragile_cost[request as usize];
-        enough.then_some(cheaper.max(0.0))
+        let fragile =
+            self.robust.fragile[request as usize].as_ref().map_or(cost, |(cost, _)| *cost);
+        enough.then_some((cost - fragile).max(0.0))
     }
 
     /// Asks the models about those of some proposals that the predictor accepts.
@@ -148,9 +153,16 @@ impl<'a> QueryCache<'a> {
         if self.worker.may_change(changes) {
             let costs = &self.worker.shared.refiner.costs;
             let cost = costs.total(changes, |feature| self.original(request, feature));
-            let least = &mut self.robust.fragile_cost[request as usize];
-            *least = least.min(cost);
+            let least = &mut self.robust.fragile[request as usize];
+            if least.as_ref().is_none_or(|(least, _)| cost < *least) {
+                *least = Some((cost, changes.clone()));
+            }
         }
+    }
+
+    /// The cheapest changes of a request that the predictor accepts and too few models do.
+    pub(super) fn fragile(&self, request: u32) -> Option<Changes> {
+        self.robust.fragile[request as usize].as_ref().map(|(_, changes)| changes.clone())
     }
 
     /// Holds requests for which nothing holds under enough models to as many as something does, from here on; gives
