@@ -88,7 +88,7 @@ impl RobustModel {
         }
     }
 
-    /// How far inside the targets its predictions are; where it does not tell, 1 for inside and 0 for outside.
+    /// How far inside the targets its predictions are; NaN where it does not tell.
     pub(super) fn margins(
         &self,
         scores: &Scores,
@@ -100,14 +100,7 @@ impl RobustModel {
             codec.labels(classes.iter().map(number).collect())
         };
         let targets_here = targets.classes().map(own);
-        let margins = margins(scores, targets_here.as_ref().unwrap_or(targets), codec);
-        let holds = self.holds(scores, targets);
-        let told = margins.into_iter().zip(holds);
-        told.map(|(margin, holds)| match margin.is_nan() {
-            true => f64::from(u8::from(holds)),
-            false => margin,
-        })
-        .collect()
+        margins(scores, targets_here.as_ref().unwrap_or(targets), codec)
     }
 }
 

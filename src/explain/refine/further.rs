@@ -8,6 +8,7 @@ use super::{Change, Proposal};
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
+use crate::job::Refine;
 use crate::metrics::Source;
 
 /// How much farther numbers are moved.
@@ -48,7 +49,9 @@ impl Worker {
             open.into_iter().filter(|one| still.binary_search(one).is_err()).collect();
         found.extend(cache.relax_robust(candidates));
         found.sort_unstable();
-        if self.shared.refiner.job.mode == crate::job::Refine::Full {
+        if self.shared.refiner.job.mode == Refine::Full {
+            // Requests that the models have led astray are searched once more by the predictor alone.
+            self.solve_by_responses(cache, candidates)?;
             self.reduce_some(cache, candidates, &found)?;
             self.shrink_of(cache, candidates, &found)?;
             self.polish(cache, candidates, &found)?;

@@ -123,9 +123,9 @@ impl QueryCache<'_> {
         self.required.margin_counts
     }
 
-    /// What an answer's margin is worth, in the unit of costs.
+    /// What an answer's margin is worth, in the unit of costs: that of all models, if there are some beside the predictor.
     pub(super) fn margin_value(&self, prediction: PredictionIndex) -> f64 {
-        self.value_of_margin(self.margin(prediction))
+        self.value_of_margin(self.margin_together(prediction))
     }
 
     /// The same of a margin.

@@ -197,13 +197,14 @@ impl Worker {
         let fragile = fragile.filter_map(|at| nearest(cache, request, shown.values[at]));
         let fragile = fragile.map(|change| with(&beside, change)).collect();
         let valid: Vec<bool> = (0..accepted.len()).map(|at| accepted[at] && robust(at)).collect();
+        let together = shown.together(&margins);
         let Shown { values, weakest, .. } = shown;
         let seen =
-            Seen { values: &values, margins: &margins, margin_counts: cache.margin_counts() };
+            Seen { values: &values, margins: &together, margin_counts: cache.margin_counts() };
         let change_to = |at: usize| nearest(cache, request, values[at]).filter(|_| valid[at]);
         let found = seen.worthwhile(change_to, |feature| cache.original(request, feature));
         let ranked = found.into_iter().map(|(at, change)| {
-            let score = self.score(cache, request, &[change]) - cache.value_of_margin(margins[at]);
+            let score = self.score(cache, request, &[change]) - cache.value_of_margin(together[at]);
             ValidChange { change, score }
         });
         let mut ranked: Vec<ValidChange> = ranked.collect();

@@ -24,8 +24,10 @@ pub(super) struct RobustChecks<'a> {
     variants: Vec<Option<Box<dyn Variants + 'a>>>,
     /// Under how many of them an answer must hold, by request.
     needed: Vec<u32>,
-    /// Under how many it does, by prediction.
+    /// Under how many it does, by prediction …
     held: Vec<u32>,
+    /// … and how far inside the target it is under those that tell: sum and number of their margins.
+    margins: Vec<(f64, u32)>,
     /// Times that they were asked, by request.
     pub(super) queries: Vec<u32>,
     /// The cheapest changes that the predictor accepts and too few of them do, with their cost, by request.
@@ -41,6 +43,8 @@ pub(super) struct Shown {
     pub(super) held: Option<Vec<u32>>,
     /// How far inside the target it is under the model that decides whether enough do; infinite without models.
     pub(super) weakest: Vec<f64>,
+    /// Sum and number of the models' margins; empty without models.
+    others: Vec<(f64, u32)>,
 }
 
 impl<'a> RobustChecks<'a> {
@@ -56,6 +60,7 @@ impl<'a> RobustChecks<'a> {
             variants: variants.collect::<Result<_>>()?,
             needed: vec![if refines { models.needed() } else { 0 }; requests],
             held: Vec::new(),
+            margins: Vec::new(),
             queries: vec![0; requests],
             fragile: vec![None; requests],
         })
@@ -78,6 +83,12 @@ impl<'a> QueryCache<'a> {
     pub(super) fn held(&self, prediction: PredictionIndex) -> Option<u32> {
         let held = self.robust.held.get(prediction as usize).copied();
         held.filter(|held| *held != NOT_ASKED)
+    }
+
+    /// How far inside its target an answer is on average, under the predictor and the models that tell.
+    pub(super) fn margin_together(&self, prediction: PredictionIndex) -> f64 {
+        let others = self.robust.margins.get(prediction as usize).copied();
+        together(self.margin(prediction), others.unwrap_or_default())
     }
 
     /// Whether an answer holds under as many models as its request is held to.
@@ -113,6 +124,7 @@ impl<'a> QueryCache<'a> {
         let asked: Vec<usize> = (0..proposals.len()).filter(|index| accepted[*index]).collect();
         let first = self.robust.held.len();
         self.robust.held.resize(first + proposals.len(), NOT_ASKED);
+        self.robust.margins.resize(first + proposals.len(), (0.0, 0));
         if asked.is_empty() {
             return Ok(());
         }
@@ -120,10 +132,14 @@ impl<'a> QueryCache<'a> {
         let requests: Vec<u32> = some.iter().map(|proposal| proposal.request).collect();
         let targets = self.batch.targets.take(&requests);
         let mut held = vec![0u32; some.len()];
-        for (index, model) in models.models().iter().enumerate() {
-            let scores = self.ask(Some(index), &some, &requests)?;
+        let codec = &self.worker.shared.codec;
+        for (number, model) in models.models().iter().enumerate() {
+            let scores = self.ask(Some(number), &some, &requests)?;
             let holds = model.holds(&scores, &targets);
             held.iter_mut().zip(holds).for_each(|(held, holds)| *held += u32::from(holds));
+            for (index, margin) in asked.iter().zip(model.margins(&scores, &targets, codec)) {
+                add(&mut self.robust.margins[first + index], margin);
+            }
         }
         for ((index, proposal), held) in asked.into_iter().zip(some).zip(held) {
             self.robust.held[first + index] = held;
@@ -240,26 +256,31 @@ impl<'a> QueryCache<'a> {
     ) -> Shown {
         if others.is_empty() {
             let weakest = vec![f64::INFINITY; values.len()];
-            return Shown { values, scores, held: None, weakest };
+            return Shown { values, scores, held: None, weakest, others: Vec::new() };
         }
         let cut = cut(&values, others);
         let from: Vec<u32> = cut.iter().map(|value| index_of(&values, value) as u32).collect();
         let codec = &self.worker.shared.codec;
         let mut held = vec![0u32; cut.len()];
         let mut inside: Vec<Vec<f64>> = vec![Vec::with_capacity(others.len()); cut.len()];
+        let mut sums = vec![(0.0, 0); cut.len()];
         for (model, shown) in self.robust.models.models().iter().zip(others) {
             let targets = self.batch.targets.take(&vec![request; shown.values.len()]);
             let holds = model.holds(&shown.scores, &targets);
             let margins = model.margins(&shown.scores, &targets, codec);
             for (at, value) in cut.iter().enumerate() {
                 let index = index_of(&shown.values, value);
-                held[at] += u32::from(holds.get(index).copied().unwrap_or(false));
-                inside[at].push(margins.get(index).copied().unwrap_or(0.0));
+                let holds = holds.get(index).copied().unwrap_or(false);
+                let margin = margins.get(index).copied().unwrap_or(0.0);
+                held[at] += u32::from(holds);
+                add(&mut sums[at], margin);
+                let known = !margin.is_nan();
+                inside[at].push(if known { margin } else { f64::from(u8::from(holds)) });
             }
         }
         let needed = self.robust.needed[request as usize] as usize;
         let weakest = inside.into_iter().map(|margins| nth_greatest(margins, needed)).collect();
-        Shown { values: cut, scores: scores.take(&from), held: Some(held), weakest }
+        Shown { values: cut, scores: scores.take(&from), held: Some(held), weakest, others: sums }
     }
 
     /// Whether a value that holds under so many models would do; where they do not show it, it is found out by asking.
@@ -274,10 +295,29 @@ impl Shown {
         margins(&self.scores, targets, &worker.shared.codec)
     }
 
+    /// The average of the predictor's margins, and those that the models tell.
+    pub(super) fn together(&self, margins: &[f64]) -> Vec<f64> {
+        let others = self.others.iter().copied().chain(std::iter::repeat((0.0, 0)));
+        margins.iter().zip(others).map(|(own, others)| together(*own, others)).collect()
+    }
+
     /// Under how many models a value holds, where that is known.
     pub(super) fn held_at(&self, at: usize) -> Option<u32> {
         self.held.as_ref().map(|held| held[at])
     }
+}
+
+/// Adds a margin to others, if it is known.
+fn add((sum, number): &mut (f64, u32), margin: f64) {
+    if !margin.is_nan() {
+        *sum += margin;
+        *number += 1;
+    }
+}
+
+/// The average of a margin and others.
+fn together(own: f64, (sum, number): (f64, u32)) -> f64 {
+    (own + sum) / (1.0 + f64::from(number))
 }
 
 /// The values of a model's responses, cut where others have another value.
