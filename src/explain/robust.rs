@@ -72,9 +72,9 @@ impl RobustModel {
     pub(super) fn holds(&self, scores: &Scores, targets: &Targets) -> Vec<bool> {
         match (&scores.outcome, targets) {
             (Outcome::Classes { labels, .. }, targets) => {
-                let wanted = targets.classes().unwrap_or_default();
+                let classes = targets.classes().unwrap_or_default();
                 let own = |class: &u32| self.classes.get(*class as usize);
-                labels.iter().zip(wanted).map(|(label, class)| own(class) == Some(label)).collect()
+                labels.iter().zip(classes).map(|(label, class)| own(class) == Some(label)).collect()
             }
             (Outcome::Values(values), Targets::Ranges { low, high }) => {
                 let ranges = low.iter().zip(high);

@@ -23,7 +23,7 @@ impl Worker {
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
     ) -> Result<()> {
-        if self.shared.robust.is_empty() {
+        if self.shared.robust.needed() == 0 || self.shared.robust.is_empty() {
             return Ok(());
         }
         let open = candidates.open(cache);

@@ -347,16 +347,16 @@ fn cut(values: &[(usize, Values)], others: &[Responses]) -> Vec<(usize, Values)>
 }
 
 /// The index of the value of a model's responses that holds another; beyond them if there is none.
-fn index_of(values: &[(usize, Values)], (feature, wanted): &(usize, Values)) -> usize {
+fn index_of(values: &[(usize, Values)], (feature, value): &(usize, Values)) -> usize {
     let first = values.partition_point(|(of, _)| of < feature);
     let last = values.partition_point(|(of, _)| of <= feature);
     let group = &values[first..last];
-    let at = match wanted {
+    let at = match value {
         Values::Numbers(_, high) => group.partition_point(|(_, values)| match values {
             Values::Numbers(_, end) => end < high,
             Values::Code(_) => true,
         }),
-        Values::Code(_) => group.iter().position(|(_, of)| of == wanted).unwrap_or(group.len()),
+        Values::Code(_) => group.iter().position(|(_, of)| of == value).unwrap_or(group.len()),
     };
     if at < group.len() { first + at } else { values.len() }
 }

@@ -94,6 +94,14 @@ impl Stages<'_> {
             "explain {splits} splits on {} threads, at most {} for each row and target",
             self.runtime.threads, job.explain.samples
         ));
+        let robust = &job.robust;
+        if !robust.models.is_empty() {
+            stages.push(format!(
+                "hold counterfactuals to {} of {} models beside the predictor",
+                robust.needed(),
+                robust.models.len()
+            ));
+        }
         if self.part == Part::Run {
             stages.push(
                 "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
