@@ -13,7 +13,7 @@ use crate::pipeline::{
     DryRun, Example, RunMode, RunSummary, ShardSummary, StabilitySummary, TargetSummary, dry_run,
     gate_error, publish, report, run, run_shard,
 };
-use crate::report::Survival;
+use crate::report::{Robust, Survival};
 use crate::runtime::Runtime;
 
 /// Give every row in scope a counterfactual or a reason, with reports, and publish all of it.
@@ -183,6 +183,7 @@ fn text(summary: &RunSummary) -> String {
         format!("{:.1} s CPU, {} MiB at peak", summary.cpu_seconds, summary.peak_bytes >> 20);
     rows.push(("used".to_string(), used));
     rows.extend(summary.survival.map(|of| ("held when retrained".to_string(), survival(&of))));
+    rows.extend(summary.robust.map(|of| ("robust".to_string(), robust(&of))));
     let stability = summary.stability.as_ref();
     rows.extend(stability.map(|of| ("since the run before".to_string(), since(of))));
     for gate in &summary.gates {
@@ -293,6 +294,16 @@ fn since(of: &StabilitySummary) -> String {
         grouped(of.asked),
         percent(of.needless_churn)
     )
+}
+
+fn robust(of: &Robust) -> String {
+    let Robust { models, needed, rows, not_robust, .. } = of;
+    let robust = rows - not_robust;
+    let share = of.share.map_or(String::new(), |share| format!(" ({:.1} %)", 100.0 * share));
+    let cost = of.cost.zip(of.robustness_cost).map_or(String::new(), |(cost, extra)| {
+        format!("; mean cost {cost:.3}, of which {extra:.3} for that")
+    });
+    format!("{}{share} hold under at least {needed} of {models} models{cost}", grouped(robust))
 }
 
 fn survival(of: &Survival) -> String {

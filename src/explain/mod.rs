@@ -17,6 +17,7 @@ mod plausible;
 mod recheck;
 mod refine;
 mod requests;
+mod robust;
 mod stats;
 mod table;
 mod valid_rows;
@@ -51,6 +52,7 @@ pub use plausible::check_plausibility;
 pub use recheck::{CurrentRows, Recheck, Remade};
 use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
+pub use robust::RobustModels;
 pub use stats::{ExplainStats, Stage, StageSeconds};
 use valid_rows::ValidRows;
 
@@ -92,6 +94,8 @@ pub struct ExplainSetup<'a> {
     pub columns: ColumnIndices,
     /// The model.
     pub predictor: Arc<dyn Predictor>,
+    /// Models beside it under which counterfactuals must hold too.
+    pub robust: RobustModels,
     /// What it decided before.
     pub decisions: Option<Arc<Decisions>>,
     /// What it should decide instead.
@@ -116,6 +120,7 @@ pub struct Explainer {
     constraints: Constraints,
     codec: TargetCodec,
     predictor: Arc<dyn Predictor>,
+    robust: RobustModels,
     decisions: Option<Arc<Decisions>>,
     target_rule: TargetRule,
     samples: usize,
@@ -208,6 +213,7 @@ impl Explainer {
             constraints,
             codec: description.targets.clone(),
             predictor,
+            robust: setup.robust,
             decisions: stored,
             columns,
             samples: setup.explain.samples,

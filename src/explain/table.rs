@@ -46,6 +46,10 @@ impl Explainer {
         columns.push(Arc::new(Int32Array::from_iter_values(queries)));
         let certified: Vec<bool> = findings.map(|finding| finding.certified).collect();
         columns.push(Arc::new(BooleanArray::from(certified)));
+        let findings = explained.findings.iter();
+        let robust = findings.clone().map(|finding| finding.robust.map(|held| held as i32));
+        columns.push(Arc::new(Int32Array::from_iter(robust)));
+        columns.push(Arc::new(Float64Array::from_iter(findings.map(|one| one.robustness_cost))));
         let Measures { distances, costs, plausibility } = &explained.measures;
         columns.push(nan_as_null(costs.iter().copied()));
         columns.push(Arc::new(Float64Array::from(distances.l0.clone())));

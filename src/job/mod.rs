@@ -16,6 +16,7 @@ mod predictor;
 mod report;
 mod resolve;
 mod resolve_predictor;
+mod robust;
 mod runtime;
 mod storage;
 mod tables;
@@ -56,6 +57,7 @@ pub use predictor::{
 pub use report::{
     GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec, RetrainedSpec,
 };
+pub use robust::{RobustJob, RobustSpec};
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};
 pub use storage::StorageSpec;
 pub use target::{Target, TargetSpec};
@@ -86,6 +88,9 @@ pub struct JobSpec {
     /// How rows are explained.
     #[serde(default)]
     pub explain: ExplainSpec,
+    /// Models beside the predictor under which counterfactuals must hold too.
+    #[serde(default)]
+    pub robust: RobustSpec,
     /// What is reported.
     #[serde(default)]
     pub report: ReportSpec,
@@ -123,6 +128,9 @@ pub struct Job {
     pub train: TrainJob,
     /// How rows are explained.
     pub explain: ExplainJob,
+    /// Models beside the predictor.
+    #[serde(default)]
+    pub robust: RobustJob,
     /// What is reported.
     pub report: ReportJob,
     /// What is told of groups.

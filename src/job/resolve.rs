@@ -9,13 +9,17 @@ use serde::Serialize;
 use super::{
     AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, DiceSpec, ExplainJob,
     ExplainMethod, ExplainSpec, InputJob, InputSpec, Job, JobSpec, Method, MmdSpace, OutputJob,
-    OutputSpec, PredictorJob, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind,
-    RuntimeJob, RuntimeSpec, ScoresJob, Section, Target, TargetSpec, TargetsKind, TaskSpec,
-    TrainJob, TrainLimits, TrainRows, TrainSpec, compare, method,
+    OutputSpec, PredictorJob, PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec,
+    RewardKind, RobustJob, RobustSpec, RuntimeJob, RuntimeSpec, ScoresJob, Section, Target,
+    TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, compare,
+    method,
 };
 use crate::document::KeyPositions;
 use crate::error::Fault;
 use crate::storage::Stores;
+
+/// Models beside the predictor, at most: each is asked about everything that the predictor accepts.
+const MOST_ROBUST: usize = 64;
 
 /// Collects faults while it resolves.
 pub(super) struct JobResolver<'a> {
@@ -38,7 +42,8 @@ impl<'a> JobResolver<'a> {
         let (stores, faults) = spec.storage.resolve(self.positions);
         self.faults.extend(faults);
         let input = self.input(spec.input, stores.clone());
-        let retrained = self.retrained(&spec.report.retrained, &spec.predictor);
+        let retrained = self.retrained("report.retrained", &spec.report.retrained, &spec.predictor);
+        let robust = self.robust(&spec.robust, &spec.report, &spec.predictor);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
         let trains = differs(&spec.autoencoder) || differs(&spec.train);
@@ -59,6 +64,7 @@ impl<'a> JobResolver<'a> {
             autoencoder,
             train: train?,
             explain,
+            robust,
             report,
             audit,
             output,
@@ -264,6 +270,18 @@ impl<'a> JobResolver<'a> {
         let seconds = spec.max_seconds;
         let max_time = seconds.and_then(|seconds| self.seconds(seconds, "explain.max_seconds"));
         RefineJob::new(spec, (mode, max_time))
+    }
+
+    fn robust(&mut self, spec: &RobustSpec, report: &ReportSpec, of: &PredictorSpec) -> RobustJob {
+        const KEY: &str = "robust.models";
+        let listed = spec.models.len();
+        let problem = format!("names {listed} models, expected at most {MOST_ROBUST}");
+        self.require(listed <= MOST_ROBUST, KEY, &problem);
+        let problem = "is given, but `robust.models` names no model";
+        self.require(listed > 0 || !differs(spec), "robust.share", problem);
+        let gate = report.gates.min_robust.is_none() || listed > 0;
+        self.require(gate, "report.gates.min_robust", problem);
+        RobustJob { models: self.retrained(KEY, &spec.models, of), share: spec.share }
     }
 
     fn report(&mut self, spec: ReportSpec, retrained: Vec<PredictorJob>) -> ReportJob {

@@ -21,8 +21,8 @@ pub use mmd::{ComparedRows, Estimate, Estimator, MmdOptions, RandomEncoder, Refe
 pub use sketch::Sketch;
 pub use status::{Source, Status};
 pub use tally::{
-    DistanceSketches, FeatureChanges, GroupTally, MOST_SEGMENTS, NeededCounterfactuals, RowCount,
-    RowOutcomes, Segment, Tally,
+    DistanceSketches, FeatureChanges, GroupTally, MOST_SEGMENTS, NeededCounterfactuals,
+    RobustCounts, RowCount, RowOutcomes, Segment, Tally,
 };
 pub use wilson::{Interval, score_interval, wilson};
 

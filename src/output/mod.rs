@@ -53,8 +53,8 @@ pub use tables::{
     REJECTS, REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, agreement_schema,
     change_fields, change_item, counterfactual_schema, coverage_schema, describe_tables,
     features_schema, is_part, mmd_schema, part_name, plausibility_schema, refuse_folders,
-    refuse_taken, rejects_schema, report_columns, report_name, rules_schema, score_schema,
-    sparsity_schema, survival_schema, training_schema, validity_schema,
+    refuse_taken, rejects_schema, report_columns, report_name, robust_schema, rules_schema,
+    score_schema, sparsity_schema, survival_schema, training_schema, validity_schema,
 };
 pub use verify::{hex, sha256_of, sha256_read, sha256_while, verify};
 pub use writer::{StagedFile, TableWriter, WriterOptions, cannot_write};

@@ -228,6 +228,16 @@ fn push_outcome(fields: &mut Vec<FieldRef>) {
         Nulls::Never,
         "true if every allowed change was tried or excluded and none reaches the target",
     ));
+    fields.push(described(
+        "robust",
+        DataType::Int32,
+        Nulls::Possible,
+        "models of `robust.models` that predict the target for the counterfactual; null without such models, or if not solved",
+    ));
+    fields.push(maybe_number(
+        "robustness_cost",
+        "what it costs more than the cheapest counterfactual that was seen and that too few of `robust.models` accept; null where too few accept this one",
+    ));
 }
 
 /// What changes, and how much.
@@ -315,6 +325,7 @@ pub fn report_columns() -> Vec<String> {
         plausibility_schema,
         features_schema,
         mmd_schema,
+        robust_schema,
     ];
     let names = |schema: SchemaRef| -> Vec<String> {
         schema.fields().iter().map(|field| field.name().clone()).collect()
@@ -468,6 +479,31 @@ pub fn survival_schema() -> SchemaRef {
     report(&[], fields_of_table)
 }
 
+/// How counterfactuals do under the models beside the predictor.
+pub fn robust_schema(by: &[String]) -> SchemaRef {
+    let fields_of_table = vec![
+        count(
+            "rows",
+            "valid counterfactuals that were needed, and that the models were asked about",
+        ),
+        count("models", "models of `robust.models`"),
+        count("needed", "models under which a counterfactual must hold: `robust.share` of them"),
+        count("robust", "counterfactuals that hold under so many"),
+        maybe_number("share", "robust ÷ rows; null without any"),
+        number("low", "lower end of its 95 % Wilson interval"),
+        number("high", "its upper end"),
+        maybe_number("models_mean", "models under which a counterfactual holds, on average"),
+        maybe_number("cost_mean", "mean `cost` of the robust ones"),
+        maybe_number(
+            "robustness_cost_mean",
+            "mean `robustness_cost`: how much of that being robust costs, at least",
+        ),
+        maybe_number("robustness_cost_p50", "its median, within 1 %"),
+        maybe_number("robustness_cost_p95", "its 95 % quantile, within 1 %"),
+    ];
+    report(by, fields_of_table)
+}
+
 /// How features change.
 pub fn features_schema(by: &[String]) -> SchemaRef {
     let fields_of_table = vec![
@@ -553,7 +589,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 31] = [
+    let tables: [(&str, SchemaRef); 32] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -568,6 +604,7 @@ pub fn describe_tables() -> Value {
         ("reports/agreement", agreement_schema()),
         ("reports/rules", rules_schema()),
         ("reports/survival", survival_schema()),
+        ("reports/robust", robust_schema(&by)),
         ("reports/stability", stability_schema(&key)),
         ("reports/training", training_schema()),
         ("reports/audit/groups", audit_groups_schema()),

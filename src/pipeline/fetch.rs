@@ -25,7 +25,11 @@ pub fn fetch(mut job: Job) -> Result<Job> {
         Ok(())
     };
     take(&mut job.input.schema, What::File)?;
-    for model in [&mut job.predictor].into_iter().chain(&mut job.report.retrained) {
+    for model in [&mut job.predictor]
+        .into_iter()
+        .chain(&mut job.robust.models)
+        .chain(&mut job.report.retrained)
+    {
         if let Some(path) = model_of(model) {
             take(path, What::Model)?;
         }

@@ -45,8 +45,8 @@ use model::{ModelProvenance, assumed, check_repeatable};
 pub use parity::ParitySummary;
 pub use run::{
     AgreementSummary, DryRun, Example, MethodSummary, RunMode, RunSummary, Seconds, ShardSummary,
-    StabilitySummary, TargetSummary, dry_run, gate_error, journal_pieces, publish, published_job,
-    report, run, run_shard,
+    StabilitySummary, TargetSummary, audit, dry_run, gate_error, journal_pieces, publish,
+    published_job, report, run, run_shard,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};

@@ -131,6 +131,8 @@ fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<JobPath>> {
         PredictorKind::Subprocess(_) => "predictor.command",
     };
     found.extend(model_files(&job.predictor).into_iter().map(|path| (key, path)));
+    let robust = job.robust.models.iter().flat_map(model_files);
+    found.extend(robust.map(|path| ("robust.models", path)));
     let source = |(key, path): (&'static str, PathBuf)| -> Result<JobPath> {
         let path = resolved_path(&path)?;
         Ok(JobPath { key, folder: path.is_dir(), path })

@@ -55,7 +55,7 @@ pub(super) fn gather(
     inputs: &Inputs,
     runtime: &Runtime,
 ) -> Result<(RunProvenance, Vec<Stamp>)> {
-    let ModelProvenance { model, schema } = ModelProvenance::read(job)?;
+    let ModelProvenance { model, robust, schema } = ModelProvenance::read(job)?;
     let explains = command == "run" || command == "explain";
     let generator = match &job.explain.generator {
         Some(folder) if explains => {
@@ -74,6 +74,7 @@ pub(super) fn gather(
         inputs: files,
         versions: versions_of(inputs),
         model,
+        robust,
         schema,
         generator,
         seed: runtime.streams().seed(),
@@ -231,6 +232,7 @@ pub(super) fn differences(old: &RunProvenance, new: &RunProvenance) -> Vec<&'sta
     [
         ("tables", old.inputs != new.inputs || old.versions != new.versions),
         ("model", old.model != new.model),
+        ("models of `robust.models`", old.robust != new.robust),
         ("feature schema", old.schema != new.schema),
         ("generator", old.generator != new.generator),
         ("seed", old.seed != new.seed),

@@ -26,7 +26,7 @@ use crate::output::METHOD;
 const EXAMPLES: usize = 3;
 
 /// Columns of the counterfactual table that are counted, beside the key and the features.
-const COUNTED: [&str; 12] = [
+const COUNTED: [&str; 14] = [
     "sample",
     "target",
     "status",
@@ -35,6 +35,8 @@ const COUNTED: [&str; 12] = [
     "queries",
     "certified",
     "margin",
+    "robust",
+    "robustness_cost",
     "cost",
     "l0",
     "l1",
@@ -321,6 +323,8 @@ impl Counter {
             margins: &numbers(&batch, "margin")?,
             distances: &distances,
             costs: &numbers(&batch, "cost")?,
+            robust: &maybe_integers(&batch, "robust")?,
+            robustness_costs: &numbers(&batch, "robustness_cost")?,
             plausibility: &numbers(&batch, "plausibility")?,
             counterfactuals: &counterfactuals,
             originals: &originals,
@@ -427,6 +431,11 @@ pub(super) fn taken(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
 
 fn integers(batch: &RecordBatch, name: &str) -> Result<Vec<i32>> {
     Ok(column(batch, name)?.as_primitive::<Int32Type>().values().to_vec())
+}
+
+fn maybe_integers(batch: &RecordBatch, name: &str) -> Result<Vec<Option<u32>>> {
+    let integers = column(batch, name)?.as_primitive::<Int32Type>();
+    Ok(integers.iter().map(|integer| integer.map(|integer| integer as u32)).collect())
 }
 
 fn flags(batch: &RecordBatch, name: &str) -> Result<Vec<bool>> {

@@ -38,6 +38,7 @@ mod processes;
 mod real_data;
 mod refine;
 mod resume;
+mod robust;
 mod rules;
 mod run;
 mod schemas;

@@ -336,6 +336,7 @@ def read_answers(run):
     else:
         columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
     columns += ["original_score", "cf_score", "margin", "queries", "certified", "cost", *MEASURES]
+    columns += ["robust", "robustness_cost"]
     columns += ["plausibility", "changes"]
     columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
     run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
@@ -649,7 +650,8 @@ def status_rules(run):
     own = "false" if stored else "n_changed = 0"
     needed = ["sample", "target", "before", "status", "valid", "queries", "certified", *MEASURES, "entries"]
     refine = run.manifest["job"]["explain"]["refine"]
-    budget, most = refine["queries_per_row"], refine["max_changes"] or len(run.features)
+    models, needed_models = robust_models(run)
+    budget, most = refine["queries_per_row"] * (1 + models), refine["max_changes"] or len(run.features)
     already = "status = 'already_target'"
     measured = SOLVED if kept_rows(run) >= LEAST_POINTS else "false"
     return {
@@ -681,8 +683,22 @@ def status_rules(run):
             "original_score IS NOT NULL AND NOT original_score BETWEEN 0 AND 1",
         "`original_score` is not there, though the model gives probabilities":
             "false" if stored else "original_score IS NULL AND cf_score IS NOT NULL",
+        "`robust` is there or missing against the status":
+            f"({SOLVED}) <> (robust IS NOT NULL)" if models else "robust IS NOT NULL",
+        "`robust` is no number of the models": f"robust IS NOT NULL AND NOT robust BETWEEN 0 AND {models}",
+        "`robustness_cost` is there or missing against `robust`":
+            f"coalesce(robust >= {needed_models}, false) <> (robustness_cost IS NOT NULL)",
+        "`robustness_cost` is no part of the cost":
+            f"robustness_cost IS NOT NULL AND NOT robustness_cost BETWEEN 0 AND cost + {ROW_TOLERANCE}",
         "unchanged, but with another score": f"{own} AND abs(original_score - cf_score) > {ROW_TOLERANCE}",
     }
+
+
+def robust_models(run):
+    """Models beside the predictor, and how many of them must predict the target."""
+    robust = run.manifest["job"].get("robust") or {"models": [], "share": 0.0}
+    models = len(robust["models"])
+    return models, math.ceil(robust["share"] * models - 1e-9)
 
 
 def check_statuses(run):
@@ -880,6 +896,34 @@ def check_validity(run):
     whole = report.get(("all", None, *[None] * len(run.by)), {})
     figures = {name: whole.get(name) for name in ["rows", "validity", "low", "high"]}
     run.check("validity", problems, **figures, groups=len(report))
+
+
+def check_robust(run):
+    """How many counterfactuals hold under enough of the models beside the predictor."""
+    models, needed = robust_models(run)
+    place = run.folder / "reports/robust.parquet"
+    if not models:
+        return run.check("robust", ["there is a report, but no models"] if place.exists() else [], models=0)
+    asked = "valid AND robust IS NOT NULL"
+    figures = counts([asked, f"{asked} AND robust >= {needed}"])
+    means = ["robust", "cost", "robustness_cost"]
+    conditions = [asked, *2 * [f"{asked} AND robustness_cost IS NOT NULL"]]
+    figures += "".join(f", favg({name}) FILTER ({one})" for name, one in zip(means, conditions))
+    expected = {}
+    for group in recount(run, "grouped", "count(*)"):
+        expected[group] = {"rows": (0, 0), "robust": (0, 0)}
+    for group, (rows, robust, held, cost, extra) in recount(run, "needed", figures).items():
+        low, high = wilson(robust, rows)
+        numbers = {"share": share(robust, rows) if rows else None, "low": low, "high": high, "models_mean": held}
+        numbers |= {"cost_mean": cost, "robustness_cost_mean": extra}
+        expected[group] = {"rows": (rows, 0), "robust": (robust, 0), "models": (models, 0), "needed": (needed, 0)}
+        expected[group] |= {name: (number, MEAN_TOLERANCE) for name, number in numbers.items()}
+    report, problems = compare(run, "robust", [], expected)
+    whole = report.get(("all", None, *[None] * len(run.by)), {})
+    told = run.manifest["summary"]["robust"]
+    if told["rows"] - told["not_robust"] != whole.get("robust"):
+        problems.append(f"the manifest says {told}, the report {whole}")
+    run.check("robust", problems, models=models, rows=whole.get("rows"), share=whole.get("share"))
 
 
 @dataclass
@@ -1092,7 +1136,7 @@ def check_reports(run):
         missing = ["the reports are missing"] if run.manifest["command"] == "run" else []
         return run.check("reports", missing, reports=0)
     checks = [check_coverage, check_validity, check_sparsity, check_plausibility_report, check_features]
-    for check in [*checks, check_quantiles]:
+    for check in [*checks, check_robust, check_quantiles]:
         check(run)
 
 

@@ -35,6 +35,8 @@ pub struct PageContext {
     pub published: Option<String>,
     /// Runs whose figures are known, the oldest first and this one last; none where it has no predecessor.
     pub past: Vec<PastRun>,
+    /// Why the runs before them are not told, if there are some.
+    pub past_end: Option<String>,
 }
 
 impl PageContext {
@@ -64,6 +66,7 @@ impl PageContext {
             key: typed(&manifest.job["input"]["key"]),
             published: published(&manifest.summary),
             past: Vec::new(),
+            past_end: None,
         })
     }
 }
@@ -88,12 +91,16 @@ impl PastRun {
         let (needed, rows_and_targets) =
             (solved + open + shut_out, accounts.statuses.values().sum());
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let summary = &manifest.summary;
         PastRun {
             label,
             rows: accounts.explained(),
             refused: share(needed, rows_and_targets),
             helped: share(solved, needed),
             shut_out: share(shut_out, needed),
+            held: summary["stability"]["recourse_validity"].as_f64(),
+            robust: summary["robust"]["share"].as_f64(),
+            gap: summary["widest_gap"].as_f64(),
         }
     }
 }
@@ -111,6 +118,12 @@ pub struct PastRun {
     pub helped: Option<f64>,
     /// Share of those that is proven beyond help.
     pub shut_out: Option<f64>,
+    /// Share of the counterfactuals of the run before it that still held.
+    pub held: Option<f64>,
+    /// Share of its counterfactuals that hold under enough models beside the predictor.
+    pub robust: Option<f64>,
+    /// The widest gap between groups that is not by chance.
+    pub gap: Option<f64>,
 }
 
 /// Where every row went.

@@ -44,7 +44,7 @@ pub(super) use sampler::REFERENCE_ROWS as REFERENCES;
 pub use sampler::{SampleSetup, SampleSizes, Sampler};
 pub use search::ExplainerSetup;
 use search::Variation;
-pub use second_search::doubted;
+pub use second_search::{GatedGaps, doubted, gated};
 
 /// Refused rows that are kept, at most.
 const MOST_REFUSED: usize = 200_000;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::Float64Type;
 use hashbrown::HashMap;
 
@@ -13,12 +13,15 @@ use super::reservoir::Ticket;
 use super::sample::{Chosen, SampledGroup};
 use super::search::{CHUNK_ROWS, SearchResult};
 use super::{Asker, NamedTable};
+use crate::audit::gaps::SIGNIFICANT;
 use crate::error::{Error, Result};
 use crate::output::second_search_schema;
 use crate::report::{ReportColumns, column};
 
 /// The verdict about what the search may have made.
 const INCONCLUSIVE: &str = "inconclusive";
+/// The metric that the gate is held against.
+const RECOURSE: &str = "recourse_rate";
 /// Times the questions of the run.
 const TIMES: u32 = 4;
 
@@ -180,6 +183,44 @@ pub fn doubted(gaps: &RecordBatch, second: &RecordBatch) -> Result<RecordBatch> 
     RecordBatch::try_new(gaps.schema(), columns).map_err(lost)
 }
 
+/// Gaps that the gate is held against, after a second search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GatedGaps {
+    /// The widest gap of `recourse_rate` against a reference group that Holm's p lets stand and the second search does
+    /// not move by more than it may, 0 if there is none; none if no group could be compared.
+    pub widest: Option<f64>,
+    /// Gaps that Holm's p lets stand, and that the second search moves by more.
+    pub doubted: usize,
+}
+
+/// The gaps that the gate is held against: what the search may have made is no gap of the model.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn gated(gaps: &RecordBatch, second: &RecordBatch) -> Result<GatedGaps> {
+    let moved = moved_groups(second)?;
+    let (group, against) = (group_keys(gaps)?, texts(gaps, "against")?);
+    let metrics = texts(gaps, "metric")?;
+    let number = |name: &str| column(gaps, name).map(|of| of.as_primitive::<Float64Type>());
+    let (difference, holm) = (number("difference")?, number("p_holm")?);
+    let mut found = GatedGaps { widest: None, doubted: 0 };
+    for row in 0..gaps.num_rows() {
+        let gated = metrics[row].as_deref() == Some(RECOURSE)
+            && against[row].as_deref() == Some("reference")
+            && difference.is_valid(row);
+        if !gated {
+            continue;
+        }
+        let stands = holm.is_valid(row) && holm.value(row) <= SIGNIFICANT;
+        let moves = moved.get(&(group[row].clone(), RECOURSE.to_string()));
+        let doubted = stands && moves.is_some_and(|(gap, _)| *gap);
+        found.doubted += usize::from(doubted);
+        let width = if stands && !doubted { difference.value(row).abs() } else { 0.0 };
+        found.widest = Some(found.widest.map_or(width, |widest| widest.max(width)));
+    }
+    Ok(found)
+}
+
 type GroupTexts = [Option<String>; 3];
 
 /// By group and metric: whether the gap moved by more than it may, and whether the group's own figure did.
@@ -214,7 +255,49 @@ fn texts(table: &RecordBatch, name: &str) -> Result<Vec<Option<String>>> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Float64Array;
+
     use super::*;
+
+    #[test]
+    fn gaps_of_the_search_are_held_against_no_gate() {
+        let texts =
+            |list: [Option<&str>; 4]| Arc::new(StringArray::from(list.to_vec())) as ArrayRef;
+        let numbers =
+            |list: [Option<f64>; 4]| Arc::new(Float64Array::from(list.to_vec())) as ArrayRef;
+        let all = |text| texts([Some(text); 4]);
+        let values = texts([Some("a"), Some("b"), Some("c"), Some("a")]);
+        let gaps = RecordBatch::try_from_iter([
+            ("target", all("yes")),
+            ("attribute", all("sex")),
+            ("value", Arc::clone(&values)),
+            (
+                "against",
+                texts([Some("reference"), Some("reference"), Some("reference"), Some("rest")]),
+            ),
+            ("metric", all(RECOURSE)),
+            ("difference", numbers([Some(-0.3), Some(0.1), Some(0.2), Some(0.9)])),
+            ("p_holm", numbers([Some(0.01), Some(0.04), Some(0.3), Some(0.0)])),
+        ]);
+        let gaps = gaps.expect("a table");
+        let second = |verdict: &str| {
+            let verdicts = texts([Some(verdict), Some("holds"), Some("holds"), None]);
+            let second = RecordBatch::try_from_iter([
+                ("target", all("yes")),
+                ("attribute", all("sex")),
+                ("value", texts([Some("a"), Some("b"), Some("c"), Some("d")])),
+                ("metric", all(RECOURSE)),
+                ("verdict", verdicts),
+                ("figure", numbers([Some(0.5); 4])),
+                ("figure_again", numbers([Some(0.5); 4])),
+                ("tolerance", numbers([Some(0.05); 4])),
+            ]);
+            gated(&gaps, &second.expect("a table")).expect("told")
+        };
+        assert_eq!(second("holds"), GatedGaps { widest: Some(0.3), doubted: 0 });
+        // What is left is another gap, which stands; the third does not.
+        assert_eq!(second(INCONCLUSIVE), GatedGaps { widest: Some(0.1), doubted: 1 });
+    }
 
     #[test]
     fn a_group_has_its_own_rows_only() {

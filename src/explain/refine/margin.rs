@@ -153,9 +153,10 @@ impl QueryCache<'_> {
         self.required.margin_counts
     }
 
-    /// What a counterfactual's margin is worth, in the unit of costs.
+    /// What a counterfactual's margin is worth, in the unit of costs: that of all models, if there are some beside the
+    /// predictor.
     pub(super) fn margin_value(&self, prediction: PredictionIndex) -> f64 {
-        self.value_of_margin(self.margin(prediction))
+        self.value_of_margin(self.margin_together(prediction))
     }
 
     /// The same of a margin.
@@ -187,14 +188,20 @@ impl QueryCache<'_> {
             let inside =
                 candidates.by_request[request as usize].iter().filter(|one| self.is_inside(one));
             let best = inside.map(|one| self.margin(one.prediction)).fold(0.0, f64::max);
-            self.required.thresholds[request as usize] = part_of(self.required.least, best);
+            // What too few of the models beside the predictor accept may have the margin all the same.
+            if !self.reaches(request, best) {
+                self.required.thresholds[request as usize] = part_of(self.required.least, best);
+            }
         }
         let RequiredMargins { thresholds, requests, decided, margins, .. } = &self.required;
         let predictions = requests.iter().zip(decided).zip(margins);
-        for (valid, ((request, decided), margin)) in self.valid.iter_mut().zip(predictions) {
+        let robust = (0u32..).zip(requests).map(|(index, request)| self.is_robust(*request, index));
+        let robust: Vec<bool> = robust.collect();
+        let found = self.valid.iter_mut().zip(&robust).zip(predictions);
+        for ((valid, robust), ((request, decided), margin)) in found {
             let threshold = thresholds[*request as usize];
             if threshold < self.required.least {
-                *valid = *decided && reaches(*margin, threshold);
+                *valid = *decided && *robust && reaches(*margin, threshold);
             }
         }
     }
@@ -227,15 +234,16 @@ impl QueryCache<'_> {
             let Some(probed) = probed else { continue };
             if probed.iter().all(|nearby| *nearby == prediction) {
                 // No row is near: nothing speaks against it, but how far inside it is stays unknown.
-                self.valid[prediction as usize] = true;
+                let request = self.required.requests[prediction as usize];
+                self.valid[prediction as usize] = self.is_robust(request, prediction);
                 continue;
             }
             let agreeing = probed.iter().filter(|nearby| self.decides(**nearby)).count();
             let margin = (1 + agreeing) as f64 / (1 + probed.len()) as f64;
             self.required.margins[prediction as usize] = margin;
             let request = self.required.requests[prediction as usize];
-            self.valid[prediction as usize] =
-                reaches(margin, self.required.thresholds[request as usize]);
+            self.valid[prediction as usize] = self.is_robust(request, prediction)
+                && reaches(margin, self.required.thresholds[request as usize]);
         }
         Ok(())
     }

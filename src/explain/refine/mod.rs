@@ -13,6 +13,7 @@ mod choose;
 mod clearance;
 mod cost;
 mod distinct;
+mod further;
 mod grow;
 mod linear_plausibility;
 mod margin;
@@ -25,6 +26,7 @@ mod ranks;
 mod reduce;
 mod resample;
 mod responses;
+mod robust;
 mod settle;
 mod shrink;
 mod singles;
@@ -108,6 +110,8 @@ struct Fallback {
     scores: Scores,
     valid: Vec<bool>,
     margins: Vec<f64>,
+    /// Under how many models beside the predictor they hold.
+    robust: Vec<Option<u32>>,
 }
 
 /// What a refiner is made of.
@@ -212,6 +216,7 @@ impl Worker {
                     self.finish_numbers(&mut cache, &mut candidates)?;
                 }
             }
+            self.settle_for_fewer(&mut cache, &mut candidates)?;
         }
         if full && refiner.does(Step::Certificate) {
             self.settle(&mut cache, &mut candidates)?;
@@ -222,8 +227,9 @@ impl Worker {
         if full && widest && refiner.does(Step::Certificate) {
             self.certify(&mut cache, &mut outcomes)?;
         }
-        for (finding, queries) in outcomes.findings.iter_mut().zip(&cache.queries) {
-            finding.queries = *queries;
+        let queries = cache.queries.iter().zip(&cache.robust.queries);
+        for (finding, (own, others)) in outcomes.findings.iter_mut().zip(queries) {
+            finding.queries = own + others;
         }
         outcomes.rules = proposals.rules();
         cache.count_unsolved(&outcomes.findings, &mut stats.unsolved);

@@ -16,11 +16,11 @@ use crate::constrain::tests::Case;
 use crate::constrain::tests::random::{CaseRandom, case, coupled_table, table};
 use crate::error::Result;
 use crate::explain::method::Proposals;
-use crate::explain::{ColumnIndices, ExplainSetup, ExplainStats, Explainer, Worker};
+use crate::explain::{ColumnIndices, ExplainSetup, ExplainStats, Explainer, RobustModels, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
-    Balance, ExplainJob, Method, Preset, ProbabilitiesSpec, Refine, Step, Target, TargetsKind,
-    TaskSpec,
+    Balance, ExplainJob, ExplainMethod, Method, Preset, ProbabilitiesSpec, Refine, Step, Target,
+    TargetsKind, TaskSpec,
 };
 use crate::metrics::Status;
 use crate::nearest::{LEAST_POINTS, NULL_POINT, PointColumn, Points};
@@ -33,6 +33,7 @@ use crate::runtime::Streams;
 use crate::target::{TargetCodec, is_valid};
 
 /// A model that weighs every feature: numbers by their size, categories by their code.
+#[derive(Clone)]
 struct Weighing {
     task: Task,
     reader: RowReader,
@@ -180,6 +181,7 @@ impl SteppedCopies<'_> {
 pub(in crate::explain) struct Ground {
     pub(in crate::explain) case: Case,
     model: Arc<Weighing>,
+    pub(in crate::explain) robust: RobustModels,
     pub(in crate::explain) batch: RequestBatch,
     pub(in crate::explain) generated: Rows,
 }
@@ -231,7 +233,8 @@ impl Ground {
             seeds: (0..rows as u64).collect(),
             draws: vec![0; rows],
         };
-        Ground { case, model: Arc::new(model), batch, generated }
+        let robust = RobustModels::default();
+        Ground { case, model: Arc::new(model), robust, batch, generated }
     }
 
     /// The same with a model that looks at steps, and counterfactuals every row.
@@ -264,6 +267,7 @@ impl Ground {
                     ..ColumnIndices::default()
                 },
                 predictor: Arc::clone(&self.model) as Arc<dyn Predictor>,
+                robust: self.robust.clone(),
                 decisions: None,
                 target: &Target::Flip,
                 explain: job,
@@ -424,6 +428,21 @@ impl Ground {
     }
 }
 
+/// Models that weigh features a little differently, of classes in another order: so many of them must agree.
+fn beside(ground: &mut Ground, seed: u64, needed: u32) {
+    let other = |number: u64| {
+        let mut model = ground.model.as_ref().clone();
+        let shift = |at: usize| ((seed.rotate_left(at as u32 * 11) ^ number) % 100) as f64 / 100.0;
+        let weights = model.weights.iter_mut().enumerate();
+        weights.for_each(|(at, weight)| *weight += shift(at) - 0.5);
+        model.fails = false;
+        Arc::new(model) as Arc<dyn Predictor>
+    };
+    let models = (1..=3).map(other).collect();
+    let robust = RobustModels::new(models, needed, ground.model.task());
+    ground.robust = robust.expect("models of the same classes");
+}
+
 /// What is made of a generator's proposals; or of what another method proposes.
 pub(in crate::explain) fn explained(
     worker: &Worker,
@@ -515,6 +534,45 @@ proptest! {
                 (one, two) => one == two,
             });
             prop_assert!(!coherent || same, "{change:?} could be {tightened:?}");
+        }
+    }
+
+    #[test]
+    fn answers_hold_under_the_models_beside_the_predictor(
+        (columns, rows, seed) in case(),
+        budget in prop_oneof![Just(30u32), Just(400u32)],
+        needed in 1..4u32,
+        searched: bool,
+    ) {
+        let mut ground = Ground::new(&columns, rows, seed);
+        let mut job = job(Refine::Full, budget, None);
+        if searched {
+            job.method = ExplainMethod::Search;
+        }
+        let alone = ground.refine(&job);
+        prop_assert!(alone.findings.iter().all(|finding| finding.robust.is_none()));
+        beside(&mut ground, seed, needed);
+        let after = ground.refine(&job);
+        let said = ground.predict(&after.rows);
+        let writer = crate::feature::RowWriter::new(&ground.case.schema);
+        let batch = writer.write(&after.rows, &ground.case.rows, &ground.case.batch).expect("written");
+        let mut held = vec![0u32; rows];
+        for model in ground.robust.predictors() {
+            let holds = is_valid(&model.predict(&batch).expect("answers"), &ground.batch.targets);
+            held.iter_mut().zip(holds).for_each(|(held, holds)| *held += u32::from(holds));
+        }
+        let broken =
+            ground.case.constraints.violations(&after.rows, &ground.case.rows, &ground.case.bounds);
+        prop_assert!(broken.is_empty(), "{broken:?}");
+        for row in 0..rows {
+            let finding = after.findings[row];
+            prop_assert_eq!(finding.valid, said[row], "not what the model says");
+            prop_assert!(finding.queries <= budget * 4, "asked too often");
+            prop_assert_eq!(finding.robust.is_some(), finding.status == Status::Solved);
+            prop_assert_eq!(finding.robust.unwrap_or(held[row]), held[row], "not what they say");
+            let enough = finding.robust.is_some_and(|held| held >= needed);
+            prop_assert_eq!(finding.robustness_cost.is_some(), enough, "{:?}", finding);
+            prop_assert!(!(finding.certified && alone.findings[row].valid), "proven of a row that has one");
         }
     }
 

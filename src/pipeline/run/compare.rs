@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::job::ExplainMethod;
 use crate::metrics::AgreementCounts;
 use crate::report::{
-    Names, agreement, coverage, features, mmd_table, plausibility, sparsity, validity,
+    Names, agreement, coverage, features, mmd_table, plausibility, robust, sparsity, validity,
 };
 
 /// What the methods of a run come to.
@@ -67,7 +67,12 @@ impl Stages<'_> {
             ("features", features(tally, names)?),
             ("mmd", mmd_table(&figures.mmd, names, space)?),
         ];
-        Ok(tables.map(|(name, table)| (name.to_string(), table)).into())
+        let mut tables: Vec<(String, RecordBatch)> =
+            tables.map(|(name, table)| (name.to_string(), table)).into();
+        if let Some(asked) = self.robust() {
+            tables.push(("robust".to_string(), robust(tally, names, asked)?));
+        }
+        Ok(tables)
     }
 }
 

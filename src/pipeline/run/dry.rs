@@ -9,6 +9,7 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::super::model::open_robust;
 use super::super::{Observer, Scope, seconds_since};
 use super::{RunMode, Stages};
 use crate::artefact::{load, load_neighbours};
@@ -103,6 +104,14 @@ impl Stages<'_> {
             "explain {splits} splits on {} threads, at most {} for each row and target{compared}",
             self.runtime.threads, job.explain.samples
         ));
+        let robust = &job.robust;
+        if !robust.models.is_empty() {
+            stages.push(format!(
+                "hold counterfactuals to {} of {} models beside the predictor",
+                robust.needed(),
+                robust.models.len()
+            ));
+        }
         if self.mode == RunMode::Run {
             stages.push(
                 "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
@@ -139,6 +148,7 @@ impl Stages<'_> {
             table: self.columns.schema(inputs),
             columns: self.columns.indexes.clone(),
             predictor: Arc::clone(&predictor),
+            robust: open_robust(job, (inputs, runtime.threads), predictor.task())?,
             decisions: None,
             target: self.target,
             explain: &job.explain,

@@ -143,11 +143,16 @@ impl Stages<'_> {
         })
     }
 
+    /// Whether there are reports to make, beside the audit.
+    pub(super) fn reports_anew(&self) -> bool {
+        matches!(self.mode, RunMode::Run | RunMode::Report)
+    }
+
     /// Which counterfactuals are compared as distributions.
     fn keep(&self) -> Keep {
         let mmd = &self.job.report.mmd;
         match mmd.rows {
-            _ if self.mode == RunMode::Explain || mmd.space == MmdSpace::None => Keep::None,
+            _ if !self.reports_anew() || mmd.space == MmdSpace::None => Keep::None,
             0 => Keep::All,
             rows => Keep::Most(rows as usize),
         }

@@ -57,7 +57,7 @@ pub(super) use nights::previous_run;
 use publish::Finished;
 pub use publish::gate_error;
 pub(super) use questions::check_questions;
-pub use rereport::{published_job, report};
+pub use rereport::{audit, published_job, report};
 pub use shard::{ShardSummary, publish, run_shard};
 pub use summary::{
     AgreementSummary, Example, MethodSummary, RunSummary, Seconds, StabilitySummary, TargetSummary,
@@ -72,6 +72,8 @@ pub enum RunMode {
     Explain,
     /// Reports of a published run.
     Report,
+    /// The audit of a published run, whose other reports stay as they are.
+    Audit,
 }
 
 impl RunMode {
@@ -81,7 +83,13 @@ impl RunMode {
             RunMode::Run => "run",
             RunMode::Explain => "explain",
             RunMode::Report => "report",
+            RunMode::Audit => "audit",
         }
+    }
+
+    /// Whether it works on a run that was published.
+    fn works_on_published(self) -> bool {
+        matches!(self, RunMode::Report | RunMode::Audit)
     }
 }
 
@@ -163,8 +171,9 @@ fn explain_all(
     stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
+    let context = context.with_robust(job, runtime.threads)?;
     let explained = stages.explained(&context, keyed, begin);
-    let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
+    let (staging, mut finished) = explained.inspect_err(|_| context.stop())?;
     // Reports need no model of the job's.
     drop(context);
     finished.began = began;
@@ -372,6 +381,7 @@ impl<'a> Stages<'a> {
                 table: self.columns.schema(inputs),
                 columns: self.columns.indexes.clone(),
                 predictor: Arc::clone(&context.predictor),
+                robust: context.robust.clone(),
                 decisions,
                 target: self.target,
                 explain: &job.explain,

@@ -55,11 +55,15 @@ impl NightColumns {
             index_of(&constraint.column);
         });
         let segments = stages.job.audit.by.iter().map(&mut index_of).collect();
+        let target = match stages.target {
+            Target::Column { name, .. } => Some(index_of(name)),
+            _ => None,
+        };
         let indexes = ColumnIndices {
             key: inputs.key.to_vec(),
             features: inputs.feature_columns.to_vec(),
             constraints: inputs.constraints.clone(),
-            target: None,
+            target,
         };
         NightColumns { names, indexes, segments }
     }
@@ -87,12 +91,6 @@ pub(in crate::pipeline) fn previous_run(
     };
     if !job.audit.has(Section::Stability) {
         return Ok(None);
-    }
-    if matches!((task, target), (Task::Regression, Target::Column { .. })) {
-        let problem =
-            "is given, but the value that `target.column` wants of a row is not in the table";
-        return Err(Error::spec("audit.previous", problem)
-            .hint("it goes with classes, and with a range of values for all rows"));
     }
     let previous = find_run(folder, &job.shown(folder))?;
     let settings = serde_json::to_value(job).unwrap_or_default();

@@ -66,6 +66,9 @@ fn text(summary: &RunSummary) -> String {
     metric("l0", "Mean share of changed categorical features.", &by_target(|of| of.l0));
     metric("l1", "Mean change of standardised numeric features.", &by_target(|of| of.l1));
     metric("mmd2", "MMD² against training rows of the class.", &by_target(|of| of.mmd2));
+    if let Some(share) = summary.robust.and_then(|of| of.share) {
+        metric("robust", "Share of counterfactuals that enough models accept.", &plain(share));
+    }
     let passed = f64::from(u8::from(summary.passes()));
     metric("published", "Whether the run passed its gates.", &plain(passed));
     metric("run_seconds", "Seconds of the whole run.", &plain(summary.seconds.total));

@@ -23,7 +23,9 @@ use crate::output::{
     AUDIT, COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
-use crate::report::{MmdRow, Names, Reached, Survival, check_gates, mmd_ratio, rules, survival};
+use crate::report::{
+    MmdRow, Names, Reached, Robust, Survival, check_gates, mmd_ratio, rules, survival,
+};
 use crate::runtime::usage;
 
 /// What is ready to be put together.
@@ -53,8 +55,11 @@ impl Stages<'_> {
         let nights = self.nights(&staging, &done, &artefact)?;
         let mut audited = Audited::default();
         if self.mode != RunMode::Explain {
-            let mut tables = self.reports(&figures, &names)?;
-            tables.push(("rules".to_string(), self.rules(&artefact)?));
+            let mut tables = Vec::new();
+            if self.reports_anew() {
+                tables = self.reports(&figures, &names)?;
+                tables.push(("rules".to_string(), self.rules(&artefact)?));
+            }
             if !retrained.is_empty() {
                 tables.push(("survival".to_string(), survival(&retrained, names.method)?));
             }
@@ -77,13 +82,16 @@ impl Stages<'_> {
         summary.stability = stability;
         summary.widest_gap = audited.widest_gap;
         summary.remarks.append(&mut audited.remarks);
-        summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
         summary.seconds.total = seconds_since(began);
         if let Some(before) = before {
-            summary = before.reported_anew(summary);
+            summary = match self.reports_anew() {
+                true => before.reported_anew(summary),
+                false => before.audited_anew(summary),
+            };
         }
+        summary.gates = self.gates(&summary);
         self.make_visible(staging, files, summary, &artefact)
     }
 
@@ -93,7 +101,7 @@ impl Stages<'_> {
         figures.compared.iter().try_for_each(|compared| compared.account(explained))?;
         let accounted = explained + rejected == done.rows_in_scope;
         // A run that was published before has no records any more.
-        let recorded = self.mode == RunMode::Report
+        let recorded = self.mode.works_on_published()
             || done.records().map(|record| record.explained).sum::<u64>() == explained
                 && done.records().flat_map(|record| record.rejected.values()).sum::<u64>()
                     == rejected;
@@ -134,6 +142,12 @@ impl Stages<'_> {
             by: self.job.report.by.clone(),
             schema: self.inputs.schema.clone(),
         }
+    }
+
+    /// Models beside the predictor, and how many of them must predict the target; none without models.
+    pub(super) fn robust(&self) -> Option<(usize, u32)> {
+        let robust = &self.job.robust;
+        (!robust.models.is_empty()).then(|| (robust.models.len(), robust.needed()))
     }
 
     /// The audit's tables.
@@ -208,6 +222,7 @@ impl Stages<'_> {
             n_changed: total.valid.changed.mean(),
             plausibility: total.plausibility.quantile(0.5),
             survival: None,
+            robust: self.robust().map(|asked| Robust::of(&total.robust, asked)),
             stability: None,
             widest_gap: None,
             targets: targets(&tally, names, &mmd),
@@ -245,6 +260,7 @@ impl Stages<'_> {
             reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
             plausibility: summary.plausibility,
             survival: summary.survival.map(|of| of.mean),
+            robust: summary.robust.and_then(|of| of.share),
             recourse_validity: summary.stability.as_ref().and_then(|of| of.recourse_validity),
             needless_churn: summary.stability.as_ref().and_then(|of| of.needless_churn),
             gap: summary.widest_gap,
@@ -277,7 +293,7 @@ impl Stages<'_> {
         let mut manifest =
             manifest(self.command.name(), provenance, (self.job, &summary), written)?;
         if self.mode != RunMode::Explain && !self.job.audit.sections.is_empty() {
-            write_page(&staging, &mut manifest)?;
+            write_page(&staging, &mut manifest, &self.job.output.dir)?;
         }
         staging.write(MANIFEST_FILE, &manifest.text()?)?;
         let folder = if passes { staging.publish()? } else { staging.set_aside()? };

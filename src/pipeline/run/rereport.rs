@@ -19,14 +19,17 @@ use crate::artefact::load;
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
-use crate::job::{Job, OutputJob, PredictorKind, Section, scratch_of};
+use crate::job::{Job, OutputJob, PredictorJob, PredictorKind, Section, scratch_of};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, Mirror, Opened, PreviousFound,
     REJECTS, REPORTS, Replace, RunProvenance, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT,
-    find_previous, is_part, resolved,
+    find_previous, is_part, report_name, resolved,
 };
 use crate::runtime::Runtime;
 use crate::storage::{ObjectUrl, Stores, is_url};
+
+/// What the audit makes among the reports, beside its own folder.
+const AUDITED: [&str; 3] = ["audit.html", "stability.parquet", "reasons.parquet"];
 
 /// A published run.
 pub(super) struct Published {
@@ -42,6 +45,22 @@ pub(super) struct Published {
 /// # Errors
 /// When there is no such run, or its tables no longer go with the job's; the run stays as it is then.
 pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
+    remake(job, RunMode::Report, (runtime, observer))
+}
+
+/// The same for the audit alone: the other reports stay as they are.
+///
+/// # Errors
+/// As [`report`].
+pub fn audit(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
+    remake(job, RunMode::Audit, (runtime, observer))
+}
+
+fn remake(
+    job: &Job,
+    mode: RunMode,
+    (runtime, observer): (&Runtime, &Observer),
+) -> Result<RunSummary> {
     let began = Instant::now();
     let url = job.output.url.as_ref().map(|url| PathBuf::from(url.to_string()));
     let folder = fetch_run(url.as_deref().unwrap_or(&job.output.dir), &job.output.stores)?;
@@ -54,7 +73,9 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let job = &provenance::pinned(job, &published.provenance);
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
-    stages.mode = RunMode::Report;
+    // A run without reports gets them all, so that its page can tell of them.
+    let mode = if published.is_reported() { mode } else { RunMode::Report };
+    stages.mode = mode;
     refuse_itself(job)?;
     stages.provenance = published.provenance_of(&stages)?;
     let keyed = stages.check_keys()?;
@@ -62,7 +83,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     staging.start_over()?;
     // Reports that are stopped are begun anew.
     staging.clear_journal();
-    link(&folder, staging.folder())?;
+    link(&folder, staging.folder(), mode)?;
     staging.tables(&[REPORTS])?;
     let artefact = load(&staging.folder().join(GENERATOR), runtime.device)?;
     let task = artefact.description.targets.task();
@@ -76,7 +97,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let splits = stages.splits().into_iter().map(|split| (split.clone(), record(split.index)));
     let splits = splits.collect();
     let done = Done { splits, rows_in_scope: keyed.rows, ..Done::default() };
-    let generator = published.generator();
+    let generator = published.generator(mode);
     let before = published.summary();
     stages.publish(staging, Finished { done, generator, artefact, began, before })
 }
@@ -131,12 +152,16 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
         Error::input(&shown, problem)
             .hint("make it anew with `overturn report JOB`, by its job file")
     })?;
-    let programs = job.report.retrained.iter();
-    if programs.into_iter().any(|model| matches!(model.kind, PredictorKind::Subprocess(_))) {
-        let problem = "names programs in `report.retrained`, which are not started for a manifest";
-        return Err(
-            Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file")
-        );
+    let retrained = ("report.retrained", &job.report.retrained);
+    let robust = ("robust.models", &job.robust.models);
+    let program = |model: &PredictorJob| matches!(model.kind, PredictorKind::Subprocess(_));
+    for (key, models) in [retrained, robust] {
+        if models.iter().any(program) && (key != "robust.models" || job.audit.asks()) {
+            let problem =
+                format!("names programs in `{key}`, which are not started for a manifest");
+            return Err(Error::input(shown, problem)
+                .hint("`overturn report JOB` starts those of a job file"));
+        }
     }
     published.find_previous_of(&mut job, folder)?;
     if made.get("audit").is_none() {
@@ -211,6 +236,12 @@ impl Published {
         Ok(Published { command, provenance, files, manifest })
     }
 
+    /// Whether it has reports, and said what they came to.
+    fn is_reported(&self) -> bool {
+        let reports = |file: &StagedFile| file.name == report_name("validity");
+        self.command == RunMode::Run && self.summary().is_some() && self.files.iter().any(reports)
+    }
+
     /// What the run said at its end.
     pub(super) fn summary(&self) -> Option<RunSummary> {
         serde_json::from_value(self.manifest.summary.clone()).ok()
@@ -254,12 +285,14 @@ impl Published {
     }
 
     /// What stays as it was beside the tables.
-    fn generator(&self) -> GeneratorRecord {
-        let training = format!("{REPORTS}/{TRAINING_REPORT}");
+    fn generator(&self, mode: RunMode) -> GeneratorRecord {
+        let stays = |file: &&StagedFile| {
+            file.name.starts_with(REPORTS) && stays(Path::new(&file.name), mode)
+        };
         GeneratorRecord {
             summary: serde_json::from_value(self.manifest.summary["training"].clone())
                 .unwrap_or_default(),
-            files: self.files.iter().filter(|file| file.name == training).cloned().collect(),
+            files: self.files.iter().filter(stays).cloned().collect(),
         }
     }
 
@@ -283,7 +316,7 @@ fn settings(job: Value) -> Value {
 }
 
 /// The run's folder once more, with the same files in it, but for what is made anew.
-fn link(from: &Path, to: &Path) -> Result<()> {
+fn link(from: &Path, to: &Path, mode: RunMode) -> Result<()> {
     let cannot = |error: std::io::Error| {
         Error::output(to.display().to_string(), format!("cannot be written: {error}"))
     };
@@ -292,8 +325,8 @@ fn link(from: &Path, to: &Path) -> Result<()> {
         let (path, position) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
             fs::create_dir_all(&position).map_err(cannot)?;
-            link(&path, &position)?;
-        } else if kept_as_it_is(&path) {
+            link(&path, &position, mode)?;
+        } else if stays(&path, mode) {
             let linked = fs::hard_link(&path, &position);
             linked.or_else(|_| fs::copy(&path, &position).map(|_| ())).map_err(cannot)?;
         }
@@ -301,11 +334,13 @@ fn link(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn kept_as_it_is(path: &Path) -> bool {
+/// Whether a file is not made anew.
+fn stays(path: &Path, mode: RunMode) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parent = |path: &Path| path.parent().and_then(Path::file_name).map(ToOwned::to_owned);
     let audited = path.parent().filter(|_| parent(path).is_some_and(|of| of == AUDIT));
     let report = parent(audited.unwrap_or(path)).is_some_and(|parent| parent == REPORTS);
     let remade = name == MANIFEST_FILE || name == SUCCESS_FILE;
-    !remade && (!report || name == TRAINING_REPORT)
+    let of_audit = audited.is_some() || AUDITED.contains(&name.as_ref());
+    !remade && (!report || name == TRAINING_REPORT || (mode == RunMode::Audit && !of_audit))
 }

@@ -84,8 +84,9 @@ pub fn run_shard(
         stages.check_table()?;
         let keyed = stages.keyed(shard)?;
         let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
+        let context = context.with_robust(job, runtime.threads)?;
         let done = stages.explain_shard(&context, shard, keyed);
-        summarise(&done.inspect_err(|_| context.predictor.stop())?)
+        summarise(&done.inspect_err(|_| context.stop())?)
     };
     let used = usage();
     summary.run_id.clone_from(&stages.provenance.run_id);

@@ -11,7 +11,7 @@ use crate::commit::TableCommit;
 use crate::explain::StageSeconds;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
-use crate::report::{Gate, Survival};
+use crate::report::{Gate, Robust, Survival};
 
 /// Examples shown.
 pub(super) const EXAMPLES: usize = 3;
@@ -67,6 +67,9 @@ pub struct RunSummary {
     /// How many of the valid counterfactuals hold under the models of `report.retrained`, if there are any.
     #[serde(default)]
     pub survival: Option<Survival>,
+    /// How the valid counterfactuals do under the models of `robust.models`, if there are any.
+    #[serde(default)]
+    pub robust: Option<Robust>,
     /// What became of the counterfactuals of `audit.previous`, if that is compared with.
     #[serde(default)]
     pub stability: Option<StabilitySummary>,
@@ -249,8 +252,14 @@ impl RunSummary {
             verifying: new.seconds.verifying,
             ..self.seconds
         };
-        let RunSummary { survival, stability, widest_gap, gates, targets, .. } = new;
-        RunSummary { targets, survival, stability, widest_gap, gates, seconds, ..self }
+        let RunSummary { survival, robust, stability, widest_gap, targets, .. } = new;
+        RunSummary { targets, survival, robust, stability, widest_gap, seconds, ..self }
+    }
+
+    /// The same run with the figures that its audit, made anew, comes to.
+    pub(super) fn audited_anew(self, new: RunSummary) -> RunSummary {
+        let RunSummary { survival, robust, targets, .. } = self.clone();
+        RunSummary { survival, robust, targets, ..self.reported_anew(new) }
     }
 
     /// Rows rejected.

@@ -8,8 +8,8 @@ use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use rayon::prelude::*;
 
-use super::super::model::shown;
-use super::{RunMode, Stages};
+use super::super::model::{open_other, shown};
+use super::Stages;
 use crate::error::{Error, Result};
 use crate::job::{PredictorJob, Target};
 use crate::metrics::Status;
@@ -37,23 +37,7 @@ impl Stages<'_> {
     }
 
     fn open_retrained(&self, model: &PredictorJob, task: &Task) -> Result<Arc<dyn Predictor>> {
-        let columns = self.inputs.predictor_columns();
-        let opened = predictor::open(model, &columns, self.runtime.threads)?;
-        let sorted = |task: &Task| match task {
-            Task::Regression => Vec::new(),
-            Task::Classification { classes, .. } => {
-                let mut classes = classes.to_vec();
-                classes.sort();
-                classes
-            }
-        };
-        let (found, expected) = (sorted(opened.task()), sorted(task));
-        if found == expected {
-            return Ok(opened);
-        }
-        let problem = format!("has the classes {found:?}, expected {expected:?}");
-        Err(Error::predictor(shown(model), problem)
-            .hint("`report.retrained` names other trainings of the same model"))
+        open_other(model, "report.retrained", (&self.inputs, self.runtime.threads), task)
     }
 
     /// Asks each of the job's retrained models about all valid counterfactuals.
@@ -63,7 +47,7 @@ impl Stages<'_> {
         files: &[StagedFile],
         task: &Task,
     ) -> Result<Vec<Retrained>> {
-        if self.mode == RunMode::Explain {
+        if !self.reports_anew() {
             return Ok(Vec::new());
         }
         let tables: Vec<&StagedFile> =

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::ParquetError;
 
-use super::{RunMode, Stages};
+use super::Stages;
 use crate::commit::{Matches, TableCommit, TableRun, portable_schema};
 use crate::error::{Error, Result};
 use crate::job::{Beside, TableOutputJob};
@@ -134,7 +134,7 @@ impl Stages<'_> {
 
     /// The table that takes the rows; reports that are made anew have none.
     fn table(&self) -> Option<&TableOutputJob> {
-        self.job.output.table.as_ref().filter(|_| self.mode != RunMode::Report)
+        self.job.output.table.as_ref().filter(|_| !self.mode.works_on_published())
     }
 
     pub(super) fn counterfactual_columns(&self) -> Schema {

@@ -15,7 +15,7 @@ pub(super) use questions::{
     ActionRow, ActionSetRow, BindingRow, ExplicitRow, ReasonRow, ResponsivenessRow, RobustnessRow,
     SecondSearchRow,
 };
-pub(super) use reports::{LikenessRow, MmdFigures, SurvivalRow};
+pub(super) use reports::{LikenessRow, MmdFigures, RobustRow, SurvivalRow};
 pub(super) use stability::StabilityRow;
 
 /// Whose figures a row has.
@@ -123,6 +123,7 @@ pub(super) struct Data {
     pub(super) survival: Vec<SurvivalRow>,
     pub(super) methods: Vec<MethodRow>,
     pub(super) agreement: Vec<AgreementRow>,
+    pub(super) robust: Vec<RobustRow>,
     pub(super) stability: Vec<StabilityRow>,
     pub(super) asked: Asked,
 }
@@ -163,6 +164,7 @@ impl Data {
             methods: methods::methods(folder)?,
             agreement: report((folder, None), "agreement", methods::agreement)?,
             survival: report((folder, method), "survival", reports::survival)?,
+            robust: report((folder, method), "robust", reports::robust)?,
             stability: audit(folder, "stability", stability::stability)?,
             asked,
         })

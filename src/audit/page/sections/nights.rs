@@ -26,6 +26,8 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     }
     if !over_time.is_empty() {
         blocks.push(Block::Heading("Over the runs that are known".to_string()));
+        let end = source.context.past_end.as_deref();
+        blocks.extend(end.map(|why| Block::Text(format!("Earlier runs are not told: {why}."))));
         blocks.push(Block::Charts(over_time));
     }
     blocks
@@ -131,10 +133,20 @@ fn groups(source: &SectionInput<'_>) -> Option<Chart> {
 /// A small chart for each figure that at least two runs have.
 fn over_time(past: &[PastRun]) -> Vec<Chart> {
     type Figure = fn(&PastRun) -> Option<f64>;
-    let figures: [(&str, &str, &str, Figure); 3] = [
+    let figures: [(&str, &str, &str, Figure); 6] = [
         ("refused", "Refused", "share of the explained rows", |run| run.refused),
         ("helped", "Helped", "share of the refused rows", |run| run.helped),
         ("shut-out", "Proven beyond help", "share of the refused rows", |run| run.shut_out),
+        (
+            "held",
+            "Counterfactuals of the run before that held",
+            "share of those tried again",
+            |run| run.held,
+        ),
+        ("robust", "Robust counterfactuals", "share of the valid counterfactuals", |run| {
+            run.robust
+        }),
+        ("gap", "Widest gap between groups", "difference of shares helped", |run| run.gap),
     ];
     let chart = |(id, title, meaning, figure): (&str, &str, &str, Figure)| {
         let night = |run: &PastRun| Night { label: run.label.clone(), value: figure(run) };

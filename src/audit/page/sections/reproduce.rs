@@ -40,6 +40,7 @@ fn identity(source: &SectionInput<'_>) -> Vec<(String, String)> {
         ("Run", run.run_id.clone()),
         ("Fingerprint", run.fingerprint.clone()),
         ("Model", run.model.clone()),
+        ("Models beside it", run.robust.join(", ")),
         ("Feature schema", run.schema.clone()),
         ("Generator", run.generator.clone()),
         ("Seed, device", format!("{}, {}", run.seed, run.device)),

@@ -15,8 +15,8 @@ use crate::metrics::wilson;
 use crate::output::{
     InputFile, METHOD, RunProvenance, audit_at_bound_schema, audit_changes_schema,
     audit_curves_schema, audit_gaps_schema, audit_groups_schema, audit_table_name,
-    counterfactual_schema, mmd_schema, plausibility_schema, report_name, sparsity_schema,
-    survival_schema, validity_schema,
+    counterfactual_schema, mmd_schema, plausibility_schema, report_name, robust_schema,
+    sparsity_schema, survival_schema, validity_schema,
 };
 use crate::report::Gate;
 
@@ -241,6 +241,10 @@ impl Fixture {
             "reference_rows": 10_000, "bandwidth": 1.0, "encoders": 10, "held_out_mmd2": 0.0006,
             "held_out_rows": 4_000, "unchanged_mmd2": 0.084, "ratio": 0.25 });
         self.write(&report_name("mmd"), mmd_schema(&[]), &[mmd]);
+        let robust = rows(json!({ "rows": 12_730, "models": 5, "needed": 4, "robust": 12_348,
+            "share": 0.97, "low": 0.9669, "high": 0.9728, "models_mean": 4.91, "cost_mean": 1.42,
+            "robustness_cost_mean": 0.11, "robustness_cost_p50": 0.04, "robustness_cost_p95": 0.61 }));
+        self.write(&report_name("robust"), robust_schema(&[]), &robust);
         let survival = |model: Option<&str>, share: f64| {
             json!({ "level": "all", "model": model, "rows": 12_730, "survival": share,
                 "low": share - 0.006, "high": share + 0.006 })
@@ -358,6 +362,9 @@ pub(super) fn past() -> Vec<PastRun> {
         refused: Some(0.33 + number as f64 / 500.0),
         helped,
         shut_out: helped.map(|helped| (1.0 - helped) / 2.0),
+        held: helped.filter(|_| number > 0).map(|helped| helped + 0.12),
+        robust: None,
+        gap: helped.map(|_| 0.09 - number as f64 / 250.0),
     };
     helped.into_iter().enumerate().map(run).collect()
 }
@@ -416,6 +423,7 @@ pub(super) fn context() -> PageContext {
         versions: Vec::new(),
         previous: None,
         model: hash("a"),
+        robust: Vec::new(),
         schema: hash("c"),
         generator: hash("d"),
         seed: 1,
@@ -451,6 +459,7 @@ pub(super) fn context() -> PageContext {
         key: vec!["application_id".to_string()],
         published: None,
         past: Vec::new(),
+        past_end: None,
     }
 }
 
