@@ -239,17 +239,17 @@ impl Stages<'_> {
         for shard in Shard::all(of) {
             let fault =
                 |problem: String| Fault::new(shown.clone(), format!("shard {shard} {problem}"));
-            let rereport = format!("run `overturn run JOB --shard {shard}`, then publish");
+            let command = format!("run `overturn run JOB --shard {shard}`, then publish");
             if !found.contains(&shard) {
-                faults.push(fault("has not begun".to_string()).hint(rereport));
+                faults.push(fault("has not begun".to_string()).hint(command));
                 continue;
             }
             let read = self.finished_shard(shard)?;
             match read.as_ref().and_then(|read| self.problem_of(read)) {
-                Some(problem) => faults.push(fault(problem).hint(rereport)),
+                Some(problem) => faults.push(fault(problem).hint(command)),
                 None => match read {
                     Some(read) => finished.push(read),
-                    None => faults.push(fault("has no journal".to_string()).hint(rereport)),
+                    None => faults.push(fault("has no journal".to_string()).hint(command)),
                 },
             }
         }
