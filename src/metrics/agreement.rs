@@ -253,6 +253,8 @@ mod tests {
             distances: &distances,
             costs: &known,
             plausibility: &known,
+            robust: &[None; 3],
+            robustness_costs: &[f64::NAN; 3],
             counterfactuals: new,
             originals: &originals,
         };
