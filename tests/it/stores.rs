@@ -484,7 +484,7 @@ fn secrets_in_a_job_and_urls_that_cannot_be_used_are_refused_at_once() {
     bench.replace(
         "job.toml",
         "dir = \"out\"",
-        "dir = \"ftp://host/out\"\nmetrics = \"s3://lake/m\"",
+        "dir = \"ftp://host/out\"\nmetrics = \"https://lake/m\"",
     );
     let run = Run::of(program().args(["validate", &bench.text("job.toml")]));
     assert!(!run.stderr.contains("hidden") && !run.stderr.contains("key:secret"), "{}", run.stderr);
@@ -496,6 +496,6 @@ fn secrets_in_a_job_and_urls_that_cannot_be_used_are_refused_at_once() {
           hint: set it in the environment, as `AWS_SECRET_ACCESS_KEY`
         DIR/job.toml:2: `input.features` is `s3://[redacted]@lake/table`, which holds credentials, expected them in the environment
         DIR/job.toml:10: `output.dir` is `ftp://host/out`, which has the scheme `ftp`, expected `s3`, `gs`, `az`, `abfss` or `file`
-        DIR/job.toml:11: `output.metrics` is `s3://lake/m`, expected a path of this machine
+        DIR/job.toml:11: `output.metrics` is `https://lake/m`, which has the scheme `https`, expected `s3`, `gs`, `az`, `abfss` or `file`
     "#]]);
 }

@@ -45,6 +45,7 @@ use crate::output::{
     rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
+use crate::storage::is_url;
 
 use super::provenance::{self, Stamp, gather as gather_provenance, refuse_changed};
 use columns::ScanColumns;
@@ -431,7 +432,8 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
     let counterfactuals = counterfactual_schema(&key, &features, regression);
     refuse_taken(&key, &[&counterfactuals, &rejects_schema(&key)])?;
     refuse_folders(&key, &job.output.partition_by)?;
-    let folder = job.output.metrics.as_ref().and_then(|path| path.parent());
+    let local = job.output.metrics.as_ref().filter(|path| !is_url(&path.to_string_lossy()));
+    let folder = local.and_then(|path| path.parent());
     match folder.filter(|folder| *folder != Path::new("") && !folder.is_dir()) {
         None => Ok(()),
         Some(folder) => {

@@ -258,7 +258,7 @@ impl Published {
                 .filter(|what| *what != provenance::PREVIOUS)
                 .map(|what| format!("the {what}"))
                 .collect();
-        let job = settings(serde_json::to_value(stages.job).unwrap_or_default());
+        let job = settings(stages.job.as_json());
         let made_by = settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
         let changed = |section: &&String| {
@@ -267,7 +267,7 @@ impl Published {
         differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
         let fault = |what: String| {
             let problem = format!("was made before {what} changed");
-            Fault::new(stages.job.output.dir.display().to_string(), problem).hint(
+            Fault::new(stages.job.output.shown(), problem).hint(
                 "only `[report]` and `[audit]` may be others than the run's; run the job again",
             )
         };
