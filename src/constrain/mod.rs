@@ -1,5 +1,5 @@
 //! What a counterfactual may change. The networks read a condition `c` ([`Conditions`]); whatever
-//! they answer, [`Constraints::post_process`] makes rows of it that keep to the schema, to what training saw,
+//! they give, [`Constraints::post_process`] makes rows of it that keep to the schema, to what training saw,
 //! to the table's types and to each row's own bounds; [`Constraints::violations`] checks that on its own.
 
 mod bounds;
@@ -266,9 +266,9 @@ impl Constraints {
         conditions: &Conditions,
         bounds: &RowBounds,
     ) -> Rows {
-        let answer = NetworkOutput { decoded, rows, conditions, bounds };
-        let mut settled = self.settled(&answer);
-        self.make_coherent(&mut settled, &answer);
+        let network_output = NetworkOutput { decoded, rows, conditions, bounds };
+        let mut settled = self.settled(&network_output);
+        self.make_coherent(&mut settled, &network_output);
         settled
     }
 
@@ -281,36 +281,41 @@ impl Constraints {
         conditions: &Conditions,
         bounds: &RowBounds,
     ) -> (Vec<u32>, Rows) {
-        let answer = NetworkOutput { decoded, rows, conditions, bounds };
-        let mut settled = self.settled(&answer);
-        let repaired = self.make_coherent(&mut settled, &answer);
+        let network_output = NetworkOutput { decoded, rows, conditions, bounds };
+        let mut settled = self.settled(&network_output);
+        let repaired = self.make_coherent(&mut settled, &network_output);
         let rows = settled.take(&repaired);
         (repaired, rows)
     }
 
     /// What single features become.
-    fn settled(&self, answer: &NetworkOutput<'_>) -> Rows {
-        let len = answer.rows.len;
+    fn settled(&self, network_output: &NetworkOutput<'_>) -> Rows {
+        let len = network_output.rows.len;
         let empty = |cells: &Cells| match cells {
             Cells::Numbers(_) => Cells::Numbers(Vec::with_capacity(len)),
             Cells::Codes(_) => Cells::Codes(Vec::with_capacity(len)),
         };
-        let mut cells: Vec<Cells> = answer.rows.cells.iter().map(empty).collect();
+        let mut cells: Vec<Cells> = network_output.rows.cells.iter().map(empty).collect();
         for block in blocks(len) {
-            self.settle(answer, &block, &mut cells);
+            self.settle(network_output, &block, &mut cells);
         }
         Rows { len, cells }
     }
 
-    fn settle(&self, answer: &NetworkOutput<'_>, block: &Range<usize>, cells: &mut [Cells]) {
+    fn settle(
+        &self,
+        network_output: &NetworkOutput<'_>,
+        block: &Range<usize>,
+        cells: &mut [Cells],
+    ) {
         for rule in &self.numerics {
             if let Cells::Numbers(numbers) = &mut cells[rule.feature] {
-                rule.settle(answer, block, numbers);
+                rule.settle(network_output, block, numbers);
             }
         }
         for rule in &self.categoricals {
             if let Cells::Codes(codes) = &mut cells[rule.feature] {
-                rule.settle(answer, block, codes);
+                rule.settle(network_output, block, codes);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Which rows of a table are nearest to a row, among those that it could become? The answer is exact:
+//! Which rows of a table are nearest to a row, among those that it could become? The result is exact:
 //! the tree of boxes only spares looking at rows that cannot be in it. What features mean, what a
 //! change costs and which threads ask are the callers' business.
 //!
@@ -18,7 +18,7 @@ mod tree;
 mod tests;
 
 pub use plausibility::{LEAST_POINTS, Plausibility};
-use search::Search;
+use search::NearestSearch;
 use terms::Terms;
 use tree::BoxTree;
 
@@ -63,7 +63,7 @@ pub enum PointColumn {
 
 /// How far rows are from one row, feature by feature, and which rows count.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Query {
+pub struct NearestQuery {
     /// Per feature in the schema's order.
     pub features: Vec<Measure>,
     /// Lowest and highest decision of rows that count, both included.
@@ -178,12 +178,12 @@ impl Index {
     /// # Panics
     ///
     /// If the query's features are not the columns of the index.
-    pub fn search(&self, query: &Query, k: usize) -> Vec<Neighbour> {
+    pub fn search(&self, query: &NearestQuery, k: usize) -> Vec<Neighbour> {
         if k == 0 || self.is_empty() {
             return Vec::new();
         }
         let terms = Terms::new(query, self.tree.boxes());
-        Search::new(self, &terms, k).run()
+        NearestSearch::new(self, &terms, k).run()
     }
 
     /// The value of a numeric feature in a row; NaN is a null.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::training_rows::TrainingRows;
-use super::{Problem, Setup};
+use super::{Problem, TrainSetup};
 use crate::constrain::{Conditions, Constraints};
 use crate::encode::{Dense, Encoder};
 
@@ -28,7 +28,7 @@ pub(super) struct ActorRows<'a> {
 
 impl<'a> Repairs<'a> {
     /// None where nothing holds between features.
-    pub(super) fn new(setup: &'a Setup<'a>, problem: &Problem<'a>) -> Option<Repairs<'a>> {
+    pub(super) fn new(setup: &'a TrainSetup<'a>, problem: &Problem<'a>) -> Option<Repairs<'a>> {
         setup.constraints.couples_features().then(|| Repairs {
             constraints: Arc::clone(&setup.constraints),
             encoder: &setup.encoder,

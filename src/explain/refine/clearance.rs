@@ -1,4 +1,4 @@
-//! Where the numbers of an answer stop: where the model begins to predict the target, or, where margins are worth
+//! Where the numbers of a counterfactual stop: where the model begins to predict the target, or, where margins are worth
 //! something, a little farther: a model that is trained again begins a little elsewhere, and a small step beyond costs
 //! little.
 
@@ -13,7 +13,7 @@ use crate::feature::Cell;
 const CLEARANCE: f64 = 0.05;
 
 impl Worker {
-    /// Moves the changed numbers of every request's best answer to where they stop.
+    /// Moves the changed numbers of every request's best counterfactual to where they stop.
     pub(super) fn finish_numbers(
         &self,
         cache: &mut QueryCache<'_>,
@@ -47,7 +47,7 @@ impl Worker {
         candidates.evaluate_each(cache, proposals, &sources)
     }
 
-    /// A little farther, where the answer stays as far inside its target.
+    /// A little farther, where the counterfactual stays as far inside its target.
     fn step_beyond(&self, cache: &mut QueryCache<'_>, candidates: &mut CandidateSet) -> Result<()> {
         let (mut proposals, mut of) = (Vec::new(), Vec::new());
         for request in 0..cache.len() {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::raw::{Branch, Mode, Node as RawNode};
+use super::raw::{Branch, Mode, TreeNode};
 use super::real::Real;
 
 /// Rows that walk at once.
@@ -25,7 +25,7 @@ const STRIDE: u32 = 4;
 /// A node. A leaf leads to itself: its cell holds a NaN, which is not less than anything, and `child` is the
 /// position before its own.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Node<T> {
+pub(super) struct WalkNode<T> {
     /// What the cell is compared with; in a leaf its weight, or where its weights are.
     pub(super) threshold: T,
     cell: u16,
@@ -35,7 +35,7 @@ pub(super) struct Node<T> {
 
 /// A comparison with `x <= threshold` of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Question<T> {
+pub(super) struct ThresholdTest<T> {
     pub(super) feature: u32,
     pub(super) negated: bool,
     pub(super) threshold: T,
@@ -43,9 +43,9 @@ pub(super) struct Question<T> {
     pub(super) ways: [u32; 2],
 }
 
-impl<T: Real> Question<T> {
+impl<T: Real> ThresholdTest<T> {
     /// The comparison that a branch makes; none for branches that need more than one.
-    pub(super) fn new(branch: &Branch<T>) -> Option<Question<T>> {
+    pub(super) fn new(branch: &Branch<T>) -> Option<ThresholdTest<T>> {
         let (t, gap) = (branch.threshold, branch.gap_is_true);
         // The cell, the threshold, and whether the ways are swapped.
         let (negated, threshold, swapped) = match (&branch.mode, gap) {
@@ -60,7 +60,7 @@ impl<T: Real> Question<T> {
             _ => return None,
         };
         let ways = if swapped { [branch.no, branch.yes] } else { [branch.yes, branch.no] };
-        let question = Question { feature: branch.feature, negated, threshold, ways };
+        let question = ThresholdTest { feature: branch.feature, negated, threshold, ways };
         (!threshold.is_gap()).then_some(question)
     }
 }
@@ -76,67 +76,67 @@ fn below<T: Real>(threshold: T) -> Option<T> {
 pub(in super::super) struct Looks {
     /// Feature and whether it is negated, from position one.
     pub(in super::super) cells: Vec<(u32, bool)>,
-    places: hashbrown::HashMap<(u32, bool), u16>,
+    cell_indices: hashbrown::HashMap<(u32, bool), u16>,
 }
 
 impl Looks {
     /// The position of a cell; none if there are too many.
-    pub(super) fn place(&mut self, feature: u32, negated: bool) -> Option<u16> {
-        if let Some(place) = self.places.get(&(feature, negated)) {
-            return Some(*place);
+    pub(super) fn cell_index(&mut self, feature: u32, negated: bool) -> Option<u16> {
+        if let Some(cell_index) = self.cell_indices.get(&(feature, negated)) {
+            return Some(*cell_index);
         }
-        let place = u16::try_from(self.cells.len() + 1).ok()?;
+        let cell_index = u16::try_from(self.cells.len() + 1).ok()?;
         self.cells.push((feature, negated));
-        self.places.insert((feature, negated), place);
-        Some(place)
+        self.cell_indices.insert((feature, negated), cell_index);
+        Some(cell_index)
     }
 }
 
 /// A tree in the layout for walking.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct WalkTree {
     /// Its root among the nodes of all trees.
     pub(super) root: usize,
     depth: u32,
 }
 
-impl Walk {
+impl WalkTree {
     /// Lays a tree out behind the nodes that there are; `leaf` gives what a leaf holds. None for trees that are
     /// too large or ask otherwise than by order.
     pub(super) fn lay_out<T: Real>(
-        tree: &[RawNode<T>],
-        nodes: &mut Vec<Node<T>>,
+        tree: &[TreeNode<T>],
+        nodes: &mut Vec<WalkNode<T>>,
         looks: &mut Looks,
         mut leaf: impl FnMut(&std::ops::Range<usize>) -> T,
-    ) -> Option<Walk> {
+    ) -> Option<WalkTree> {
         let root = nodes.len();
-        let mut own: Vec<Node<T>> = vec![Node::default()];
+        let mut laid_out: Vec<WalkNode<T>> = vec![WalkNode::default()];
         let mut open = VecDeque::from([(0u32, 0usize, 0u32)]);
         let mut depth = 0;
         while let Some((from, at, level)) = open.pop_front() {
             depth = depth.max(level);
-            own[at] = match &tree[from as usize] {
-                RawNode::Leaf(weights) => {
+            laid_out[at] = match &tree[from as usize] {
+                TreeNode::Leaf(weights) => {
                     let child = (at as u16).wrapping_sub(1);
-                    Node { threshold: leaf(weights), cell: 0, child }
+                    WalkNode { threshold: leaf(weights), cell: 0, child }
                 }
-                RawNode::Branch(branch) => {
-                    let question = Question::new(branch)?;
-                    let child = own.len();
-                    own.extend([Node::default(); 2]);
+                TreeNode::Branch(branch) => {
+                    let question = ThresholdTest::new(branch)?;
+                    let child = laid_out.len();
+                    laid_out.extend([WalkNode::default(); 2]);
                     let ways = question.ways.into_iter().zip(child..);
                     open.extend(ways.map(|(from, at)| (from, at, level + 1)));
-                    let cell = looks.place(question.feature, question.negated)?;
+                    let cell = looks.cell_index(question.feature, question.negated)?;
                     let child = u16::try_from(child).ok()?;
-                    Node { threshold: question.threshold, cell, child }
+                    WalkNode { threshold: question.threshold, cell, child }
                 }
             };
         }
-        if own.len() > MOST_NODES {
+        if laid_out.len() > MOST_NODES {
             return None;
         }
-        nodes.extend(own);
-        Some(Walk { root, depth })
+        nodes.extend(laid_out);
+        Some(WalkTree { root, depth })
     }
 
     /// The leaves that the rows of a tile reach. `WIDTH` is a power of two; there are [`MOST_NODES`] behind the
@@ -144,7 +144,7 @@ impl Walk {
     #[inline(always)]
     pub(super) fn leaves<T: Real, const WIDTH: usize>(
         &self,
-        nodes: &[Node<T>],
+        nodes: &[WalkNode<T>],
         tile: &[Lanes<T>; WIDTH],
     ) -> Lanes<T> {
         let Some(nodes) = nodes[self.root..].first_chunk::<MOST_NODES>() else {
@@ -168,7 +168,7 @@ impl Walk {
 
 #[inline(always)]
 fn step<T: Real, const WIDTH: usize>(
-    nodes: &[Node<T>; MOST_NODES],
+    nodes: &[WalkNode<T>; MOST_NODES],
     tile: &[Lanes<T>; WIDTH],
     at: &mut [u16; LANES],
 ) {
