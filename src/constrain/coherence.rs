@@ -371,13 +371,13 @@ impl Constraints {
     pub(super) fn make_coherent(
         &self,
         proposed: &mut Rows,
-        answer: &NetworkOutput<'_>,
+        network_output: &NetworkOutput<'_>,
     ) -> Vec<u32> {
         if self.coherence.is_empty() {
             return Vec::new();
         }
         (0..proposed.len as u32)
-            .filter(|row| self.make_row_coherent(proposed, *row as usize, answer))
+            .filter(|row| self.make_row_coherent(proposed, *row as usize, network_output))
             .collect()
     }
 
@@ -386,9 +386,9 @@ impl Constraints {
         &self,
         proposed: &mut Rows,
         row: usize,
-        answer: &NetworkOutput<'_>,
+        network_output: &NetworkOutput<'_>,
     ) -> bool {
-        let original = |feature: usize| answer.rows.cell(feature, row);
+        let original = |feature: usize| network_output.rows.cell(feature, row);
         let changed = |feature: &usize| {
             !self.is_derived(*feature) && proposed.cell(*feature, row) != original(*feature)
         };
@@ -399,8 +399,11 @@ impl Constraints {
         let edits = if self.is_coherent(&edits, original) {
             edits
         } else {
-            let feasible = self.feasible(answer.conditions, answer.bounds, row);
-            let plan = RepairPlan { movable: Movable::All, decoded: Some(answer.decoded.row(row)) };
+            let feasible = self.feasible(network_output.conditions, network_output.bounds, row);
+            let plan = RepairPlan {
+                movable: Movable::All,
+                decoded: Some(network_output.decoded.row(row)),
+            };
             let repaired = self.repair(feasible, &edits, original, plan);
             repaired.unwrap_or_else(|| self.without_broken(edits, original))
         };
