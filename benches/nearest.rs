@@ -19,7 +19,7 @@ use std::thread;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Float64Type, Schema};
-use overturn::nearest::{Index, Measure, Neighbour, PointColumn, Points, Query};
+use overturn::nearest::{Index, Measure, NearestQuery, Neighbour, PointColumn, Points};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const QUERIES: usize = 1000;
@@ -40,7 +40,7 @@ fn main() {
     let (train, test) = (split(&rows, "train"), split(&rows, "test").slice(0, QUERIES));
     let scales = scales(&train);
     let (points, asked) = (points(&train, &scales), points(&test, &scales));
-    let queries: Vec<Query> = (0..QUERIES).map(|row| query(&asked, row)).collect();
+    let queries: Vec<NearestQuery> = (0..QUERIES).map(|row| query(&asked, row)).collect();
     let mut index = None;
     let built = bar::seconds(|| index = Some(Index::new(points.clone())));
     let index = index.expect("built");
@@ -65,7 +65,7 @@ fn main() {
 }
 
 /// Seconds for all queries, which the threads share.
-fn search(index: &Index, queries: &[Query], threads: usize) -> f64 {
+fn search(index: &Index, queries: &[NearestQuery], threads: usize) -> f64 {
     bar::seconds(|| {
         thread::scope(|scope| {
             for part in queries.chunks(queries.len().div_ceil(threads)) {
@@ -81,7 +81,7 @@ fn same(found: &[Neighbour], expected: &[f32]) -> bool {
 }
 
 /// Distances of the nearest rows, by going through all.
-fn all(points: &Points, query: &Query) -> Vec<f32> {
+fn all(points: &Points, query: &NearestQuery) -> Vec<f32> {
     let mut sums: Vec<f32> = points
         .decisions
         .iter()
@@ -188,7 +188,7 @@ fn points(rows: &RecordBatch, scales: &[Scale]) -> Points {
 }
 
 /// How far rows are from one: means over numerics and over categoricals.
-fn query(asked: &Points, row: usize) -> Query {
+fn query(asked: &Points, row: usize) -> NearestQuery {
     let numerics = asked.columns.iter().filter(|of| matches!(of, PointColumn::Numbers(_))).count();
     let measure = |column: &PointColumn| match column {
         PointColumn::Numbers(numbers) => Measure::Number {
@@ -206,5 +206,5 @@ fn query(asked: &Points, row: usize) -> Query {
         }
     };
     let target = (asked.decisions[row] + 1.0) % CLASSES;
-    Query { features: asked.columns.iter().map(measure).collect(), target: (target, target) }
+    NearestQuery { features: asked.columns.iter().map(measure).collect(), target: (target, target) }
 }

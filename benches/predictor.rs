@@ -33,7 +33,7 @@ use arrow::array::RecordBatch;
 use criterion::{Criterion, SamplingMode, Throughput};
 use overturn::document::Overrides;
 use overturn::job::{Job, Placeholders};
-use overturn::predictor::{self, Columns, Outcome, Predictor, Scores};
+use overturn::predictor::{self, Outcome, Predictor, PredictorColumns, Scores};
 
 use alone::Alone;
 use bar::Bar;
@@ -134,7 +134,7 @@ impl Race {
         let values = ["data=unused".to_string(), "out=unused".to_string()];
         let values = Placeholders::parse(&values).expect("names with values");
         let schema = credit.batches(BATCH_ROWS)[0].schema();
-        let columns = Columns { features: Arc::clone(&credit.features), schema };
+        let columns = PredictorColumns { features: Arc::clone(&credit.features), schema };
         let engines = ["auto", "onnxruntime"].map(|engine| {
             let engine = Overrides::parse(&[format!("predictor.engine={engine}")]).expect("a key");
             let job = Job::read(file, &values, &engine).expect("a job");
@@ -206,7 +206,7 @@ impl Adapter {
         let file = project().join("jobs/demo").join(job);
         let job = Job::read(&file, &values, &Overrides::default()).expect("a job");
         let schema = credit.batches(BATCH_ROWS)[0].schema();
-        let columns = Columns { features: Arc::clone(&credit.features), schema };
+        let columns = PredictorColumns { features: Arc::clone(&credit.features), schema };
         let predictor = predictor::open(&job.predictor, &columns, threads).expect("opened");
         Adapter { predictor, threads }
     }

@@ -37,7 +37,7 @@ use overturn::job::{
 };
 use overturn::predictor::{Outcome, Predictor, Scores, Task};
 use overturn::runtime::{Streams, usage};
-use overturn::train::{Event, FitInput, Setup, TrainingRows, fit};
+use overturn::train::{Event, FitInput, TrainSetup, TrainingRows, fit};
 use tch::{Device, Kind, Tensor};
 
 use bar::Bar;
@@ -154,7 +154,7 @@ impl Bench {
                 points.lock().expect("one listener").push((point.step, seconds));
             }
         };
-        let setup = Setup {
+        let setup = TrainSetup {
             train: &train,
             autoencoder: &autoencoder,
             target: None,
@@ -177,7 +177,7 @@ impl Bench {
         };
         fit(&setup, input).expect("trained");
         let points = points.into_inner().expect("nobody else listens");
-        let at = |step: u64| points.iter().find(|point| point.0 >= step).expect("judged").1;
+        let at = |step: u64| points.iter().find(|point| point.0 >= step).expect("evaluated").1;
         let (first, last) = (at(before as u64), at((before + steps) as u64));
         [0, 1].map(|which| (last[which] - first[which]) / steps as f64)
     }

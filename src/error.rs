@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// A boxed foreign error, kept as the cause of one of ours.
-pub type Source = Box<dyn std::error::Error + Send + Sync + 'static>;
+pub type BoxedError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// What every fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,7 +21,7 @@ pub enum Kind {
     Schema,
     /// Whoever delivers the tables: missing, unreadable, empty or contradictory data.
     Input,
-    /// Whoever delivers the model: it does not load, answer or answer properly.
+    /// Whoever delivers the model: it does not load, or its predictions cannot be used.
     Predictor,
     /// The author of the job: training came to no usable generator.
     Training,
@@ -76,7 +76,7 @@ pub const MOST_FAULTS: usize = 100;
 pub struct Error {
     kind: Kind,
     faults: Vec<Fault>,
-    source: Option<Source>,
+    source: Option<BoxedError>,
 }
 
 impl Error {
@@ -157,7 +157,7 @@ impl Error {
 
     /// Keeps the foreign error that caused this one.
     #[must_use]
-    pub fn source(mut self, source: impl Into<Source>) -> Self {
+    pub fn source(mut self, source: impl Into<BoxedError>) -> Self {
         self.source = Some(source.into());
         self
     }

@@ -54,7 +54,7 @@
 //! | 15 | `output/parts.rs` | `PartWriter::write` writes them to the split's files |
 //! | 16 | `pipeline/run/execute.rs` | `Accounts::take` journals the split's record |
 //! | 17 | `pipeline/run/figures.rs` | `Stages::figures` counts the written tables |
-//! | 18 | `pipeline/run/finish.rs` | `Stages::finish` makes reports, summary and manifest |
+//! | 18 | `pipeline/run/publish.rs` | `Stages::publish` makes reports, summary and manifest |
 //! | 19 | `output/staging.rs` | `Staging::publish` makes the folder visible |
 //!
 //! # The folders
@@ -65,9 +65,8 @@
 //! |---|---|---|
 //! | 10 | [`cli`] | what was typed, and what is printed? |
 //! | 9 | [`pipeline`] | in which order do the stages run? |
-//! | 8 | [`audit`] | which groups are refused, who of them can be helped, and at what cost? |
+//! | 8 | [`audit`] | which groups are refused, who of them can be helped at what cost, and what has changed since the run before? (engine-free) |
 //! | 8 | [`engine`] | where do rows come from? (the only module that knows DataFusion) |
-//! | 8 | [`audit`] | who can be helped at which cost, and what has changed since the run before? (engine-free) |
 //! | 7 | [`train`] | how is the generator learnt? (engine-free) |
 //! | 7 | [`explain`] | what would have to change in each row of a batch? (engine-free) |
 //! | 7 | [`report`] | which figures are shown, and which must be reached? |

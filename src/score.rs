@@ -1,4 +1,4 @@
-//! What scoring makes of a batch: answers for the rows that can be used, reasons for the others. Batches
+//! What scoring makes of a batch: predictions for the rows that can be used, reasons for the others. Batches
 //! in, batches out; knows nothing of engines and files.
 
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Scorer {
         })
     }
 
-    /// What the model's answers mean.
+    /// What the model's predictions mean.
     pub fn task(&self) -> &Task {
         self.predictor.task()
     }
@@ -97,7 +97,7 @@ impl Scorer {
         Ok(scored)
     }
 
-    /// Key and answers of the rows that the model answered.
+    /// Key and predictions of the rows that the model scored.
     fn score_table(&self, key: &RecordBatch, scores: &Scores) -> Result<RecordBatch> {
         let mut columns = key.columns().to_vec();
         match (&scores.outcome, self.task()) {
@@ -110,7 +110,7 @@ impl Scorer {
             (Outcome::Values(values), _) => {
                 columns.push(Arc::new(Float64Array::from(values.clone())));
             }
-            _ => return Err(Error::internal("scoring", "answers do not fit the model's task")),
+            _ => return Err(Error::internal("scoring", "predictions do not fit the model's task")),
         }
         let all = table(&self.scores_schema, columns)?;
         if scores.failures.is_empty() {
@@ -140,7 +140,7 @@ pub fn reject_table(
     table(schema, columns)
 }
 
-/// Rows that the model did not answer, by their position before row validation.
+/// Rows that the model did not score, by their position before row validation.
 fn failures(scores: &Scores, validated: Option<&UInt32Array>) -> Vec<Reject> {
     let position = |row: usize| validated.map_or(row as u32, |rows| rows.value(row));
     let failures = scores.failures.iter();

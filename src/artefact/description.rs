@@ -63,7 +63,7 @@ pub struct Description {
 /// How a model is asked, without where it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelForm {
-    /// What the answers are.
+    /// What the model predicts.
     pub task: TaskSpec,
     /// Class labels in score order; empty if the model tells.
     pub classes: Vec<String>,

@@ -23,12 +23,12 @@ pub const WEIGHTS_FILE: &str = "weights.safetensors";
 pub const GENERATOR_FILE: &str = "generator.json";
 /// What counterfactuals are compared with.
 pub const REFERENCE_FILE: &str = "reference.safetensors";
-/// What answers are looked for among.
+/// Rows among which counterfactuals are looked for.
 pub const NEIGHBOURS_FILE: &str = "neighbours.safetensors";
 /// Bytes of `generator.json`: a schema of a hundred thousand values is a tenth of that.
 const LARGEST_DESCRIPTION: u64 = 256 << 20;
 
-/// A generator, its critic (to go on training with) and what it is.
+/// A generator, its critic (to resume training with) and what it is.
 #[derive(Debug)]
 pub struct Artefact {
     /// What it is.

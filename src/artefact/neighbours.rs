@@ -1,4 +1,4 @@
-//! Training rows and the model's decisions about them, kept with the generator: what answers are looked for
+//! Training rows and the model's decisions about them, kept with the generator: what counterfactuals are looked for
 //! among. Numbers are standardised, and kept as they were beside that where it would lose a bit; categories are
 //! codes.
 
@@ -24,8 +24,8 @@ pub(super) fn save(path: &Path, points: &Points) -> Result<String> {
             PointColumn::Codes(column) => codes.extend(column.iter().map(|code| *code as i16)),
         }
     }
-    let kept = (0i64..).zip(&points.exact).filter(|(_, numbers)| !numbers.is_empty());
-    let exact_features: Vec<i64> = kept.map(|(feature, _)| feature).collect();
+    let present = (0i64..).zip(&points.exact).filter(|(_, numbers)| !numbers.is_empty());
+    let exact_features: Vec<i64> = present.map(|(feature, _)| feature).collect();
     write_tensors(
         path,
         &[
@@ -74,8 +74,8 @@ pub fn load_neighbours(folder: &Path, description: &Description) -> Result<Point
         Error::input(path.display().to_string(), "has other features than its generator")
     })?;
     let exact: Vec<f64> = Vec::try_from(flat("exact", Kind::Double)?).map_err(refused)?;
-    let kept: Vec<i64> = Vec::try_from(flat("exact_features", Kind::Int64)?).map_err(refused)?;
-    let exact = exact_columns(&exact, &kept, &columns, len).ok_or_else(|| {
+    let present: Vec<i64> = Vec::try_from(flat("exact_features", Kind::Int64)?).map_err(refused)?;
+    let exact = exact_columns(&exact, &present, &columns, len).ok_or_else(|| {
         Error::input(path.display().to_string(), "has numbers that its features do not have")
     })?;
     Ok(Points { len, columns, decisions, exact })

@@ -29,11 +29,14 @@ pub struct DecidedRows {
 }
 
 impl DecidedRows {
-    /// The numbers of the rows whose decision is a wanted one.
-    pub fn of(&self, wanted: impl Fn(f64) -> bool) -> Vec<f32> {
+    /// The numbers of the rows whose decision is selected.
+    pub fn of(&self, selected: impl Fn(f64) -> bool) -> Vec<f32> {
         let width = self.values.len() / self.decisions.len().max(1);
         let rows = self.decisions.iter().zip(self.values.chunks_exact(width.max(1)));
-        rows.filter(|(decision, _)| wanted(**decision)).flat_map(|(_, row)| row).copied().collect()
+        rows.filter(|(decision, _)| selected(**decision))
+            .flat_map(|(_, row)| row)
+            .copied()
+            .collect()
     }
 }
 

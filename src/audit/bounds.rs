@@ -1,13 +1,13 @@
-//! Which answers sit exactly on a bound: there the bound decides, not the model.
+//! Which counterfactuals sit exactly on a bound: there the bound decides, not the model.
 
 use arrow::array::RecordBatch;
 
 use super::cells::{AtBounds, GroupCounts};
-use super::{Setup, levels};
+use super::{AuditSetup, levels};
 use crate::error::Result;
 use crate::feature::{FeatureKind, FeatureSchema};
 use crate::output::audit_at_bound_schema;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Bounds of numbers, in the order of their bits …
 const OF_NUMBERS: [&str; 6] =
@@ -64,9 +64,14 @@ impl Edges {
     }
 
     /// The bounds that a changed number sits on, a bit each; `ends` are the row's own.
-    pub(super) fn of_number(&self, feature: usize, (new, own): (f64, f64), ends: (f64, f64)) -> u8 {
+    pub(super) fn of_number(
+        &self,
+        feature: usize,
+        (new, original): (f64, f64),
+        ends: (f64, f64),
+    ) -> u8 {
         let Edge::Number { range, down, up } = &self.features[feature] else { return 0 };
-        let moved = new - own;
+        let moved = new - original;
         let as_far = |limit: f64| limit.is_finite() && moved.abs() >= limit * (1.0 - ROUNDING);
         let on = [
             new == range.0,
@@ -90,25 +95,25 @@ fn bits(on: &[bool]) -> u8 {
     on.iter().enumerate().fold(0, |bits, (bound, on)| bits | u8::from(*on) << bound)
 }
 
-/// The table `at_bound`: a row for every bound that a valid answer of the target sits on.
+/// The table `at_bound`: a row for every bound that a valid counterfactual of the target sits on.
 ///
 /// # Errors
 /// Only if there is a bug.
 pub fn at_bound(
-    setup: &Setup<'_>,
+    setup: &AuditSetup<'_>,
     counts: &GroupCounts,
     schema: &FeatureSchema,
 ) -> Result<RecordBatch> {
-    let mut columns = Columns::default();
+    let mut columns = ReportColumns::default();
     let none = AtBounds::default();
     for level in levels(counts) {
         let suppressed = setup.suppresses(level.cell);
         let everybody = &counts.cells[&level.target][0][0].bounds;
         for (feature, (all, of)) in everybody.iter().zip(&schema.features).enumerate() {
             let names = if of.numeric().is_some() { &OF_NUMBERS[..] } else { &OF_CODES[..] };
-            let own = level.cell.bounds.get(feature).unwrap_or(&none);
+            let original = level.cell.bounds.get(feature).unwrap_or(&none);
             for (bound, name) in names.iter().enumerate().filter(|(bound, _)| all.on[*bound] > 0) {
-                let (changed, on) = (own.changed, own.on[bound]);
+                let (changed, on) = (original.changed, original.on[bound]);
                 let share = (changed > 0 && !suppressed).then(|| on as f64 / changed as f64);
                 setup.begin(&mut columns, &level, counts);
                 columns.text(Some(&of.name));

@@ -65,51 +65,51 @@ impl Moments {
 
 /// What of a group can be added and taken away.
 #[derive(Debug, Clone, Default)]
-pub struct Sums {
+pub struct GroupSums {
     /// Rows explained.
     pub rows: u64,
     /// Those that need another decision.
     pub needed: u64,
-    /// Those of them with a valid answer.
+    /// Those of them with a valid counterfactual.
     pub valid: u64,
     /// Those of them that are proven to have none.
     pub infeasible: u64,
-    /// Valid answers that change a single feature.
+    /// Valid counterfactuals that change a single feature.
     pub single: u64,
     /// Questions about the needed ones.
     pub queries: u64,
-    /// Solved rows by what found the answer: those that every run reports, and all others.
+    /// Solved rows by what found the counterfactual: those that every run reports, and all others.
     pub sources: [u64; 4],
     /// Rows whose label is the target.
     pub positives: u64,
     /// Those of them that need another decision.
     pub false_negatives: u64,
-    /// Costs of valid answers …
+    /// Costs of valid counterfactuals …
     pub cost: Moments,
     /// … changed features …
     pub changed: Moments,
     /// … and efforts.
     pub effort: Moments,
-    /// Costs of valid answers of false negatives …
+    /// Costs of valid counterfactuals of false negatives …
     pub missed_cost: Moments,
     /// … and their efforts.
     pub missed_effort: Moments,
-    /// Valid answers within each of the job's budgets.
+    /// Valid counterfactuals within each of the job's budgets.
     pub within: Vec<u64>,
 }
 
 /// Counts of one group.
 #[derive(Debug, Clone, Default)]
-pub struct Cell {
+pub struct GroupCell {
     /// What can be taken away too.
-    pub sums: Sums,
-    /// Costs of valid answers.
+    pub sums: GroupSums,
+    /// Costs of valid counterfactuals.
     pub costs: Sketch,
-    /// Per feature, valid answers that change it, and those that sit on each bound.
+    /// Per feature, valid counterfactuals that change it, and those that sit on each bound.
     pub bounds: Vec<AtBounds>,
 }
 
-/// Valid answers that change a feature.
+/// Valid counterfactuals that change a feature.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AtBounds {
     /// How many.
@@ -118,7 +118,7 @@ pub struct AtBounds {
     pub on: [u64; 6],
 }
 
-impl Sums {
+impl GroupSums {
     fn counts(&mut self) -> [&mut u64; 12] {
         let [generator, candidate, neighbour, other] = &mut self.sources;
         [
@@ -138,47 +138,50 @@ impl Sums {
     }
 
     fn moments(&mut self) -> [&mut Moments; 5] {
-        let Sums { cost, changed, effort, missed_cost, missed_effort, .. } = self;
+        let GroupSums { cost, changed, effort, missed_cost, missed_effort, .. } = self;
         [cost, changed, effort, missed_cost, missed_effort]
     }
 
     /// Adds another's.
-    pub fn merge(&mut self, other: &Sums) {
+    pub fn merge(&mut self, other: &GroupSums) {
         let mut other = other.clone();
-        self.counts().into_iter().zip(other.counts()).for_each(|(own, more)| *own += *more);
-        self.moments().into_iter().zip(other.moments()).for_each(|(own, more)| own.merge(more));
+        self.counts().into_iter().zip(other.counts()).for_each(|(total, more)| *total += *more);
+        self.moments().into_iter().zip(other.moments()).for_each(|(total, more)| total.merge(more));
         self.within.resize(self.within.len().max(other.within.len()), 0);
-        self.within.iter_mut().zip(&other.within).for_each(|(own, more)| *own += more);
+        self.within.iter_mut().zip(&other.within).for_each(|(total, more)| *total += more);
     }
 
     /// What is left without a group that is part of it.
-    pub fn without(&self, part: &Sums) -> Sums {
+    pub fn without(&self, part: &GroupSums) -> GroupSums {
         let (mut left, mut part) = (self.clone(), part.clone());
-        left.counts().into_iter().zip(part.counts()).for_each(|(own, less)| *own -= *less);
-        left.moments().into_iter().zip(part.moments()).for_each(|(own, less)| own.subtract(less));
-        left.within.iter_mut().zip(&part.within).for_each(|(own, less)| *own -= less);
+        left.counts().into_iter().zip(part.counts()).for_each(|(total, less)| *total -= *less);
+        left.moments()
+            .into_iter()
+            .zip(part.moments())
+            .for_each(|(total, less)| total.subtract(less));
+        left.within.iter_mut().zip(&part.within).for_each(|(total, less)| *total -= less);
         left
     }
 
-    /// Rows with neither an answer nor a proof.
+    /// Rows with neither a counterfactual nor a proof.
     pub fn unsolved(&self) -> u64 {
         self.needed - self.valid - self.infeasible
     }
 }
 
-impl Cell {
+impl GroupCell {
     /// Adds another's counts.
-    pub fn merge(&mut self, other: &Cell) {
+    pub fn merge(&mut self, other: &GroupCell) {
         self.sums.merge(&other.sums);
         self.costs.merge(&other.costs);
         self.bounds.resize(self.bounds.len().max(other.bounds.len()), AtBounds::default());
-        for (own, more) in self.bounds.iter_mut().zip(&other.bounds) {
-            own.changed += more.changed;
-            own.on.iter_mut().zip(more.on).for_each(|(own, more)| *own += more);
+        for (total, more) in self.bounds.iter_mut().zip(&other.bounds) {
+            total.changed += more.changed;
+            total.on.iter_mut().zip(more.on).for_each(|(total, more)| *total += more);
         }
     }
 
-    /// The least cost that a share of those who need one do not exceed; none where too few have an answer.
+    /// The least cost that a share of those who need one do not exceed; none where too few have a counterfactual.
     pub fn cost_of(&self, share: f64) -> Option<f64> {
         let rank = (share * self.sums.needed as f64).ceil() as u64;
         self.costs.ranked(rank.max(1) - 1)
@@ -194,7 +197,7 @@ pub struct GroupCounts {
     values: Vec<Vec<Option<String>>>,
     numbers: Vec<HashMap<Option<String>, u32>>,
     /// By target, attribute and value; the first attribute is everybody.
-    pub(super) cells: BTreeMap<u32, Vec<Vec<Cell>>>,
+    pub(super) cells: BTreeMap<u32, Vec<Vec<GroupCell>>>,
     /// By target, what changes together.
     pub(super) signatures: BTreeMap<u32, Signatures>,
 }
@@ -237,12 +240,12 @@ impl GroupCounts {
         number
     }
 
-    pub(super) fn cell(&mut self, target: u32, attribute: usize, value: u32) -> &mut Cell {
+    pub(super) fn cell(&mut self, target: u32, attribute: usize, value: u32) -> &mut GroupCell {
         let attributes = self.values.len();
         let of_target = self.cells.entry(target).or_insert_with(|| vec![Vec::new(); attributes]);
         let cells = &mut of_target[attribute];
         if cells.len() <= value as usize {
-            cells.resize(value as usize + 1, Cell::default());
+            cells.resize(value as usize + 1, GroupCell::default());
         }
         &mut cells[value as usize]
     }
@@ -250,8 +253,8 @@ impl GroupCounts {
     pub(super) fn merge(&mut self, other: &GroupCounts) {
         let mut numbers: Vec<Vec<u32>> = Vec::new();
         for (attribute, values) in other.values.iter().enumerate() {
-            let own = values.iter().map(|value| self.number(attribute, value.as_deref()));
-            numbers.push(own.collect());
+            let total = values.iter().map(|value| self.number(attribute, value.as_deref()));
+            numbers.push(total.collect());
         }
         for (target, attributes) in &other.cells {
             for (attribute, cells) in attributes.iter().enumerate() {

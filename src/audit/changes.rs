@@ -8,13 +8,13 @@ use arrow::datatypes::{DataType, Field, Schema};
 use hashbrown::HashSet;
 
 use super::cells::GroupCounts;
-use super::signatures::{Entry, Move, Signature, Signatures, Way};
-use super::{Level, Setup, levels};
+use super::signatures::{Move, MoveWay, Signature, SignatureTally, Signatures};
+use super::{AuditSetup, GroupLevel, levels};
 use crate::error::{Error, Result};
 use crate::feature::FeatureSchema;
 use crate::metrics::{Contrast, Share, compare_shares};
 use crate::output::{audit_change_fields, audit_changes_schema};
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Signatures told of everybody …
 const OF_ALL: usize = 1_000;
@@ -28,18 +28,18 @@ const LIST: &str = "changes";
 /// A signature of a target with its rank.
 struct Ranked<'a> {
     signature: &'a Signature,
-    entry: &'a Entry,
+    entry: &'a SignatureTally,
     text: String,
 }
 
 /// Cells of the table, and its list.
-struct Rows<'a> {
-    columns: Columns,
+struct ChangesTable<'a> {
+    columns: ReportColumns,
     changes: ChangeLists<'a>,
 }
 
 /// What a group has of a signature.
-struct Found {
+struct SignatureRows {
     rows: u64,
     cumulative: u64,
 }
@@ -49,11 +49,12 @@ struct Found {
 /// # Errors
 /// Only if there is a bug.
 pub fn changes(
-    setup: &Setup<'_>,
+    setup: &AuditSetup<'_>,
     counts: &GroupCounts,
     schema: &FeatureSchema,
 ) -> Result<RecordBatch> {
-    let mut rows = Rows { columns: Columns::default(), changes: ChangeLists::new(schema) };
+    let mut rows =
+        ChangesTable { columns: ReportColumns::default(), changes: ChangeLists::new(schema) };
     let none = Signatures::default();
     let mut ranked: (Option<u32>, Vec<Ranked<'_>>) = (None, Vec::new());
     for level in levels(counts) {
@@ -62,7 +63,7 @@ pub fn changes(
             ranked = (Some(level.target), in_words(signatures, schema));
         }
         let everybody = counts.cells[&level.target][0][0].sums.valid;
-        let told = Told { setup, counts, level, missed: signatures.missed, everybody };
+        let told = GroupContext { setup, counts, level, missed: signatures.missed, everybody };
         told.write(&ranked.1, &mut rows);
     }
     rows.finish()
@@ -70,7 +71,7 @@ pub fn changes(
 
 fn in_words<'a>(signatures: &'a Signatures, schema: &FeatureSchema) -> Vec<Ranked<'a>> {
     let ranked = signatures.ranked().into_iter();
-    let words = |(signature, entry): (&'a Signature, &'a Entry)| {
+    let words = |(signature, entry): (&'a Signature, &'a SignatureTally)| {
         let parts: Vec<String> = signature.iter().map(|of| of.text(schema)).collect();
         Ranked { signature, entry, text: parts.join(", ") }
     };
@@ -78,30 +79,30 @@ fn in_words<'a>(signatures: &'a Signatures, schema: &FeatureSchema) -> Vec<Ranke
 }
 
 /// What is told of one group.
-struct Told<'a> {
-    setup: &'a Setup<'a>,
+struct GroupContext<'a> {
+    setup: &'a AuditSetup<'a>,
     counts: &'a GroupCounts,
-    level: Level<'a>,
+    level: GroupLevel<'a>,
     missed: u64,
-    /// Valid answers of the target.
+    /// Valid counterfactuals of the target.
     everybody: u64,
 }
 
-impl Told<'_> {
-    fn write(&self, ranked: &[Ranked<'_>], rows: &mut Rows<'_>) {
+impl GroupContext<'_> {
+    fn write(&self, ranked: &[Ranked<'_>], rows: &mut ChangesTable<'_>) {
         let mut cumulative = 0;
         let of_group = |ranked: &Ranked<'_>| {
             let rows = self.rows_of(ranked);
             cumulative += rows;
-            Found { rows, cumulative }
+            SignatureRows { rows, cumulative }
         };
-        let found: Vec<Found> = ranked.iter().map(of_group).collect();
-        let mut told = 0;
+        let found: Vec<SignatureRows> = ranked.iter().map(of_group).collect();
+        let mut listed = 0;
         for rank in self.ranks(&found) {
-            told += found[rank].rows;
+            listed += found[rank].rows;
             self.row(&ranked[rank], (rank, &found[rank]), rows);
         }
-        let others = self.level.cell.sums.valid - told;
+        let others = self.level.cell.sums.valid - listed;
         if others > 0 {
             self.others(others, rows);
         }
@@ -120,60 +121,71 @@ impl Told<'_> {
     }
 
     /// Ranks of the signatures that are told.
-    fn ranks(&self, found: &[Found]) -> Vec<usize> {
+    fn ranks(&self, found: &[SignatureRows]) -> Vec<usize> {
         if self.is_everybody() {
             return (0..found.len().min(OF_ALL)).collect();
         }
-        let mut own: Vec<usize> = (0..found.len()).filter(|rank| found[*rank].rows > 0).collect();
-        own.sort_by_key(|rank| std::cmp::Reverse(found[*rank].rows));
-        own.truncate(OF_GROUP);
+        let mut ranks_of_group: Vec<usize> =
+            (0..found.len()).filter(|rank| found[*rank].rows > 0).collect();
+        ranks_of_group.sort_by_key(|rank| std::cmp::Reverse(found[*rank].rows));
+        ranks_of_group.truncate(OF_GROUP);
         let common = 0..found.len().min(OF_GROUPS);
-        let told: HashSet<usize> = common.chain(own).collect();
-        let mut told: Vec<usize> = told.into_iter().collect();
-        told.sort_unstable();
-        told
+        let ranks: HashSet<usize> = common.chain(ranks_of_group).collect();
+        let mut ranks: Vec<usize> = ranks.into_iter().collect();
+        ranks.sort_unstable();
+        ranks
     }
 
-    fn row(&self, ranked: &Ranked<'_>, (rank, found): (usize, &Found), rows: &mut Rows<'_>) {
+    fn row(
+        &self,
+        ranked: &Ranked<'_>,
+        (rank, found): (usize, &SignatureRows),
+        rows: &mut ChangesTable<'_>,
+    ) {
         let valid = self.level.cell.sums.valid;
         let rest = Share {
             part: ranked.entry.rows.saturating_sub(found.rows),
             whole: self.everybody - valid,
         };
-        let own = Share { part: found.rows, whole: valid };
-        let apart = if self.is_everybody() { None } else { compare_shares(own, rest) };
+        let share_of_group = Share { part: found.rows, whole: valid };
+        let apart = if self.is_everybody() { None } else { compare_shares(share_of_group, rest) };
         let columns = &mut rows.columns;
         self.setup.begin(columns, &self.level, self.counts);
         columns.maybe_count(Some(rank as u64 + 1));
         columns.text(Some(&ranked.text));
-        self.figures(columns, own, (Some(found.cumulative), apart));
+        self.figures(columns, share_of_group, (Some(found.cumulative), apart));
         rows.changes.add(ranked);
     }
 
     /// The row of all signatures that are not told.
-    fn others(&self, others: u64, rows: &mut Rows<'_>) {
+    fn others(&self, others: u64, rows: &mut ChangesTable<'_>) {
         let columns = &mut rows.columns;
         self.setup.begin(columns, &self.level, self.counts);
         columns.maybe_count(None);
         columns.text(None);
-        let own = Share { part: others, whole: self.level.cell.sums.valid };
-        self.figures(columns, own, (None, None));
+        let share_of_group = Share { part: others, whole: self.level.cell.sums.valid };
+        self.figures(columns, share_of_group, (None, None));
         rows.changes.end();
     }
 
-    fn figures(&self, columns: &mut Columns, own: Share, more: (Option<u64>, Option<Contrast>)) {
+    fn figures(
+        &self,
+        columns: &mut ReportColumns,
+        share_of_group: Share,
+        more: (Option<u64>, Option<Contrast>),
+    ) {
         let suppressed = self.setup.suppresses(self.level.cell);
         let (cumulative, apart) = more;
-        let cumulative = cumulative.and_then(|part| Share { part, ..own }.value());
-        let told = |number: Option<f64>| number.filter(|_| !suppressed);
+        let cumulative = cumulative.and_then(|part| Share { part, ..share_of_group }.value());
+        let shown = |number: Option<f64>| number.filter(|_| !suppressed);
         let interval = apart.and_then(|apart| apart.interval);
-        columns.count(own.whole);
-        columns.maybe_count((!suppressed).then_some(own.part));
-        columns.number(told(own.value()));
-        columns.number(told(cumulative));
-        columns.number(told(apart.map(|apart| apart.difference)));
-        columns.number(told(interval.map(|of| of.low)));
-        columns.number(told(interval.map(|of| of.high)));
+        columns.count(share_of_group.whole);
+        columns.maybe_count((!suppressed).then_some(share_of_group.part));
+        columns.number(shown(share_of_group.value()));
+        columns.number(shown(cumulative));
+        columns.number(shown(apart.map(|apart| apart.difference)));
+        columns.number(shown(interval.map(|of| of.low)));
+        columns.number(shown(interval.map(|of| of.high)));
         columns.count(self.missed);
         columns.flag(Some(suppressed));
     }
@@ -188,9 +200,9 @@ impl Move {
             values.get(code as usize).map(String::as_str)
         };
         match self.way {
-            Way::Up => (&feature.name, "up", None),
-            Way::Down => (&feature.name, "down", None),
-            Way::To(code) => (&feature.name, "to", value(code)),
+            MoveWay::Up => (&feature.name, "up", None),
+            MoveWay::Down => (&feature.name, "down", None),
+            MoveWay::To(code) => (&feature.name, "to", value(code)),
         }
     }
 
@@ -249,17 +261,17 @@ impl<'a> ChangeLists<'a> {
     }
 }
 
-impl Rows<'_> {
+impl ChangesTable<'_> {
     /// The table: the list is put among the other columns.
     fn finish(self) -> Result<RecordBatch> {
         let misfit = |error| Error::internal("changes", "columns do not fit").source(error);
         let schema = audit_changes_schema();
-        let place = schema.index_of(LIST).map_err(misfit)?;
+        let index = schema.index_of(LIST).map_err(misfit)?;
         let mut fields = schema.fields().to_vec();
-        let field = fields.remove(place);
+        let field = fields.remove(index);
         let others = self.columns.finish(Arc::new(Schema::new(fields)))?;
         let mut columns = others.columns().to_vec();
-        columns.insert(place, self.changes.finish(&field)?);
+        columns.insert(index, self.changes.finish(&field)?);
         RecordBatch::try_new(schema, columns).map_err(misfit)
     }
 }

@@ -7,14 +7,14 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int32Type};
 
 use super::bounds::Edges;
-use super::cells::{Cell, GroupCounts};
-use super::signatures::{Move, Signature, Way};
+use super::cells::{GroupCell, GroupCounts};
+use super::signatures::{Move, MoveWay, Signature};
 use super::{Efforts, MOST_GROUPS};
 use crate::constrain::RowBounds;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{Cells, FeatureSchema, RowConstraint};
 use crate::job::{AuditJob, Target};
-use crate::metrics::{Changes, Outcomes, Source, Status};
+use crate::metrics::{NeededCounterfactuals, RowOutcomes, Source, Status};
 use crate::report::FurtherCounts;
 
 /// What has to be known of a run to count groups.
@@ -49,13 +49,13 @@ pub struct AuditCounts {
 struct InputGroups {
     /// Per attribute, everybody aside, the number of each row's value.
     values: Vec<Vec<u32>>,
-    labels: Labels,
+    labels: TrueLabels,
     bounds: RowBounds,
 }
 
 /// What turned out to be true.
 #[derive(Default)]
-enum Labels {
+enum TrueLabels {
     #[default]
     None,
     /// Number of the target; of none of them, a number beyond.
@@ -64,19 +64,19 @@ enum Labels {
     Inside(Vec<bool>),
 }
 
-impl Labels {
+impl TrueLabels {
     fn positive(&self, row: usize, target: u32) -> bool {
         match self {
-            Labels::None => false,
-            Labels::Classes(classes) => classes[row] == target,
-            Labels::Inside(inside) => inside[row],
+            TrueLabels::None => false,
+            TrueLabels::Classes(classes) => classes[row] == target,
+            TrueLabels::Inside(inside) => inside[row],
         }
     }
 }
 
-/// A valid answer, as far as it was looked at.
+/// A valid counterfactual, as far as it was looked at.
 #[derive(Default)]
-struct Answer {
+struct ValidCounterfactual {
     effort: f64,
     signature: Signature,
     sizes: Vec<f64>,
@@ -95,26 +95,26 @@ impl Auditor {
         }
     }
 
-    fn labels(&self, batch: &RecordBatch) -> Result<Labels> {
-        let Some(name) = &self.job.label else { return Ok(Labels::None) };
+    fn labels(&self, batch: &RecordBatch) -> Result<TrueLabels> {
+        let Some(name) = &self.job.label else { return Ok(TrueLabels::None) };
         let column = of_input(batch, name)?;
         if let Target::Range { low, high } = self.target {
             let numbers = cast(column, &DataType::Float64).map_err(|error| no_text(name, error))?;
             let numbers = numbers.as_primitive::<Float64Type>().iter();
             let inside = |number: Option<f64>| number.is_some_and(|of| (low..=high).contains(&of));
-            return Ok(Labels::Inside(numbers.map(inside).collect()));
+            return Ok(TrueLabels::Inside(numbers.map(inside).collect()));
         }
         let texts = cast(column, &DataType::Utf8).map_err(|error| no_text(name, error))?;
         let number = |text: Option<&str>| {
             let found = self.targets.iter().position(|target| Some(target.as_str()) == text);
             found.map_or(u32::MAX, |index| index as u32)
         };
-        Ok(Labels::Classes(texts.as_string::<i32>().iter().map(number).collect()))
+        Ok(TrueLabels::Classes(texts.as_string::<i32>().iter().map(number).collect()))
     }
 }
 
 impl AuditCounts {
-    /// Hears of the next batch of the input, before the answers about its rows.
+    /// Hears of the next batch of the input, before the counterfactuals about its rows.
     ///
     /// # Errors
     /// When a column of it cannot be read.
@@ -157,7 +157,7 @@ impl AuditCounts {
     }
 
     /// Does something to the counts of every group of a row.
-    fn each(&mut self, target: u32, row: u32, count: impl Fn(&mut Cell)) {
+    fn each(&mut self, target: u32, row: u32, count: impl Fn(&mut GroupCell)) {
         count(self.groups.cell(target, 0, 0));
         for attribute in 1..self.groups.attributes() {
             let value = self.batch.values[attribute - 1][row as usize];
@@ -165,89 +165,105 @@ impl AuditCounts {
         }
     }
 
-    fn answers(&self, rows: &[u32], picked: &[usize], changes: &Changes<'_>) -> Vec<Answer> {
-        let mut answers: Vec<Answer> = picked.iter().map(|_| Answer::default()).collect();
+    fn counterfactuals(
+        &self,
+        rows: &[u32],
+        picked: &[usize],
+        changes: &NeededCounterfactuals<'_>,
+    ) -> Vec<ValidCounterfactual> {
+        let mut counterfactuals: Vec<ValidCounterfactual> =
+            picked.iter().map(|_| ValidCounterfactual::default()).collect();
         let cells = changes.counterfactuals.cells.iter().zip(&changes.originals.cells);
-        for (feature, (new, own)) in cells.enumerate() {
-            match (new, own) {
-                (Cells::Numbers(new), Cells::Numbers(own)) => {
-                    for (answer, index) in answers.iter_mut().zip(picked) {
-                        let (new, own) = (new[*index], own[*index]);
+        for (feature, (new, original)) in cells.enumerate() {
+            match (new, original) {
+                (Cells::Numbers(new), Cells::Numbers(original)) => {
+                    for (counterfactual, index) in counterfactuals.iter_mut().zip(picked) {
+                        let (new, original) = (new[*index], original[*index]);
                         // A null has nothing to move from or to.
-                        if (new - own).abs() > 0.0 {
+                        if (new - original).abs() > 0.0 {
                             let ends = self.batch.bounds.of_row(feature, rows[*index] as usize);
-                            answer.number(feature, (new, own), &self.auditor.efforts);
-                            let on = self.edges.of_number(feature, (new, own), ends);
-                            answer.bounds.push((feature as u32, on));
+                            counterfactual.number(feature, (new, original), &self.auditor.efforts);
+                            let on = self.edges.of_number(feature, (new, original), ends);
+                            counterfactual.bounds.push((feature as u32, on));
                         }
                     }
                 }
-                (Cells::Codes(new), Cells::Codes(own)) => {
-                    for (answer, index) in answers.iter_mut().zip(picked) {
-                        let (new, own) = (new[*index], own[*index]);
-                        if new != own {
-                            answer.code(feature, new);
+                (Cells::Codes(new), Cells::Codes(original)) => {
+                    for (counterfactual, index) in counterfactuals.iter_mut().zip(picked) {
+                        let (new, original) = (new[*index], original[*index]);
+                        if new != original {
+                            counterfactual.code(feature, new);
                             let on = self.edges.of_code(feature, new);
-                            answer.bounds.push((feature as u32, on));
+                            counterfactual.bounds.push((feature as u32, on));
                         }
                     }
                 }
                 _ => unreachable!("rows of one schema have the same columns"),
             }
         }
-        answers
+        counterfactuals
     }
 
-    fn count_answer(&mut self, (target, row): (u32, u32), answer: Answer, cost: (f64, u32)) {
+    fn count_counterfactual(
+        &mut self,
+        (target, row): (u32, u32),
+        counterfactual: ValidCounterfactual,
+        cost: (f64, u32),
+    ) {
         let (cost, changed) = cost;
         let positive = self.batch.labels.positive(row as usize, target);
         let auditor = Arc::clone(&self.auditor);
         let (budgets, features) = (&auditor.job.budgets, auditor.schema.features.len());
         self.each(target, row, |cell| {
-            cell.count(&answer, (cost, changed), features);
+            cell.count(&counterfactual, (cost, changed), features);
             cell.sums.within.resize(budgets.len(), 0);
             for (within, budget) in cell.sums.within.iter_mut().zip(budgets) {
                 *within += u64::from(cost <= *budget);
             }
             if positive {
                 cell.sums.missed_cost.add(cost);
-                cell.sums.missed_effort.add(answer.effort);
+                cell.sums.missed_effort.add(counterfactual.effort);
             }
         });
         let value =
             |(attribute, values): (usize, &Vec<u32>)| (attribute as u32 + 1, values[row as usize]);
         let groups: Vec<(u32, u32)> = self.batch.values.iter().enumerate().map(value).collect();
         let signatures = self.groups.signatures.entry(target).or_default();
-        signatures.add(answer.signature, &answer.sizes, &groups);
+        signatures.add(counterfactual.signature, &counterfactual.sizes, &groups);
     }
 }
 
-impl Answer {
-    fn number(&mut self, feature: usize, (new, own): (f64, f64), efforts: &Efforts) {
-        self.effort += efforts.between(feature, new, own);
-        let way = if new > own { Way::Up } else { Way::Down };
+impl ValidCounterfactual {
+    fn number(&mut self, feature: usize, (new, original): (f64, f64), efforts: &Efforts) {
+        self.effort += efforts.between(feature, new, original);
+        let way = if new > original { MoveWay::Up } else { MoveWay::Down };
         self.signature.push(Move { feature: feature as u32, way });
-        self.sizes.push((new - own).abs());
+        self.sizes.push((new - original).abs());
     }
 
     fn code(&mut self, feature: usize, new: u32) {
         self.effort += 1.0;
-        self.signature.push(Move { feature: feature as u32, way: Way::To(new) });
+        self.signature.push(Move { feature: feature as u32, way: MoveWay::To(new) });
         self.sizes.push(f64::NAN);
     }
 }
 
-impl Cell {
-    fn count(&mut self, answer: &Answer, (cost, changed): (f64, u32), features: usize) {
+impl GroupCell {
+    fn count(
+        &mut self,
+        counterfactual: &ValidCounterfactual,
+        (cost, changed): (f64, u32),
+        features: usize,
+    ) {
         let sums = &mut self.sums;
         sums.valid += 1;
         sums.single += u64::from(changed == 1);
         sums.cost.add(cost);
         sums.changed.add(f64::from(changed));
-        sums.effort.add(answer.effort);
+        sums.effort.add(counterfactual.effort);
         self.costs.add(cost);
         self.bounds.resize(features, super::cells::AtBounds::default());
-        for (feature, on) in &answer.bounds {
+        for (feature, on) in &counterfactual.bounds {
             let bounds = &mut self.bounds[*feature as usize];
             bounds.changed += 1;
             for (bound, count) in bounds.on.iter_mut().enumerate() {
@@ -258,7 +274,7 @@ impl Cell {
 }
 
 impl FurtherCounts for AuditCounts {
-    fn outcomes(&mut self, rows: &[u32], outcomes: &Outcomes<'_>) -> Result<()> {
+    fn outcomes(&mut self, rows: &[u32], outcomes: &RowOutcomes<'_>) -> Result<()> {
         for (index, row) in rows.iter().enumerate().filter(|(index, _)| outcomes.first[*index]) {
             let target = outcomes.targets[index];
             let status = outcomes.status[index];
@@ -285,13 +301,18 @@ impl FurtherCounts for AuditCounts {
         Ok(())
     }
 
-    fn changes(&mut self, rows: &[u32], first: &[bool], changes: &Changes<'_>) -> Result<()> {
+    fn changes(
+        &mut self,
+        rows: &[u32],
+        first: &[bool],
+        changes: &NeededCounterfactuals<'_>,
+    ) -> Result<()> {
         let valid = |index: &usize| first[*index] && changes.valid[*index];
         let picked: Vec<usize> = (0..rows.len()).filter(valid).collect();
-        let answers = self.answers(rows, &picked, changes);
-        for (index, answer) in picked.into_iter().zip(answers) {
+        let counterfactuals = self.counterfactuals(rows, &picked, changes);
+        for (index, counterfactual) in picked.into_iter().zip(counterfactuals) {
             let cost = (changes.costs[index], changes.distances.changed[index]);
-            self.count_answer((changes.targets[index], rows[index]), answer, cost);
+            self.count_counterfactual((changes.targets[index], rows[index]), counterfactual, cost);
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! The table `curves`: which share of those who need an answer has one within which cost.
+//! The table `curves`: which share of those who need a counterfactual has one within which cost.
 
 use arrow::array::RecordBatch;
 
-use super::cells::{Cell, GroupCounts};
-use super::{Setup, levels, share_cells};
+use super::cells::{GroupCell, GroupCounts};
+use super::{AuditSetup, levels, share_cells};
 use crate::error::Result;
 use crate::metrics::{Share, Sketch};
 use crate::output::audit_curves_schema;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Quantiles at which curves are told where the job names no budgets.
 const POINTS: u32 = 32;
@@ -20,14 +20,16 @@ pub(super) struct Budget {
     /// Which quantile of the costs of all it is; none if the job names it.
     pub(super) quantile: Option<f64>,
     /// Its number among the job's.
-    place: usize,
+    position: usize,
 }
 
 /// The budgets of a target. Quantiles are moved up to where a sketch counts exactly.
-pub(super) fn budgets(setup: &Setup<'_>, counts: &GroupCounts, target: u32) -> Vec<Budget> {
+pub(super) fn budgets(setup: &AuditSetup<'_>, counts: &GroupCounts, target: u32) -> Vec<Budget> {
     if !setup.job.budgets.is_empty() {
         let named = setup.job.budgets.iter().enumerate();
-        return named.map(|(place, cost)| Budget { cost: *cost, quantile: None, place }).collect();
+        return named
+            .map(|(position, cost)| Budget { cost: *cost, quantile: None, position })
+            .collect();
     }
     let pool = &counts.cells[&target][0][0].costs;
     let mut found: Vec<Budget> = Vec::new();
@@ -35,7 +37,7 @@ pub(super) fn budgets(setup: &Setup<'_>, counts: &GroupCounts, target: u32) -> V
         let share = f64::from(point) / f64::from(POINTS);
         let rank = (share * pool.count() as f64).ceil() as u64;
         let Some(cost) = pool.ranked(rank.max(1) - 1) else { continue };
-        let budget = Budget { cost: Sketch::edge(cost), quantile: Some(share), place: 0 };
+        let budget = Budget { cost: Sketch::edge(cost), quantile: Some(share), position: 0 };
         // Of quantiles that are the same cost the last says the most.
         found.retain(|known| known.cost < budget.cost);
         found.push(budget);
@@ -43,11 +45,11 @@ pub(super) fn budgets(setup: &Setup<'_>, counts: &GroupCounts, target: u32) -> V
     found
 }
 
-/// How many have a valid answer of no more than this cost.
-pub(super) fn reached(cell: &Cell, budget: &Budget) -> u64 {
+/// How many have a valid counterfactual of no more than this cost.
+pub(super) fn reached(cell: &GroupCell, budget: &Budget) -> u64 {
     match budget.quantile {
         Some(_) => cell.costs.up_to(budget.cost),
-        None => cell.sums.within.get(budget.place).copied().unwrap_or(0),
+        None => cell.sums.within.get(budget.position).copied().unwrap_or(0),
     }
 }
 
@@ -55,8 +57,8 @@ pub(super) fn reached(cell: &Cell, budget: &Budget) -> u64 {
 ///
 /// # Errors
 /// Only if there is a bug.
-pub fn curves(setup: &Setup<'_>, counts: &GroupCounts) -> Result<RecordBatch> {
-    let mut columns = Columns::default();
+pub fn curves(setup: &AuditSetup<'_>, counts: &GroupCounts) -> Result<RecordBatch> {
+    let mut columns = ReportColumns::default();
     let mut budgeted: Option<(u32, Vec<Budget>)> = None;
     for level in levels(counts) {
         if budgeted.as_ref().is_none_or(|(target, _)| *target != level.target) {

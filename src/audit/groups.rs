@@ -1,18 +1,18 @@
-//! The table `groups`: who is refused, who has an answer, and at what cost.
+//! The table `groups`: who is refused, who has a counterfactual, and at what cost.
 
 use arrow::array::RecordBatch;
 
-use super::cells::{GroupCounts, Sums};
-use super::{Level, Setup, levels, reference, share_cells};
+use super::cells::{GroupCounts, GroupSums};
+use super::{AuditSetup, GroupLevel, levels, reference, share_cells};
 use crate::error::Result;
 use crate::metrics::Share;
 use crate::output::audit_groups_schema;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
-/// The shares of those who need an answer at whose cost quantiles are told.
+/// The shares of those who need a counterfactual at whose cost quantiles are told.
 pub(super) const COST_SHARES: [(&str, f64); 2] = [("cost_p50", 0.5), ("cost_p90", 0.9)];
 
-impl Sums {
+impl GroupSums {
     pub(super) fn refusal(&self) -> Share {
         Share { part: self.needed, whole: self.rows }
     }
@@ -38,8 +38,12 @@ impl Sums {
 ///
 /// # Errors
 /// Only if there is a bug.
-pub fn groups(setup: &Setup<'_>, counts: &GroupCounts, features: usize) -> Result<RecordBatch> {
-    let mut columns = Columns::default();
+pub fn groups(
+    setup: &AuditSetup<'_>,
+    counts: &GroupCounts,
+    features: usize,
+) -> Result<RecordBatch> {
+    let mut columns = ReportColumns::default();
     for level in levels(counts) {
         let compared = reference(setup, counts, (level.target, level.attribute));
         let suppressed = setup.suppresses(level.cell);
@@ -56,7 +60,7 @@ pub fn groups(setup: &Setup<'_>, counts: &GroupCounts, features: usize) -> Resul
     columns.finish(audit_groups_schema())
 }
 
-fn counted(columns: &mut Columns, sums: &Sums) {
+fn counted(columns: &mut ReportColumns, sums: &GroupSums) {
     let counts = [
         sums.rows,
         sums.needed,
@@ -68,43 +72,43 @@ fn counted(columns: &mut Columns, sums: &Sums) {
     counts.into_iter().for_each(|count| columns.count(count));
 }
 
-fn costs(columns: &mut Columns, level: &Level<'_>, suppressed: bool) {
+fn costs(columns: &mut ReportColumns, level: &GroupLevel<'_>, suppressed: bool) {
     let sums = &level.cell.sums;
-    let told = |number: Option<f64>| number.filter(|_| !suppressed);
+    let shown = |number: Option<f64>| number.filter(|_| !suppressed);
     let shut_out = Share { part: sums.needed - sums.valid, whole: sums.needed };
-    columns.number(told(sums.preclusion().value()));
-    columns.number(told(shut_out.value()));
+    columns.number(shown(sums.preclusion().value()));
+    columns.number(shown(shut_out.value()));
     for measure in [&sums.cost, &sums.changed, &sums.effort] {
-        columns.number(told(measure.mean()));
+        columns.number(shown(measure.mean()));
     }
     for (_, share) in COST_SHARES {
-        columns.number(told(level.cell.cost_of(share)));
+        columns.number(shown(level.cell.cost_of(share)));
     }
-    columns.number(told(sums.cost.over(sums.rows).map(|of| of.mean)));
-    columns.number(told(sums.single().value()));
+    columns.number(shown(sums.cost.over(sums.rows).map(|of| of.mean)));
+    columns.number(shown(sums.single().value()));
 }
 
 /// False negatives, if the job names a label.
 fn missed(
-    columns: &mut Columns,
-    setup: &Setup<'_>,
-    (sums, features): (&Sums, usize),
+    columns: &mut ReportColumns,
+    setup: &AuditSetup<'_>,
+    (sums, features): (&GroupSums, usize),
     suppressed: bool,
 ) {
     let labelled = setup.job.label.is_some();
     columns.maybe_count(labelled.then_some(sums.positives));
     columns.maybe_count(labelled.then_some(sums.false_negatives));
-    let told = |number: Option<f64>| number.filter(|_| labelled && !suppressed);
+    let shown = |number: Option<f64>| number.filter(|_| labelled && !suppressed);
     let rate = sums.missed().value();
-    columns.number(told(rate));
-    columns.number(told(sums.missed_cost.mean()));
+    columns.number(shown(rate));
+    columns.number(shown(sums.missed_cost.mean()));
     let distance = sums.missed_effort.mean().map(|effort| effort / features as f64);
     let burden = rate.zip(distance).map(|(rate, distance)| 100.0 * rate * distance);
-    columns.number(told(burden));
+    columns.number(shown(burden));
 }
 
 /// How hard was searched: a gap may be the search's.
-fn searched(columns: &mut Columns, sums: &Sums, suppressed: bool) {
+fn searched(columns: &mut ReportColumns, sums: &GroupSums, suppressed: bool) {
     columns.count(sums.queries);
     let mean = (sums.needed > 0).then(|| sums.queries as f64 / sums.needed as f64);
     columns.number(mean.filter(|_| !suppressed));

@@ -2,7 +2,7 @@
 //! curves, gaps, changes and bounds are counted beside the reports, in the same pass over the written table; for what
 //! tables alone cannot tell the model is asked about some of the rows ([`questions`]).
 //!
-//! A group is a value of one column of `audit.by`. Counts are kept by wanted decision, attribute and value; they merge,
+//! A group is a value of one column of `audit.by`. Counts are kept by target, attribute and value; they merge,
 //! sums in them are exact, and everybody is the attribute without a name.
 
 mod bounds;
@@ -21,10 +21,10 @@ mod signatures;
 
 use crate::job::AuditJob;
 use crate::metrics::{Interval, Share, wilson};
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 pub use bounds::at_bound;
-pub use cells::{Cell, GroupCounts, Moments};
+pub use cells::{GroupCell, GroupCounts, Moments};
 pub use changes::changes;
 pub use count::{AuditCounts, Auditor, too_many};
 pub use curves::curves;
@@ -37,7 +37,7 @@ pub use reasons::check_codes;
 pub const MOST_GROUPS: usize = crate::metrics::MOST_SEGMENTS;
 
 /// What the sections are told of the job.
-pub struct Setup<'a> {
+pub struct AuditSetup<'a> {
     /// The section of the job.
     pub job: &'a AuditJob,
     /// What targets are called, in the order of their numbers.
@@ -46,17 +46,17 @@ pub struct Setup<'a> {
 
 /// A group of the rows of a target.
 #[derive(Clone, Copy)]
-struct Level<'a> {
+struct GroupLevel<'a> {
     target: u32,
     /// Number of the attribute; 0 is everybody.
     attribute: usize,
     /// Number of its value.
     value: usize,
-    cell: &'a Cell,
+    cell: &'a GroupCell,
 }
 
 /// Every group: by target, attribute and value; nulls come last.
-fn levels(counts: &GroupCounts) -> Vec<Level<'_>> {
+fn levels(counts: &GroupCounts) -> Vec<GroupLevel<'_>> {
     let mut found = Vec::new();
     for (target, attributes) in &counts.cells {
         for (attribute, cells) in attributes.iter().enumerate() {
@@ -65,7 +65,7 @@ fn levels(counts: &GroupCounts) -> Vec<Level<'_>> {
             values.sort_by_key(|value| (name(value).is_none(), name(value)));
             // A value may have rows of other targets only.
             let seen = values.into_iter().filter(|value| cells[*value].sums.rows > 0);
-            found.extend(seen.map(|value| Level {
+            found.extend(seen.map(|value| GroupLevel {
                 target: *target,
                 attribute,
                 value,
@@ -76,13 +76,13 @@ fn levels(counts: &GroupCounts) -> Vec<Level<'_>> {
     found
 }
 
-impl Setup<'_> {
-    fn suppresses(&self, cell: &Cell) -> bool {
+impl AuditSetup<'_> {
+    fn suppresses(&self, cell: &GroupCell) -> bool {
         cell.sums.needed < self.job.min_cell
     }
 
     /// Begins a row with whose figures it has.
-    fn begin(&self, columns: &mut Columns, level: &Level<'_>, counts: &GroupCounts) {
+    fn begin(&self, columns: &mut ReportColumns, level: &GroupLevel<'_>, counts: &GroupCounts) {
         columns.text(self.targets.get(level.target as usize).map(String::as_str));
         columns.text(counts.attribute(level.attribute));
         columns.text(counts.value(level.attribute, level.value));
@@ -92,15 +92,15 @@ impl Setup<'_> {
 /// Number of the value that others of its attribute are compared with; none for everybody, or where the job's has no
 /// rows.
 fn reference(
-    setup: &Setup<'_>,
+    setup: &AuditSetup<'_>,
     counts: &GroupCounts,
     (target, attribute): (u32, usize),
 ) -> Option<usize> {
     let name = counts.attribute(attribute)?;
     let cells = &counts.cells.get(&target)?[attribute];
-    if let Some(wanted) = setup.job.reference.get(name) {
+    if let Some(reference) = setup.job.reference.get(name) {
         return (0..cells.len()).find(|value| {
-            cells[*value].sums.rows > 0 && counts.value(attribute, *value) == Some(wanted)
+            cells[*value].sums.rows > 0 && counts.value(attribute, *value) == Some(reference)
         });
     }
     let text = |value: usize| counts.value(attribute, value);
@@ -114,7 +114,7 @@ fn reference(
 }
 
 /// A share and its interval as three cells; nulls where it is suppressed, or of nothing.
-fn share_cells(columns: &mut Columns, share: Share, suppressed: bool) {
+fn share_cells(columns: &mut ReportColumns, share: Share, suppressed: bool) {
     let value = share.value().filter(|_| !suppressed);
     let interval: Option<Interval> = value.map(|_| wilson(share.part, share.whole));
     columns.number(value);

@@ -8,12 +8,13 @@ use arrow::compute::{concat_batches, take_record_batch};
 use arrow::util::display::array_value_to_string;
 
 use super::questions::{
-    Answer, Asker, Chosen, Copy, Derived, Group, Sample, as_they_are, ask, mean,
+    Asker, AuditSample, Chosen, Copy, CopyPrediction, DerivedPolicy, SampledGroup, as_they_are,
+    ask, mean,
 };
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{Cell, Edit, Edits, FeatureSchema, NULL_CODE, UNSEEN_CODE};
 use crate::output::{reason_counts_schema, reasons_schema};
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Name of the section.
 pub(super) const NAME: &str = "reasons";
@@ -50,7 +51,7 @@ pub fn check_codes(schema: &FeatureSchema, shown: &str) -> Result<()> {
 }
 
 /// What speaks against a row, the strongest first.
-struct Against {
+struct Contribution {
     feature: usize,
     contribution: f64,
 }
@@ -66,7 +67,7 @@ struct References {
 /// A row's reasons.
 struct RowReasons {
     row: u32,
-    named: Vec<Against>,
+    named: Vec<Contribution>,
     further: u64,
 }
 
@@ -86,9 +87,9 @@ pub(super) fn reasons(
             Some(rows.and_then(|rows| References::new(&rows)).map(|of| (*target, of)))
         })
         .collect::<Result<_>>()?;
-    let mut table = Columns::default();
+    let mut table = ReportColumns::default();
     let mut keys: Vec<RecordBatch> = Vec::new();
-    let mut counted = Counts::default();
+    let mut counted = ReasonCounts::default();
     for first in (0..refused.len()).step_by(BLOCK_ROWS) {
         let some = refused.slice(first, BLOCK_ROWS);
         let Some(sample) = some.inspect(&asker.explainer, asker.table)? else { continue };
@@ -113,7 +114,7 @@ pub(super) fn reasons(
 
 impl References {
     /// Values of rows that pass; nulls and unlisted categories cannot be given to other rows.
-    fn new(rows: &Sample) -> Result<References> {
+    fn new(rows: &AuditSample) -> Result<References> {
         let features = rows.rows.originals.cells.len();
         let (mut values, mut usual) = (Vec::with_capacity(features), Vec::with_capacity(features));
         for feature in 0..features {
@@ -160,7 +161,7 @@ fn usual_row(cells: &[(usize, Cell)]) -> Option<usize> {
 /// What speaks against each row that has references.
 fn of_rows(
     asker: &Asker<'_>,
-    sample: &Sample,
+    sample: &AuditSample,
     references: &BTreeMap<u32, References>,
 ) -> Result<Vec<RowReasons>> {
     let explainer = asker.explainer.as_ref();
@@ -172,10 +173,10 @@ fn of_rows(
     }
     let of_row = |row: usize| {
         let contribution = |feature: usize| Some((feature, sums[feature][row]?));
-        let mut against: Vec<Against> = (0..features)
+        let mut against: Vec<Contribution> = (0..features)
             .filter_map(contribution)
             .filter(|(_, contribution)| *contribution > 0.0)
-            .map(|(feature, contribution)| Against { feature, contribution })
+            .map(|(feature, contribution)| Contribution { feature, contribution })
             .collect();
         // The sort keeps equal ones in the schema's order.
         against.sort_by(|one, other| other.contribution.total_cmp(&one.contribution));
@@ -190,8 +191,8 @@ fn of_rows(
 /// nothing to compare with, or the model failed.
 fn contributions(
     asker: &Asker<'_>,
-    (sample, feature): (&Sample, usize),
-    (references, before): (&BTreeMap<u32, References>, &[Answer]),
+    (sample, feature): (&AuditSample, usize),
+    (references, before): (&BTreeMap<u32, References>, &[CopyPrediction]),
 ) -> Result<Vec<Option<f64>>> {
     let given = |row: usize| {
         references.get(&sample.rows.target_numbers[row]).map_or(&[][..], |of| &of.values[feature])
@@ -204,10 +205,10 @@ fn contributions(
         let edits = other.map(|cell| Edits::from_iter([Edit { feature, cell: *cell }]));
         copies.extend(edits.map(|edits| Copy { row: row as u32, edits }));
     }
-    let answers = ask(&asker.explainer, (&sample.rows, Derived::Stay), &copies)?;
+    let predictions = ask(&asker.explainer, (&sample.rows, DerivedPolicy::Stay), &copies)?;
     let mut sums = vec![0.0; sample.len()];
-    for (copy, answer) in copies.iter().zip(answers) {
-        sums[copy.row as usize] += answer.score - before[copy.row as usize].score;
+    for (copy, prediction) in copies.iter().zip(predictions) {
+        sums[copy.row as usize] += prediction.score - before[copy.row as usize].score;
     }
     let mean = |(row, sum): (usize, f64)| {
         let values = given(row).len();
@@ -252,7 +253,7 @@ fn words<'s>(
 }
 
 /// How a reason of a row is told.
-struct Words<'a> {
+struct ReasonWording<'a> {
     direction: Option<&'static str>,
     code: &'a str,
     text: Option<&'a str>,
@@ -262,9 +263,9 @@ struct Words<'a> {
 }
 
 fn words_of<'a>(
-    (asker, sample, references): (&'a Asker<'_>, &Sample, &BTreeMap<u32, References>),
+    (asker, sample, references): (&'a Asker<'_>, &AuditSample, &BTreeMap<u32, References>),
     (row, feature): (usize, usize),
-) -> Words<'a> {
+) -> ReasonWording<'a> {
     let (schema, constraints) = (asker.explainer.schema().as_ref(), asker.explainer.constraints());
     let own = sample.rows.originals.cell(feature, row);
     let of_target = references.get(&sample.rows.target_numbers[row]);
@@ -279,23 +280,23 @@ fn words_of<'a>(
         }
     };
     let actionable = movable && !constraints.is_derived(feature);
-    let in_recourse = sample.valid[row] && sample.answers.cell(feature, row) != own;
+    let in_recourse = sample.valid[row] && sample.counterfactuals.cell(feature, row) != own;
     let without_recourse = !sample.valid[row] || (!actionable && !in_recourse);
-    Words { direction, code, text, without_recourse, actionable, in_recourse }
+    ReasonWording { direction, code, text, without_recourse, actionable, in_recourse }
 }
 
 /// Rows of the table; gives their keys.
 fn tell(
     asker: &Asker<'_>,
-    (sample, references): (&Sample, &BTreeMap<u32, References>),
+    (sample, references): (&AuditSample, &BTreeMap<u32, References>),
     found: &[RowReasons],
-    columns: &mut Columns,
+    columns: &mut ReportColumns,
 ) -> Result<RecordBatch> {
     let schema = asker.explainer.schema();
     let mut rows: Vec<u32> = Vec::new();
     for RowReasons { row, named, further } in found {
         let target = sample.rows.target_numbers[*row as usize];
-        for (rank, Against { feature, contribution }) in (1..).zip(named) {
+        for (rank, Contribution { feature, contribution }) in (1..).zip(named) {
             let words = words_of((asker, sample, references), (*row as usize, *feature));
             let usual = references.get(&target).and_then(|of| of.usual[*feature].as_ref());
             columns.text(asker.names.targets.get(target as usize).map(String::as_str));
@@ -322,12 +323,12 @@ type CountKey = (u32, Option<usize>, Option<String>);
 
 /// Reasons by group.
 #[derive(Default)]
-struct Counts {
-    groups: BTreeMap<CountKey, GroupCounts>,
+struct ReasonCounts {
+    groups: BTreeMap<CountKey, ReasonGroup>,
 }
 
 #[derive(Default)]
-struct GroupCounts {
+struct ReasonGroup {
     rows: u64,
     reasons: BTreeMap<(usize, Option<&'static str>), ReasonCount>,
 }
@@ -340,10 +341,10 @@ struct ReasonCount {
     contributions: Vec<f64>,
 }
 
-impl Counts {
+impl ReasonCounts {
     fn add(
         &mut self,
-        (asker, sample, references): (&Asker<'_>, &Sample, &BTreeMap<u32, References>),
+        (asker, sample, references): (&Asker<'_>, &AuditSample, &BTreeMap<u32, References>),
         found: &[RowReasons],
     ) {
         for group in sample.groups() {
@@ -365,12 +366,12 @@ impl Counts {
 
     fn table(self, asker: &Asker<'_>) -> Result<RecordBatch> {
         let schema = asker.explainer.schema();
-        let mut columns = Columns::default();
+        let mut columns = ReportColumns::default();
         for ((target, attribute, value), counts) in self.groups {
-            let group = Group { target, attribute, value, rows: Vec::new() };
+            let group = SampledGroup { target, attribute, value, rows: Vec::new() };
             for ((feature, direction), count) in counts.reasons {
                 let (code, text) = words(schema, feature, direction);
-                let told = asker.names.tells(counts.rows);
+                let told = asker.names.shows(counts.rows);
                 asker.names.begin(&mut columns, &group);
                 columns.text(Some(&schema.features[feature].name));
                 columns.text(direction);

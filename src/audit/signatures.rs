@@ -18,12 +18,12 @@ pub(super) type Signature = SmallVec<[Move; 3]>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Move {
     pub(super) feature: u32,
-    pub(super) way: Way,
+    pub(super) way: MoveWay,
 }
 
 /// Where a feature goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Way {
+pub(super) enum MoveWay {
     Up,
     Down,
     /// To the category of this code.
@@ -33,24 +33,24 @@ pub(super) enum Way {
 /// Signatures of one target.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Signatures {
-    pub(super) entries: HashMap<Signature, Entry>,
+    pub(super) entries: HashMap<Signature, SignatureTally>,
     /// Most rows that a signature may have lost.
     pub(super) missed: u64,
 }
 
-/// Valid answers with one signature.
+/// Valid counterfactuals with one signature.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Entry {
+pub(super) struct SignatureTally {
     pub(super) rows: u64,
     /// Rows by attribute and value, everybody aside.
     pub(super) groups: HashMap<(u32, u32), u64>,
     /// Per change, how far numbers move.
-    pub(super) sizes: SmallVec<[Sizes; 3]>,
+    pub(super) sizes: SmallVec<[MoveSizes; 3]>,
 }
 
 /// How far a number moves.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sizes {
+pub(super) struct MoveSizes {
     /// While there are few, all of them …
     few: Vec<f64>,
     /// … then a sketch.
@@ -60,16 +60,16 @@ pub(super) struct Sizes {
 }
 
 impl Signatures {
-    /// Counts a valid answer of some groups.
+    /// Counts a valid counterfactual of some groups.
     pub(super) fn add(&mut self, signature: Signature, sizes: &[f64], groups: &[(u32, u32)]) {
         let entry = self.entry(signature);
         entry.rows += 1;
         groups.iter().for_each(|group| *entry.groups.entry(*group).or_default() += 1);
-        entry.sizes.resize(sizes.len(), Sizes::default());
+        entry.sizes.resize(sizes.len(), MoveSizes::default());
         entry.sizes.iter_mut().zip(sizes).for_each(|(own, size)| own.add(*size));
     }
 
-    fn entry(&mut self, signature: Signature) -> &mut Entry {
+    fn entry(&mut self, signature: Signature) -> &mut SignatureTally {
         if self.entries.len() >= 2 * MOST_SIGNATURES && !self.entries.contains_key(&signature) {
             self.prune();
         }
@@ -92,7 +92,7 @@ impl Signatures {
     pub(super) fn merge(&mut self, other: &Signatures, numbers: &[Vec<u32>]) {
         self.missed += other.missed;
         // In an order of their own: what is given up must not depend on that of a hash table.
-        let mut entries: Vec<(&Signature, &Entry)> = other.entries.iter().collect();
+        let mut entries: Vec<(&Signature, &SignatureTally)> = other.entries.iter().collect();
         entries.sort_unstable_by_key(|(signature, _)| *signature);
         for (signature, more) in entries {
             let own = self.entry(signature.clone());
@@ -101,14 +101,14 @@ impl Signatures {
                 let value = numbers[*attribute as usize][*value as usize];
                 *own.groups.entry((*attribute, value)).or_default() += rows;
             }
-            own.sizes.resize(more.sizes.len(), Sizes::default());
+            own.sizes.resize(more.sizes.len(), MoveSizes::default());
             own.sizes.iter_mut().zip(&more.sizes).for_each(|(own, more)| own.merge(more));
         }
     }
 
     /// All of them, the commonest first.
-    pub(super) fn ranked(&self) -> Vec<(&Signature, &Entry)> {
-        let mut ranked: Vec<(&Signature, &Entry)> = self.entries.iter().collect();
+    pub(super) fn ranked(&self) -> Vec<(&Signature, &SignatureTally)> {
+        let mut ranked: Vec<(&Signature, &SignatureTally)> = self.entries.iter().collect();
         ranked.sort_unstable_by(|left, right| {
             right.1.rows.cmp(&left.1.rows).then(left.0.cmp(right.0))
         });
@@ -116,7 +116,7 @@ impl Signatures {
     }
 }
 
-impl Sizes {
+impl MoveSizes {
     /// Categories have none: NaN.
     fn add(&mut self, size: f64) {
         if size.is_nan() {
@@ -138,7 +138,7 @@ impl Sizes {
         sketch
     }
 
-    fn merge(&mut self, other: &Sizes) {
+    fn merge(&mut self, other: &MoveSizes) {
         self.fractions |= other.fractions;
         match &other.many {
             Some(sketch) => self.sketch().merge(sketch),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn signature(feature: u32) -> Signature {
-        [Move { feature, way: Way::Up }].into_iter().collect()
+        [Move { feature, way: MoveWay::Up }].into_iter().collect()
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!((whole.missed, one.missed), (0, 0));
         let counts = |of: &Signatures| {
             let ranked = of.ranked().into_iter();
-            let count = |(signature, entry): (&Signature, &Entry)| {
+            let count = |(signature, entry): (&Signature, &SignatureTally)| {
                 let groups = (0..3).map(|value| entry.groups[&(1, value)]).collect::<Vec<u64>>();
                 (signature.clone(), entry.rows, groups, entry.sizes[0].quantile(0.5))
             };

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::print::Printer;
 use super::run::conclude;
-use super::{Global, observer};
+use super::{Global, observed};
 use crate::error::Result;
 use crate::pipeline::{published_job, report};
 use crate::runtime::Runtime;
@@ -18,7 +18,7 @@ use crate::runtime::Runtime;
 /// was read, unchanged.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn audit out/explained --by sex --by region")]
-pub(super) struct Audit {
+pub(super) struct AuditArguments {
     /// The published folder.
     folder: PathBuf,
     /// Columns whose values are groups, in place of `audit.by`; give it more than once for more.
@@ -26,13 +26,11 @@ pub(super) struct Audit {
     by: Vec<String>,
 }
 
-impl Audit {
+impl AuditArguments {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         let job = published_job(&self.folder, &self.by)?;
         let runtime = Runtime::start(&job.runtime)?;
-        let observer = observer(global);
-        let result = report(&job, &runtime, &observer);
-        drop(observer);
+        let result = observed(global, |observer| report(&job, &runtime, observer));
         conclude(&result?, printer)
     }
 }

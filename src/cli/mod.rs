@@ -95,14 +95,15 @@ enum Command {
     Validate(validate::Validate),
     Score(score::Score),
     Train(train::Train),
-    Run(run::Run),
+    Run(run::WholeRunArguments),
+    Publish(run::Publish),
     Explain(run::Explain),
     Report(run::Report),
-    Audit(audit::Audit),
+    Audit(audit::AuditArguments),
     Sql(sql::Sql),
     #[command(subcommand)]
     Schema(schema::Schema),
-    Synth(synth::Synth),
+    Synth(synth::SynthArguments),
     Verify(verify::Verify),
 }
 
@@ -110,7 +111,11 @@ impl Command {
     /// What holds after success, even where it cannot be printed.
     fn done(&self) -> &'static str {
         match self {
-            Command::Score(_) | Command::Train(_) | Command::Run(_) | Command::Explain(_) => {
+            Command::Score(_)
+            | Command::Train(_)
+            | Command::Run(_)
+            | Command::Publish(_)
+            | Command::Explain(_) => {
                 "the run itself succeeded: what it publishes is published, only its summary could not be printed"
             }
             Command::Report(_) | Command::Audit(_) => {
@@ -206,6 +211,7 @@ fn execute(arguments: &Arguments, printer: &Printer) -> Result<()> {
         Command::Score(command) => command.run(printer, &arguments.global),
         Command::Train(command) => command.run(printer, &arguments.global),
         Command::Run(command) => command.run(printer, &arguments.global),
+        Command::Publish(command) => command.run(printer, &arguments.global),
         Command::Explain(command) => command.run(printer, &arguments.global),
         Command::Report(command) => command.run(printer, &arguments.global),
         Command::Audit(command) => command.run(printer, &arguments.global),
@@ -263,6 +269,11 @@ fn version() -> String {
 /// Progress for a stage: bars on a terminal, log lines elsewhere.
 fn observer(global: &Global) -> pipeline::Observer {
     progress::observer(global.quiet || global.log == LogFormat::Json)
+}
+
+/// Runs a stage with its progress shown; what is printed after it stands below the last progress line.
+fn observed<T>(global: &Global, stage: impl FnOnce(&pipeline::Observer) -> Result<T>) -> Result<T> {
+    stage(&observer(global))
 }
 
 #[cfg(test)]

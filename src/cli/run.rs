@@ -3,14 +3,15 @@
 use clap::Args;
 
 use super::print::{Printer, grouped, lines};
-use super::{Global, JobArguments, observer};
+use super::{Global, JobArguments, observed};
 use crate::commit::TableCommit;
 use crate::error::Result;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
+use crate::output::Shard;
 use crate::pipeline::{
-    DryRun, Example, Part, RunSummary, StabilitySummary, TargetSummary, dry_run, gate_error,
-    report, run,
+    DryRun, Example, RunMode, RunSummary, ShardSummary, StabilitySummary, TargetSummary, dry_run,
+    gate_error, publish, report, run, run_shard,
 };
 use crate::report::Survival;
 use crate::runtime::Runtime;
@@ -20,14 +21,18 @@ use crate::runtime::Runtime;
 /// Trains the job's generator, unless `explain.generator` names one or `explain.method` needs none: by
 /// default, small tables are searched without one. Writes `output.dir` with
 /// `counterfactuals/`, `rejects/`, `reports/`, `generator/`, `manifest.json` and `_SUCCESS`. The folder
-/// appears whole or not at all. A stopped or killed run goes on where it stopped with `--resume`.
+/// appears whole or not at all. A stopped or killed run resumes with `--resume`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  overturn run jobs/demo/run.toml --set data=table --set out=explained"
 )]
-pub(super) struct Run {
+pub(super) struct WholeRunArguments {
     #[command(flatten)]
     arguments: RunArguments,
+    /// Explain one of N shards of the rows, such as 3/8, and leave it for `overturn publish`. What an earlier attempt
+    /// at the shard has finished is not done again. The job names a fitted generator.
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["resume", "dry_run"])]
+    shard: Option<Shard>,
 }
 
 /// Explain every row in scope with a fitted generator and publish the tables.
@@ -52,11 +57,22 @@ pub(super) struct Report {
     job: JobArguments,
 }
 
+/// Put the shards of a run together, with reports, and publish all of it.
+///
+/// The last step after `overturn run JOB --shard I/N` for every I, on one machine or many. Give it the same job
+/// file. Ends with code 1 and names every shard that is missing or unfinished.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  overturn publish job.toml --set date=2026-11-16")]
+pub(super) struct Publish {
+    #[command(flatten)]
+    job: JobArguments,
+}
+
 #[derive(Debug, Args)]
 struct RunArguments {
     #[command(flatten)]
     job: JobArguments,
-    /// Go on from what a stopped or killed run has finished; start afresh if there is nothing.
+    /// Resume what a stopped or killed run has left unfinished; start afresh if there is nothing.
     #[arg(long)]
     resume: bool,
     /// Print the plan, the rows and an estimate, and do nothing.
@@ -64,15 +80,31 @@ struct RunArguments {
     dry_run: bool,
 }
 
-impl Run {
+impl WholeRunArguments {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
-        self.arguments.run(Part::Run, printer, global)
+        let Some(shard) = self.shard else {
+            return self.arguments.run(RunMode::Run, printer, global);
+        };
+        let job = self.arguments.job.read()?;
+        let runtime = Runtime::start(&job.runtime)?;
+        let summary = observed(global, |observer| run_shard(&job, shard, &runtime, observer))?;
+        printer.summary(&summary, shard_text);
+        Ok(())
+    }
+}
+
+impl Publish {
+    pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
+        let job = self.job.read()?;
+        let runtime = Runtime::start(&job.runtime)?;
+        let summary = observed(global, |observer| publish(&job, &runtime, observer))?;
+        conclude(&summary, printer)
     }
 }
 
 impl Explain {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
-        self.arguments.run(Part::Explain, printer, global)
+        self.arguments.run(RunMode::Explain, printer, global)
     }
 }
 
@@ -80,9 +112,7 @@ impl Report {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
         let runtime = Runtime::start(&job.runtime)?;
-        let observer = observer(global);
-        let result = report(&job, &runtime, &observer);
-        drop(observer);
+        let result = observed(global, |observer| report(&job, &runtime, observer));
         conclude(&result?, printer)
     }
 }
@@ -94,20 +124,41 @@ pub(super) fn conclude(summary: &RunSummary, printer: &Printer) -> Result<()> {
 }
 
 impl RunArguments {
-    fn run(&self, part: Part, printer: &Printer, global: &Global) -> Result<()> {
+    fn run(&self, mode: RunMode, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
         let runtime = Runtime::start(&job.runtime)?;
-        let observer = observer(global);
         if self.dry_run {
-            let plan = dry_run(&job, part, &runtime, &observer);
-            drop(observer);
-            printer.summary(&plan?, plan_text);
+            let plan = observed(global, |observer| dry_run(&job, mode, &runtime, observer))?;
+            printer.summary(&plan, plan_text);
             return Ok(());
         }
-        let result = run(&job, (part, self.resume), &runtime, &observer);
-        drop(observer);
+        let result =
+            observed(global, |observer| run(&job, (mode, self.resume), &runtime, observer));
         conclude(&result?, printer)
     }
+}
+
+fn shard_text(summary: &ShardSummary) -> String {
+    if summary.already_published {
+        return lines(&[("published before".to_string(), summary.output.clone())]);
+    }
+    let rejected: u64 = summary.rows_rejected.values().sum();
+    let mut rows = vec![
+        ("shard".to_string(), summary.shard.clone()),
+        ("splits".to_string(), grouped(summary.splits as u64)),
+        ("  finished before".to_string(), grouped(summary.splits_resumed as u64)),
+        ("rows in scope".to_string(), grouped(summary.rows)),
+        ("  rejected".to_string(), grouped(rejected)),
+        ("  explained".to_string(), grouped(summary.rows_explained)),
+    ];
+    let statuses = summary.statuses.iter();
+    rows.extend(statuses.map(|(status, rows)| (format!("    {status}"), grouped(*rows))));
+    let used =
+        format!("{:.1} s CPU, {} MiB at peak", summary.cpu_seconds, summary.peak_bytes >> 20);
+    rows.push(("used".to_string(), used));
+    rows.extend(summary.remarks.iter().map(|text| ("note".to_string(), text.clone())));
+    rows.push(("for".to_string(), format!("{}, by `overturn publish`", summary.output)));
+    lines(&rows)
 }
 
 fn plan_text(plan: &DryRun) -> String {
@@ -141,12 +192,12 @@ fn text(summary: &RunSummary) -> String {
         rows.push(("gate".to_string(), text));
     }
     rows.extend(summary.remarks.iter().map(|text| ("note".to_string(), text.clone())));
-    let place = match (summary.already_published, summary.passes()) {
+    let output_label = match (summary.already_published, summary.passes()) {
         (true, _) => "published before",
         (false, true) => "published",
         (false, false) => "set aside",
     };
-    rows.push((place.to_string(), summary.output.clone()));
+    rows.push((output_label.to_string(), summary.output.clone()));
     rows.extend(summary.table.as_ref().map(|of| ("committed".to_string(), committed(of))));
     let mut text = lines(&rows);
     if !summary.targets.is_empty() {
@@ -253,10 +304,10 @@ fn survival(of: &Survival) -> String {
     )
 }
 
-/// A table of figures by wanted decision.
+/// A table of figures by target.
 fn targets(targets: &[TargetSummary]) -> String {
     let head = [
-        "wanted",
+        "target",
         "needed",
         "valid",
         "validity",
@@ -312,7 +363,7 @@ fn aligned<const COLUMNS: usize>(table: &[[String; COLUMNS]]) -> String {
 /// "Change this, to that."
 fn example(example: &Example) -> String {
     let key = example.key.join(", ");
-    let mut text = format!("Row {key}: {} → {} if\n", example.decided, example.wanted);
+    let mut text = format!("Row {key}: {} → {} if\n", example.decided, example.target);
     for [feature, from, to] in &example.changes {
         text.push_str(&format!("  {feature} changes from {from} to {to}\n"));
     }

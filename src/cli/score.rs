@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::print::{Printer, grouped, lines};
-use super::{Global, JobArguments, observer};
+use super::{Global, JobArguments, observed};
 use crate::error::Result;
 use crate::pipeline::{ScoreSummary, score};
 use crate::runtime::{Runtime, usage};
@@ -26,9 +26,7 @@ impl Score {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
         let runtime = Runtime::start(&job.runtime)?;
-        let observer = observer(global);
-        let result = score(&job, &runtime, &observer);
-        drop(observer);
+        let result = observed(global, |observer| score(&job, &runtime, observer));
         printer.summary(&result?, text);
         Ok(())
     }

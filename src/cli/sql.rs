@@ -54,10 +54,10 @@ pub(super) struct Sql {
     /// A table: Parquet file, folder, glob or hive-partitioned folder; may be repeated.
     #[arg(long = "table", value_name = "NAME=PATH")]
     tables: Vec<String>,
-    /// Regression: how far from the wanted value still counts.
+    /// Regression: how far from the target value still counts.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     tolerance: f64,
-    /// What is done about the generator's answers, as `explain.refine` of a job.
+    /// How the generator's proposals are refined, as `explain.refine` of a job.
     #[arg(long, value_name = "HOW", default_value = "full", value_parser = ["off", "repair", "full"])]
     refine: String,
     /// Cores to use; 0 means all.
@@ -151,7 +151,7 @@ pub(super) fn words(command: &str) -> Result<Vec<String>> {
 }
 
 fn shown(rows: &[RecordBatch], format: SummaryFormat) -> Result<String> {
-    let unreadable = |error| Error::internal("answer", "cannot be shown").source(error);
+    let unreadable = |error| Error::internal("result", "cannot be shown").source(error);
     match format {
         SummaryFormat::Text => {
             pretty_format_batches(rows).map(|text| text.to_string()).map_err(unreadable)

@@ -16,7 +16,7 @@ use crate::synth::{self, Synth as Table};
 /// The same rows and seed give the same table, whatever the number of cores and files.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn synth table --rows 1000000")]
-pub(super) struct Synth {
+pub(super) struct SynthArguments {
     /// The folder to make.
     dir: PathBuf,
     /// How many applications.
@@ -33,7 +33,7 @@ pub(super) struct Synth {
     nulls: f64,
 }
 
-impl Synth {
+impl SynthArguments {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         let began = Instant::now();
         let table =

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::print::{Printer, grouped, lines};
-use super::{Global, JobArguments, observer};
+use super::{Global, JobArguments, observed};
 use crate::error::Result;
 use crate::pipeline::{TrainSummary, train};
 use crate::runtime::{Runtime, usage};
@@ -13,7 +13,7 @@ use crate::train::Quality;
 ///
 /// Writes `output.dir` with `generator/` (weights and what they mean), `reports/training.parquet` (the
 /// training curve), `manifest.json` and `_SUCCESS`. The folder appears whole or not at all. While it
-/// trains, a checkpoint stands beside it; a killed or failed run goes on from there with `--resume`.
+/// trains, a checkpoint stands beside it; a killed or failed run resumes from there with `--resume`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  overturn train jobs/demo/train.toml --set data=table --set out=trained"
@@ -21,7 +21,7 @@ use crate::train::Quality;
 pub(super) struct Train {
     #[command(flatten)]
     job: JobArguments,
-    /// Go on from the checkpoint that a killed or failed run left; start afresh if there is none.
+    /// Resume from the checkpoint that a killed or failed run left; start afresh if there is none.
     #[arg(long)]
     resume: bool,
 }
@@ -30,9 +30,7 @@ impl Train {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         let job = self.job.read()?;
         let runtime = Runtime::start(&job.runtime)?;
-        let observer = observer(global);
-        let result = train(&job, self.resume, &runtime, &observer);
-        drop(observer);
+        let result = observed(global, |observer| train(&job, self.resume, &runtime, observer));
         printer.summary(&result?, text);
         Ok(())
     }

@@ -63,8 +63,8 @@ pub(super) async fn commit(run: &TableRun<'_>) -> Result<TableCommit> {
     let mut wait = FIRST_WAIT;
     for _ in 1..ATTEMPTS {
         match committer.attempt().await? {
-            Attempt::Done(commit) => return Ok(commit),
-            Attempt::Overtaken(error) => {
+            CommitAttempt::Done(commit) => return Ok(commit),
+            CommitAttempt::Overtaken(error) => {
                 tracing::warn!("another writer was faster, trying again: {}", trouble(&error));
             }
         }
@@ -76,7 +76,7 @@ pub(super) async fn commit(run: &TableRun<'_>) -> Result<TableCommit> {
 }
 
 /// What became of an attempt.
-enum Attempt {
+enum CommitAttempt {
     Done(TableCommit),
     /// Another has committed the version; the run may be tried again on top of it.
     Overtaken(DeltaTableError),
@@ -93,10 +93,10 @@ struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    async fn attempt(&mut self) -> Result<Attempt> {
+    async fn attempt(&mut self) -> Result<CommitAttempt> {
         let snapshot = latest(&self.store).await?;
         if let Some(found) = self.committed_before(snapshot.as_ref()).await? {
-            return Ok(Attempt::Done(found));
+            return Ok(CommitAttempt::Done(found));
         }
         let mut actions = self.table_actions(snapshot.as_ref())?;
         let removed = self.removed(snapshot.as_ref())?;
@@ -108,18 +108,22 @@ impl Committer<'_> {
         let error = match written {
             Ok(version) => {
                 self.sync(version)?;
-                return Ok(Attempt::Done(self.commit(Some(version), files_added, files_removed)));
+                return Ok(CommitAttempt::Done(self.commit(
+                    Some(version),
+                    files_added,
+                    files_removed,
+                )));
             }
             Err(error) => error,
         };
         // An error may come after the commit was made.
         let now = latest(&self.store).await?;
         if let Some(found) = self.committed_before(now.as_ref()).await? {
-            return Ok(Attempt::Done(found));
+            return Ok(CommitAttempt::Done(found));
         }
         let before = snapshot.map(|snapshot| snapshot.version());
         if now.map(|now| now.version()) > before {
-            return Ok(Attempt::Overtaken(error));
+            return Ok(CommitAttempt::Overtaken(error));
         }
         let problem = format!("cannot be committed to: {}", trouble(&error));
         Err(Error::output(&self.run.target.url, problem).source(error))

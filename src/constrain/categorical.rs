@@ -130,21 +130,22 @@ impl CategoricalRule {
     /// Appends the codes that a network's output stands for.
     pub(super) fn settle(
         &self,
-        answer: &NetworkOutput<'_>,
+        network_output: &NetworkOutput<'_>,
         block: &Range<usize>,
         into: &mut Vec<u32>,
     ) {
-        let original = &codes_of(answer.rows, self.feature)[block.clone()];
+        let original = &codes_of(network_output.rows, self.feature)[block.clone()];
         if !self.allowed.contains(&true) {
             into.extend_from_slice(original);
             return;
         }
         let rows = block.clone().zip(original);
-        match answer.bounds.allowed(self.feature) {
-            None => into
-                .extend(rows.map(|(row, original)| self.settled(answer, row, *original, |_| true))),
+        match network_output.bounds.allowed(self.feature) {
+            None => into.extend(
+                rows.map(|(row, original)| self.settled(network_output, row, *original, |_| true)),
+            ),
             Some(lists) => into.extend(rows.map(|(row, original)| {
-                self.settled(answer, row, *original, |code| lists.contains(row, code))
+                self.settled(network_output, row, *original, |code| lists.contains(row, code))
             })),
         }
     }
@@ -154,7 +155,7 @@ impl CategoricalRule {
     #[inline]
     fn settled(
         &self,
-        answer: &NetworkOutput<'_>,
+        network_output: &NetworkOutput<'_>,
         row: usize,
         original: u32,
         listed: impl Fn(usize) -> bool,
@@ -162,9 +163,10 @@ impl CategoricalRule {
         if original == NULL_CODE {
             return original;
         }
-        let output = answer.decoded.row(row);
+        let output = network_output.decoded.row(row);
         let logits = &output[self.slots.first..self.slots.first + self.slots.values];
-        let mask = &answer.conditions.row(row)[self.offset..self.offset + self.slots.values];
+        let mask =
+            &network_output.conditions.row(row)[self.offset..self.offset + self.slots.values];
         let mut best = self.slots.slot(original).map_or(f32::NAN, |slot| output[slot]);
         let mut chosen = original;
         for (code, ((logit, mask), allowed)) in

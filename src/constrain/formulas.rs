@@ -32,7 +32,7 @@ pub struct Formula {
 }
 
 /// A formula that holds in all rows.
-struct Candidate {
+struct FormulaCandidate {
     target: usize,
     inputs: [usize; 2],
     /// Of several formulas that cannot all be kept, the least is.
@@ -67,7 +67,7 @@ pub(super) fn formulas(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec
         return Vec::new();
     }
     let read = |index: usize| schema.derived.iter().any(|of| of.inputs.contains(&index));
-    let mut found: Vec<Candidate> = Vec::new();
+    let mut found: Vec<FormulaCandidate> = Vec::new();
     for target in columns.iter().filter(|column| column.may_follow() && !read(column.index)) {
         for one in columns.iter().filter(|one| one.index != target.index) {
             found.extend(target.scaled(one));
@@ -82,10 +82,10 @@ pub(super) fn formulas(rows: &Rows, count: usize, schema: &FeatureSchema) -> Vec
 }
 
 /// Formulas of which none reads what follows from another.
-fn chosen(candidates: Vec<Candidate>) -> Vec<Candidate> {
-    let mut kept: Vec<Candidate> = Vec::new();
+fn chosen(candidates: Vec<FormulaCandidate>) -> Vec<FormulaCandidate> {
+    let mut kept: Vec<FormulaCandidate> = Vec::new();
     for candidate in candidates {
-        let clashes = |other: &Candidate| {
+        let clashes = |other: &FormulaCandidate| {
             other.target == candidate.target
                 || other.inputs.contains(&candidate.target)
                 || candidate.inputs.contains(&other.target)
@@ -97,7 +97,7 @@ fn chosen(candidates: Vec<Candidate>) -> Vec<Candidate> {
     kept
 }
 
-impl Candidate {
+impl FormulaCandidate {
     fn formula(self, schema: &FeatureSchema) -> Formula {
         Formula { feature: schema.features[self.target].name.clone(), value: self.value }
     }
@@ -152,7 +152,7 @@ impl<'a> RuleInput<'a> {
     }
 
     /// The column as a multiple of another plus a constant.
-    fn scaled(&self, of: &RuleInput<'_>) -> Option<Candidate> {
+    fn scaled(&self, of: &RuleInput<'_>) -> Option<FormulaCandidate> {
         let both = || {
             (0..self.numbers.len())
                 .filter(|row| (self.numbers[*row] + of.numbers[*row]).is_finite())
@@ -167,7 +167,7 @@ impl<'a> RuleInput<'a> {
             return None;
         }
         let value = |row: usize| factor * of.numbers[row] + rest;
-        self.is(|number| self.tolerance(number), value).then(|| Candidate {
+        self.is(|number| self.tolerance(number), value).then(|| FormulaCandidate {
             target: self.index,
             inputs: [of.index; 2],
             rank: (0, 0, 0, usize::MAX - self.index),
@@ -176,7 +176,7 @@ impl<'a> RuleInput<'a> {
     }
 
     /// The column computed from two others, to the last digit or rounded.
-    fn computed(&self, one: &RuleInput<'_>, two: &RuleInput<'_>) -> Option<Candidate> {
+    fn computed(&self, one: &RuleInput<'_>, two: &RuleInput<'_>) -> Option<FormulaCandidate> {
         let operators = [
             ArithmeticOperator::Add,
             ArithmeticOperator::Multiply,
@@ -208,7 +208,7 @@ impl<'a> RuleInput<'a> {
             // What has most digits was computed, rather than given.
             let digits = self.decimals.unwrap_or(MOST_DECIMALS + 1);
             let rank = (1, -digits, order, usize::MAX - self.index);
-            return Some(Candidate {
+            return Some(FormulaCandidate {
                 target: self.index,
                 inputs: [one.index, two.index],
                 rank,

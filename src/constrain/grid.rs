@@ -23,14 +23,14 @@ pub(super) const MOST_UNITS: f64 = (1u64 << 50) as f64;
 
 /// From the least to the greatest; empty if they are the other way round.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Interval {
+pub(super) struct NumberInterval {
     pub(super) low: f64,
     pub(super) high: f64,
 }
 
-impl Interval {
-    pub(super) fn point(number: f64) -> Interval {
-        Interval { low: number, high: number }
+impl NumberInterval {
+    pub(super) fn point(number: f64) -> NumberInterval {
+        NumberInterval { low: number, high: number }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -42,13 +42,13 @@ impl Interval {
         self.low <= number && number <= self.high
     }
 
-    fn map(self, function: impl Fn(f64) -> f64) -> Interval {
-        Interval { low: function(self.low), high: function(self.high) }
+    fn map(self, function: impl Fn(f64) -> f64) -> NumberInterval {
+        NumberInterval { low: function(self.low), high: function(self.high) }
     }
 
     /// The whole numbers inside, or no farther than `slack` outside.
-    fn whole(self, slack: f64) -> Interval {
-        Interval { low: (self.low - slack).ceil(), high: (self.high + slack).floor() }
+    fn whole(self, slack: f64) -> NumberInterval {
+        NumberInterval { low: (self.low - slack).ceil(), high: (self.high + slack).floor() }
     }
 
     /// The whole number inside that is nearest, of two equally near the even one; `self` has whole ends.
@@ -79,9 +79,9 @@ pub(super) enum Grid {
     /// The own number and those whole strides of so many units away from it.
     Strides { per_one: f64, stride: f64 },
     /// Multiples of a step, and the ends of the range.
-    Multiples { of: Multiples, precision: Precision, ends: Interval },
+    Multiples { of: Multiples, precision: Precision, ends: NumberInterval },
     /// None but the own: steps that the column's type cannot hold.
-    Own,
+    Unchanged,
 }
 
 impl Grid {
@@ -90,12 +90,12 @@ impl Grid {
     pub(super) fn new(
         numeric: &Numeric,
         data_type: &DataType,
-        (kept, range): (Option<Multiples>, Interval),
+        (kept, range): (Option<Multiples>, NumberInterval),
     ) -> Grid {
         let plain = Grid::of_type(numeric, data_type);
         let Some(of) = kept else { return plain };
         let ends = range.map(|end| {
-            let held = plain.nearest(end, end, Interval::point(end)) == Some(end);
+            let held = plain.nearest(end, end, NumberInterval::point(end)) == Some(end);
             if held { end } else { f64::NAN }
         });
         Grid::Multiples { of, precision: plain.precision(), ends }
@@ -106,7 +106,7 @@ impl Grid {
         match self {
             Grid::Real(precision) | Grid::Whole(precision) => precision,
             Grid::Steps { precision, .. } | Grid::Multiples { precision, .. } => precision,
-            Grid::Units { .. } | Grid::Strides { .. } | Grid::Own => Precision::Double,
+            Grid::Units { .. } | Grid::Strides { .. } | Grid::Unchanged => Precision::Double,
         }
     }
 
@@ -123,7 +123,7 @@ impl Grid {
             None if whole => Grid::Whole(precision),
             None => Grid::Real(precision),
             Some(step) if whole => {
-                strides(step).map_or(Grid::Own, |step| Grid::Steps { step, precision })
+                strides(step).map_or(Grid::Unchanged, |step| Grid::Steps { step, precision })
             }
             Some(step) => Grid::Steps { step, precision },
         }
@@ -141,7 +141,7 @@ impl Grid {
         } else {
             strides(step * per_one)
         };
-        units.map_or(Grid::Own, |stride| Grid::Strides { per_one, stride })
+        units.map_or(Grid::Unchanged, |stride| Grid::Strides { per_one, stride })
     }
 
     /// Whether every number of the column is on it.
@@ -155,7 +155,7 @@ impl Grid {
             Grid::Real(_) | Grid::Whole(_) | Grid::Units { .. } | Grid::Multiples { .. } => 0.0,
             Grid::Steps { step, .. } => step,
             Grid::Strides { per_one, stride } => stride / per_one,
-            Grid::Own => f64::INFINITY,
+            Grid::Unchanged => f64::INFINITY,
         }
     }
 
@@ -166,7 +166,7 @@ impl Grid {
             Grid::Whole(_) => Some(1.0),
             Grid::Units { per_one } => Some(1.0 / per_one),
             Grid::Multiples { of, .. } => Some(of.step()),
-            Grid::Steps { .. } | Grid::Strides { .. } | Grid::Own => Some(self.least_move()),
+            Grid::Steps { .. } | Grid::Strides { .. } | Grid::Unchanged => Some(self.least_move()),
         }
     }
 
@@ -181,7 +181,12 @@ impl Grid {
     }
 
     /// Its numbers inside the interval, beside the original; none if they are more than `most`.
-    pub(super) fn all(self, original: f64, inside: Interval, most: usize) -> Option<Vec<f64>> {
+    pub(super) fn all(
+        self,
+        original: f64,
+        inside: NumberInterval,
+        most: usize,
+    ) -> Option<Vec<f64>> {
         if let Grid::Multiples { of, precision, ends } = self {
             return all_multiples(of, (precision, ends), (original, inside), most);
         }
@@ -207,7 +212,12 @@ impl Grid {
     /// The number of the grid inside the interval that is nearest to `proposed`, which lies inside. None if the
     /// interval has none; the original number need not be inside.
     #[inline]
-    pub(super) fn nearest(self, proposed: f64, original: f64, inside: Interval) -> Option<f64> {
+    pub(super) fn nearest(
+        self,
+        proposed: f64,
+        original: f64,
+        inside: NumberInterval,
+    ) -> Option<f64> {
         match self {
             Grid::Real(precision) => precision.nearest(proposed, inside),
             Grid::Whole(precision) => {
@@ -237,7 +247,7 @@ impl Grid {
                 let multiple = nearest_multiple(of, precision, proposed, inside);
                 nearer(nearer(multiple, ends.low), ends.high)
             }
-            Grid::Own => None,
+            Grid::Unchanged => None,
         }
     }
 
@@ -247,11 +257,11 @@ impl Grid {
     }
 }
 
-fn nearest_step(proposed: f64, original: f64, inside: Interval, step: f64) -> Option<f64> {
+fn nearest_step(proposed: f64, original: f64, inside: NumberInterval, step: f64) -> Option<f64> {
     let count = |number: f64| (number - original) / step;
     // The ends are rounded at their own size, which may be large beside the step.
     let rounding = |end: f64| (4.0 * f64::EPSILON * (original.abs() + end.abs()) / step).min(0.25);
-    let steps = Interval {
+    let steps = NumberInterval {
         low: (count(inside.low) - STEP_SLACK - rounding(inside.low)).ceil(),
         high: (count(inside.high) + STEP_SLACK + rounding(inside.high)).floor(),
     };
@@ -273,7 +283,7 @@ fn strides(step: f64) -> Option<f64> {
 impl Precision {
     /// The number of this precision inside the interval that is nearest.
     #[inline]
-    fn nearest(self, number: f64, inside: Interval) -> Option<f64> {
+    fn nearest(self, number: f64, inside: NumberInterval) -> Option<f64> {
         if self == Precision::Double {
             return Some(number);
         }
@@ -336,8 +346,8 @@ fn scale(data_type: &DataType) -> i32 {
 }
 
 /// The least and greatest number that a column of the type can hold.
-pub(super) fn type_range(data_type: &DataType) -> Interval {
-    let symmetric = |most: f64| Interval { low: -most, high: most };
+pub(super) fn type_range(data_type: &DataType) -> NumberInterval {
+    let symmetric = |most: f64| NumberInterval { low: -most, high: most };
     match data_type {
         DataType::Float16 => symmetric(Half::MAX.to_f64()),
         DataType::Float32 => symmetric(f64::from(f32::MAX)),
@@ -349,7 +359,7 @@ pub(super) fn type_range(data_type: &DataType) -> Interval {
             symmetric(units / 10f64.powi(i32::from(*scale)))
         }
         other => match whole_range(other) {
-            Some((low, high)) => Interval { low, high },
+            Some((low, high)) => NumberInterval { low, high },
             None => symmetric(f64::MAX),
         },
     }

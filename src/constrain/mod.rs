@@ -1,5 +1,5 @@
 //! What a counterfactual may change. The networks read a condition `c` ([`Conditions`]); whatever
-//! they answer, [`Constraints::post_process`] makes rows of it that keep to the schema, to what training saw,
+//! they give, [`Constraints::post_process`] makes rows of it that keep to the schema, to what training saw,
 //! to the table's types and to each row's own bounds; [`Constraints::violations`] checks that on its own.
 
 mod bounds;
@@ -271,22 +271,27 @@ impl Constraints {
             Cells::Codes(_) => Cells::Codes(Vec::with_capacity(rows.len)),
         };
         let mut cells: Vec<Cells> = rows.cells.iter().map(empty).collect();
-        let answer = NetworkOutput { decoded, rows, conditions, bounds };
+        let network_output = NetworkOutput { decoded, rows, conditions, bounds };
         for block in blocks(rows.len) {
-            self.settle(&answer, &block, &mut cells);
+            self.settle(&network_output, &block, &mut cells);
         }
         self.coherent_rows(cells, rows, (conditions, bounds))
     }
 
-    fn settle(&self, answer: &NetworkOutput<'_>, block: &Range<usize>, cells: &mut [Cells]) {
+    fn settle(
+        &self,
+        network_output: &NetworkOutput<'_>,
+        block: &Range<usize>,
+        cells: &mut [Cells],
+    ) {
         for rule in &self.numerics {
             if let Cells::Numbers(numbers) = &mut cells[rule.feature] {
-                rule.settle(answer, block, numbers);
+                rule.settle(network_output, block, numbers);
             }
         }
         for rule in &self.categoricals {
             if let Cells::Codes(codes) = &mut cells[rule.feature] {
-                rule.settle(answer, block, codes);
+                rule.settle(network_output, block, codes);
             }
         }
     }

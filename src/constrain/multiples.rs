@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::grid::{Grid, Interval, MOST_UNITS, Precision};
+use super::grid::{Grid, MOST_UNITS, NumberInterval, Precision};
 use crate::feature::{GridPolicy, Multiples, Numeric, NumericStats};
 
 /// The multiples that a feature's changed numbers are, if they are kept to any: the schema leaves it to training
@@ -38,7 +38,7 @@ pub(super) fn nearest_multiple(
     of: Multiples,
     precision: Precision,
     proposed: f64,
-    inside: Interval,
+    inside: NumberInterval,
 ) -> Option<f64> {
     let count = of.count(proposed).round_ties_even();
     let at = |count: f64| precision.round(of.at(count));
@@ -55,8 +55,8 @@ pub(super) fn nearest_multiple(
 /// `most`.
 pub(super) fn all_multiples(
     of: Multiples,
-    (precision, ends): (Precision, Interval),
-    (original, inside): (f64, Interval),
+    (precision, ends): (Precision, NumberInterval),
+    (original, inside): (f64, NumberInterval),
     most: usize,
 ) -> Option<Vec<f64>> {
     let (low, high) = (of.count(inside.low).floor(), of.count(inside.high).ceil());

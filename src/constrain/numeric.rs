@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::bounds::RowBounds;
 use super::conditions::ConditionBlock;
-use super::grid::{Grid, Interval, type_range};
+use super::grid::{Grid, NumberInterval, type_range};
 use super::{ColumnLimits, NetworkOutput, numbers_of};
 use crate::encode::NumericSlots;
 use crate::feature::{Change, Feature, Limit};
@@ -28,7 +28,7 @@ pub(super) struct NumericRule {
     /// Where its pair stands in a condition.
     offset: usize,
     slots: NumericSlots,
-    range: Interval,
+    range: NumberInterval,
     /// Length of the range; zero if nothing can change.
     span: f64,
     /// What a condition of one is: the span, or a little more on a grid. Conditions are rounded to single
@@ -39,7 +39,7 @@ pub(super) struct NumericRule {
     /// Farthest moves in the feature's own units; infinite without a limit.
     moves: Moves,
     /// Where a changed number can be at all: the range, as far as the column's type reaches.
-    hold: Interval,
+    hold: NumberInterval,
     grid: Grid,
     /// Whether a limit may be passed by what binary fractions lose.
     lenient: bool,
@@ -84,8 +84,9 @@ impl NumericRule {
         let numeric = feature.numeric().expect("asked for numeric features only");
         let (low, high) = numeric.range.unwrap_or(column.seen);
         // Where training saw no number there is no range, and nothing to change within.
-        let known = !Interval { low, high }.is_empty();
-        let range = if known { Interval { low, high } } else { Interval::point(slots.mean) };
+        let known = !NumberInterval { low, high }.is_empty();
+        let range =
+            if known { NumberInterval { low, high } } else { NumberInterval::point(slots.mean) };
         let span = range.high - range.low;
         let span = if span.is_finite() { span } else { 0.0 };
         let reach = type_range(&column.data_type);
@@ -109,7 +110,10 @@ impl NumericRule {
             unit: if grid.is_dense() { span } else { span * (1.0 + f64::from(f32::EPSILON)) },
             shares,
             moves,
-            hold: Interval { low: range.low.max(reach.low), high: range.high.min(reach.high) },
+            hold: NumberInterval {
+                low: range.low.max(reach.low),
+                high: range.high.min(reach.high),
+            },
             lenient: grid.is_absolute(),
             grid,
         }
@@ -147,7 +151,7 @@ impl NumericRule {
         !inside.is_empty() && (other(inside.low) || other(inside.high))
     }
 
-    fn inside(&self, original: f64, condition: &[f32], ends: (f64, f64)) -> Interval {
+    fn inside(&self, original: f64, condition: &[f32], ends: (f64, f64)) -> NumberInterval {
         self.interval(original, (condition[self.offset], condition[self.offset + 1]), ends)
     }
 
@@ -220,15 +224,15 @@ impl NumericRule {
     /// Appends the numbers that a network's output stands for.
     pub(super) fn settle(
         &self,
-        answer: &NetworkOutput<'_>,
+        network_output: &NetworkOutput<'_>,
         block: &Range<usize>,
         into: &mut Vec<f64>,
     ) {
-        let original = numbers_of(answer.rows, self.feature);
-        let ends = answer.bounds.ends(self.feature);
+        let original = numbers_of(network_output.rows, self.feature);
+        let ends = network_output.bounds.ends(self.feature);
         into.extend(block.clone().map(|row| {
-            let output = answer.decoded.row(row)[self.slots.value];
-            let condition = answer.conditions.row(row);
+            let output = network_output.decoded.row(row)[self.slots.value];
+            let condition = network_output.conditions.row(row);
             let pair = (condition[self.offset], condition[self.offset + 1]);
             self.settled(output, original[row], self.interval(original[row], pair, ends(row)))
         }));
@@ -236,7 +240,7 @@ impl NumericRule {
 
     /// Where a changed number can be. Ends are NaN where the row has none.
     #[inline]
-    fn interval(&self, original: f64, pair: (f32, f32), ends: (f64, f64)) -> Interval {
+    fn interval(&self, original: f64, pair: (f32, f32), ends: (f64, f64)) -> NumberInterval {
         // A condition of one allows all that the schema does: from a number outside the range, the range's other
         // end is farther away than the range is long.
         let down = if pair.0 <= -1.0 { f64::NEG_INFINITY } else { f64::from(pair.0) * self.unit };
@@ -251,12 +255,12 @@ impl NumericRule {
             self.hold.low.max(original - farthest_down - slack(farthest_down)).max(original + down);
         let high =
             self.hold.high.min(original + farthest_up + slack(farthest_up)).min(original + up);
-        Interval { low: low.max(ends.0), high: high.min(ends.1) }
+        NumberInterval { low: low.max(ends.0), high: high.min(ends.1) }
     }
 
     /// The allowed number that is nearest to the output: the own, which always is, or one inside.
     #[inline]
-    fn settled(&self, output: f32, original: f64, inside: Interval) -> f64 {
+    fn settled(&self, output: f32, original: f64, inside: NumberInterval) -> f64 {
         let unchanged = output == self.slots.standardised(original);
         if output.is_nan() || !original.is_finite() || unchanged {
             return original;
@@ -266,7 +270,7 @@ impl NumericRule {
 
     /// The same for a number in the feature's own unit.
     #[inline]
-    fn settle_at(&self, proposed: f64, original: f64, inside: Interval) -> f64 {
+    fn settle_at(&self, proposed: f64, original: f64, inside: NumberInterval) -> f64 {
         if inside.is_empty() {
             return original;
         }

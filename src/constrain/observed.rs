@@ -14,7 +14,7 @@ use crate::feature::{
 /// never does with a probability of e to the minus that.
 const EXPECTED_COMBINATIONS: f64 = 20.0;
 /// Times that independent columns would break an order of two numbers, at least. Fewer than for combinations, of which
-/// there are many more: an order that small tables show by chance costs less than an impossible answer.
+/// there are many more: an order that small tables show by chance costs less than an impossible counterfactual.
 const EXPECTED_BREAKS: f64 = 5.0;
 /// Categorical features with more values are left alone: their combinations are too many to be seen.
 const MOST_VALUES: usize = 256;

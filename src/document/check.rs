@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Place, join};
+use super::{KeyPositions, join};
 use crate::error::{Fault, MOST_FAULTS};
 
 /// Checks the tree and adds what is wrong with it to `faults`.
@@ -11,17 +11,17 @@ use crate::error::{Fault, MOST_FAULTS};
 pub(super) fn check(
     tree: &Value,
     schema: &Value,
-    place: &Place,
+    positions: &KeyPositions,
     faults: &mut Vec<Fault>,
 ) -> Vec<Fault> {
-    let mut checker = Checker { root: schema, place, faults, out_of_range: Vec::new() };
+    let mut checker = Checker { root: schema, positions, faults, out_of_range: Vec::new() };
     checker.value(tree, schema, "");
     checker.out_of_range
 }
 
 struct Checker<'a> {
     root: &'a Value,
-    place: &'a Place,
+    positions: &'a KeyPositions,
     faults: &'a mut Vec<Fault>,
     out_of_range: Vec<Fault>,
 }
@@ -108,7 +108,8 @@ impl<'a> Checker<'a> {
             if let Some(key) = key.as_str().filter(|key| !map.contains_key(*key)) {
                 let expected = self.describe(self.resolve(&schema["properties"][key]));
                 self.faults.push(
-                    self.place.fault(&join(path, key), format!("is missing, expected {expected}")),
+                    self.positions
+                        .fault(&join(path, key), format!("is missing, expected {expected}")),
                 );
             }
         }
@@ -122,7 +123,7 @@ impl<'a> Checker<'a> {
             let entries = if values.len() == 1 { "entry" } else { "entries" };
             let expected = if least == 0 { format!("at most {most}") } else { least.to_string() };
             let problem = format!("has {} {entries}, expected {expected}", values.len());
-            self.faults.push(self.place.fault(path, problem));
+            self.faults.push(self.positions.fault(path, problem));
         }
         if let Some(items) = schema.get("items") {
             for (index, value) in values.iter().enumerate() {
@@ -141,7 +142,7 @@ impl<'a> Checker<'a> {
             (_, _, Some((most, shown))) if found > most => format!("at most {}", plain(shown)),
             _ => return,
         };
-        let mut fault = self.place.fault(path, format!("is {number}, expected {expected}"));
+        let mut fault = self.positions.fault(path, format!("is {number}, expected {expected}"));
         fault.hint = schema.get("x-reason").and_then(Value::as_str).map(str::to_string);
         self.out_of_range.push(fault);
     }
@@ -150,10 +151,10 @@ impl<'a> Checker<'a> {
         let formerly =
             |schema: &Value| schema.get("x-formerly").and_then(Value::as_str) == Some(key);
         if let Some((new, _)) = properties.iter().find(|(_, schema)| formerly(schema)) {
-            let fault = self.place.fault(path, format!("was renamed, expected `{new}`"));
+            let fault = self.positions.fault(path, format!("was renamed, expected `{new}`"));
             return self.faults.push(fault.hint(format!("write `{new}` instead of `{key}`")));
         }
-        let fault = self.place.fault(path, "is not a known key");
+        let fault = self.positions.fault(path, "is not a known key");
         // Nobody reads further hints, and looking for them takes its time.
         if self.faults.len() >= MOST_FAULTS {
             return self.faults.push(fault);
@@ -169,7 +170,7 @@ impl<'a> Checker<'a> {
 
     fn wrong(&mut self, value: &Value, schema: &'a Value, path: &str) {
         let problem = format!("is {}, expected {}", found(value), self.describe(schema));
-        let mut fault = self.place.fault(path, problem);
+        let mut fault = self.positions.fault(path, problem);
         if let Some(text) = value.as_str() {
             fault.hint = did_you_mean(text, self.choices(schema).into_iter());
         }

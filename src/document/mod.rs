@@ -37,24 +37,24 @@ pub struct Document<T> {
     /// What the file says.
     pub value: T,
     /// Where.
-    pub place: Place,
+    pub positions: KeyPositions,
     /// Numbers outside their limits: to be reported together with what else is wrong.
     pub out_of_range: Vec<Fault>,
 }
 
-/// Where the keys of a file stand, for messages about them.
+/// The line of each key in a file, for messages.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct KeyPositions {
     file: PathBuf,
     lines: HashMap<String, usize>,
     /// Keys whose values do not stand in the file.
     overridden: Vec<String>,
 }
 
-impl Place {
+impl KeyPositions {
     /// What was typed as an argument; relative paths start from the current folder.
-    pub fn argument(name: &str) -> Place {
-        Place { file: PathBuf::from(name), lines: HashMap::new(), overridden: Vec::new() }
+    pub fn argument(name: &str) -> KeyPositions {
+        KeyPositions { file: PathBuf::from(name), lines: HashMap::new(), overridden: Vec::new() }
     }
 
     /// The file.
@@ -146,9 +146,9 @@ pub fn parse_with<T: DeserializeOwned + JsonSchema>(
     fill: Fill,
     overrides: &Overrides,
 ) -> Result<Document<T>> {
-    let (mut tree, mut place, mut faults) = parse::parse(text, file, fill)?;
-    overrides.apply(&mut tree, &mut place, &mut faults);
-    let out_of_range = check::check(&tree, &json_schema::<T>(), &place, &mut faults);
+    let (mut tree, mut positions, mut faults) = parse::parse(text, file, fill)?;
+    overrides.apply(&mut tree, &mut positions, &mut faults);
+    let out_of_range = check::check(&tree, &json_schema::<T>(), &positions, &mut faults);
     if !faults.is_empty() {
         faults.extend(out_of_range);
         return Err(Error::of_faults(Kind::Spec, faults));
@@ -164,7 +164,7 @@ pub fn parse_with<T: DeserializeOwned + JsonSchema>(
             return Err(Error::spec(file.display().to_string(), problem));
         }
     };
-    Ok(Document { value, place, out_of_range })
+    Ok(Document { value, positions, out_of_range })
 }
 
 /// The JSON Schema of a file type, as generated into `schemas/`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Place, join};
+use super::{KeyPositions, join};
 use crate::error::{Error, Fault, Result};
 
 /// Where faults of a value point to that does not stand in the file.
@@ -16,7 +16,7 @@ impl Overrides {
     /// From `key=value` arguments. A value is TOML; what is none is a text.
     ///
     /// # Errors
-    /// When an argument has no key, no `=`, or a number that is none.
+    /// When an argument has no key, no `=`, or an invalid number.
     pub fn parse(arguments: &[String]) -> Result<Overrides> {
         let parsed = arguments.iter().map(|argument| {
             let pair = argument.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
@@ -35,10 +35,15 @@ impl Overrides {
     }
 
     /// Puts the values into a file's tree. What they mean there is checked with the rest of it.
-    pub(super) fn apply(&self, tree: &mut Value, place: &mut Place, faults: &mut Vec<Fault>) {
+    pub(super) fn apply(
+        &self,
+        tree: &mut Value,
+        positions: &mut KeyPositions,
+        faults: &mut Vec<Fault>,
+    ) {
         for (key, value) in &self.0 {
             match put(tree, key, value) {
-                Ok(()) => place.overridden.push(key.clone()),
+                Ok(()) => positions.overridden.push(key.clone()),
                 Err(section) => {
                     let problem = format!("`{key}` lies below `{section}`, which is no section");
                     faults.push(Fault::new(SUBJECT, problem));
@@ -104,12 +109,12 @@ mod tests {
     #[serde(deny_unknown_fields, default)]
     struct File {
         name: String,
-        section: Section,
+        section: ExampleSection,
     }
 
     #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
-    struct Section {
+    struct ExampleSection {
         count: u32,
         date: String,
         list: Vec<String>,
@@ -131,8 +136,11 @@ mod tests {
             "section.date=2026-11-17",
             "section.list=[\"x\", \"y\"]",
         ]);
-        let section =
-            Section { count: 3, date: "2026-11-17".into(), list: vec!["x".into(), "y".into()] };
+        let section = ExampleSection {
+            count: 3,
+            date: "2026-11-17".into(),
+            list: vec!["x".into(), "y".into()],
+        };
         assert_eq!(found.expect("read").value, File { name: "plain words".into(), section });
     }
 

@@ -7,13 +7,17 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{Fill, Place, join};
+use super::{Fill, KeyPositions, join};
 use crate::error::{Error, Fault, Kind, Result};
 
 /// Parses the text. Syntax errors end it; faults of single values are returned beside the tree.
-pub(super) fn parse(text: &str, file: &Path, fill: Fill) -> Result<(Value, Place, Vec<Fault>)> {
+pub(super) fn parse(
+    text: &str,
+    file: &Path,
+    fill: Fill,
+) -> Result<(Value, KeyPositions, Vec<Fault>)> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader {
+    let mut reader = TomlReader {
         fill,
         breaks: text
             .bytes()
@@ -21,26 +25,30 @@ pub(super) fn parse(text: &str, file: &Path, fill: Fill) -> Result<(Value, Place
             .filter(|(byte, _)| *byte == b'\n')
             .map(|(_, at)| at)
             .collect(),
-        place: Place { file: file.to_path_buf(), lines: HashMap::new(), overridden: Vec::new() },
+        positions: KeyPositions {
+            file: file.to_path_buf(),
+            lines: HashMap::new(),
+            overridden: Vec::new(),
+        },
         faults: Vec::new(),
     };
     let syntax = errors.iter().map(|error| reader.syntax_fault(error)).collect();
     Error::from_faults(Kind::Spec, syntax)?;
     let tree = reader.table(table.get_ref(), "");
-    Ok((tree, reader.place, reader.faults))
+    Ok((tree, reader.positions, reader.faults))
 }
 
-struct Reader<'a> {
+struct TomlReader<'a> {
     /// Where lines end.
     breaks: Vec<usize>,
     fill: Fill<'a>,
-    place: Place,
+    positions: KeyPositions,
     faults: Vec<Fault>,
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn syntax_fault(&self, error: &toml::de::Error) -> Fault {
-        let file = self.place.file.display();
+        let file = self.positions.file.display();
         let line = error.span().map_or(1, |span| self.line(span.start));
         Fault::new(format!("{file}:{line}"), format!("is not TOML: {}", error.message()))
     }
@@ -54,7 +62,7 @@ impl Reader<'_> {
         for (key, value) in table {
             let name = key.get_ref().to_string();
             let path = join(path, &name);
-            self.place.lines.insert(path.clone(), self.line(key.span().start));
+            self.positions.lines.insert(path.clone(), self.line(key.span().start));
             map.insert(name, self.value(value, &path));
         }
         Value::Object(map)
@@ -86,7 +94,7 @@ impl Reader<'_> {
             Ok(filled) => Value::String(filled),
             Err(fault) => {
                 let hint = fault.hint;
-                self.faults.push(Fault { hint, ..self.place.fault(path, fault.problem) });
+                self.faults.push(Fault { hint, ..self.positions.fault(path, fault.problem) });
                 Value::Null
             }
         }
@@ -97,14 +105,14 @@ impl Reader<'_> {
         for (index, value) in array.iter().enumerate() {
             let path =
                 format!("{path}[{}]", entry_name(value.get_ref()).unwrap_or(index.to_string()));
-            self.place.lines.insert(path.clone(), self.line(value.span().start));
+            self.positions.lines.insert(path.clone(), self.line(value.span().start));
             values.push(self.value(value, &path));
         }
         Value::Array(values)
     }
 
     fn refuse(&mut self, path: &str, problem: String) -> Value {
-        self.faults.push(self.place.fault(path, problem));
+        self.faults.push(self.positions.fault(path, problem));
         Value::Null
     }
 }

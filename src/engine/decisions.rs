@@ -6,7 +6,7 @@ use datafusion::logical_expr::{Expr, cast};
 use futures::StreamExt;
 use tokio::task::JoinSet;
 
-use super::scan::{BatchStream, Origin, Scan, column, planning};
+use super::scan::{BatchStream, Scan, ScanOrigin, column, planning};
 use super::session::Engine;
 use super::table::Table;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ impl Engine {
         columns.push(column(decision).alias("__decision"));
         let frame = self.frame(scores).await?.select(columns).map_err(planning)?;
         let plan = frame.create_physical_plan().await.map_err(planning)?;
-        Ok(Scan::new(self, plan, Origin::of_table(&scores.shown)))
+        Ok(Scan::new(self, plan, ScanOrigin::of_table(&scores.shown)))
     }
 }
 
@@ -59,11 +59,11 @@ pub async fn gather_decisions(
 }
 
 async fn gather(mut stream: BatchStream, mut found: Decisions, key: usize) -> Result<Decisions> {
-    let places: Arc<[usize]> = (0..key).collect();
+    let indices: Arc<[usize]> = (0..key).collect();
     while let Some(batch) = stream.next().await {
         let batch = batch?;
         let keys = batch
-            .project(&places)
+            .project(&indices)
             .map_err(|error| Error::internal("scores", "a key column is lost").source(error))?;
         found.add(&keys, batch.column(key))?;
     }

@@ -28,7 +28,7 @@ use datafusion::physical_plan::{
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::scan::{Origin, planning};
+use super::scan::{ScanOrigin, planning};
 use super::session::Engine;
 use super::split_scan::{Blocks, SplitScan};
 use super::splits::Split;
@@ -90,7 +90,7 @@ impl Engine {
         let input = DataSourceExec::from_data_source(table);
         let first = splits.first().map(|split| scan.plan(split)).transpose();
         let scan_of_first = first.map_err(planning)?;
-        let shared = Arc::new(Shared { scan, work });
+        let shared = Arc::new(SharedWork { scan, work });
         let plan = Arc::new(ExplainSplitExec::new(input, shared));
         Ok(ExplainPlan { plan, scan: scan_of_first, context: self.context.task_ctx() })
     }
@@ -107,7 +107,7 @@ impl ExplainPlan {
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
         let batches = stream::iter(0..partitions).map(start).flatten_unordered(threads);
-        let origin = Origin::of_table("the feature table");
+        let origin = ScanOrigin::of_table("the feature table");
         let records = batches.map(move |batch| {
             let records = batch.and_then(|batch| Ok(from_batch::<SplitRecord>(&batch)?));
             let records = records.map_err(|error| explaining(&origin, error));
@@ -141,10 +141,10 @@ fn plan_lines(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
 }
 
 /// Our own errors travel through the engine in its envelope; others come from reading.
-pub(super) fn explaining(origin: &Origin, error: DataFusionError) -> Error {
+pub(super) fn explaining(origin: &ScanOrigin, error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
-            Ok(own) => *own,
+            Ok(of_partition) => *of_partition,
             Err(other) => origin.error(DataFusionError::External(other)),
         },
         DataFusionError::Context(_, inner) => explaining(origin, *inner),
@@ -157,7 +157,7 @@ pub(super) fn enveloped(error: Error) -> DataFusionError {
 }
 
 /// What all partitions share.
-struct Shared {
+struct SharedWork {
     scan: SplitScan,
     work: SplitWork,
 }
@@ -165,13 +165,13 @@ struct Shared {
 /// The operator: descriptors of splits in, records out.
 struct ExplainSplitExec {
     input: Arc<dyn ExecutionPlan>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWork>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ExplainSplitExec {
-    fn new(input: Arc<dyn ExecutionPlan>, shared: Arc<Shared>) -> ExplainSplitExec {
+    fn new(input: Arc<dyn ExecutionPlan>, shared: Arc<SharedWork>) -> ExplainSplitExec {
         let partitions = input.properties().output_partitioning().partition_count();
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&RECORDS)),
@@ -274,7 +274,7 @@ impl ExecutionPlan for ExplainSplitExec {
 struct SplitTask {
     descriptors: SendableRecordBatchStream,
     waiting: VecDeque<Split>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWork>,
     context: Arc<TaskContext>,
     memory: MemoryReservation,
     metrics: TaskMetrics,
@@ -299,7 +299,7 @@ impl SplitTask {
     /// Reads, explains and writes a split.
     async fn explain(&mut self, split: &Split) -> Result<SplitRecord> {
         let shared = Arc::clone(&self.shared);
-        let Shared { scan, work } = &*shared;
+        let SharedWork { scan, work } = &*shared;
         let (origin, explainer) = (scan.origin(split), work.explainer()?);
         let unread = |error| explaining(&origin, error);
         let input = scan.execute(split, Arc::clone(&self.context)).map_err(unread)?;

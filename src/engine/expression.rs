@@ -176,14 +176,14 @@ fn growth(expression: &Expr) -> Result<u64, String> {
     let _ = expression.apply_children(|child| {
         let found = growth(child);
         most = match (&most, found) {
-            (Ok(known), Ok(found)) => Ok((*known).max(found)),
+            (Ok(largest), Ok(found)) => Ok((*largest).max(found)),
             (Ok(_), Err(name)) => Err(name),
             (Err(name), _) => Err(name.clone()),
         };
         Ok(TreeNodeRecursion::Continue)
     });
     let Expr::ScalarFunction(call) = expression else { return most };
-    let own = match call.func.name() {
+    let repeated = match call.func.name() {
         "lpad" | "rpad" => {
             let length = call.args.get(1).and_then(whole_literal);
             u64::try_from(length.ok_or_else(|| call.func.name().to_string())?).unwrap_or(0)
@@ -191,7 +191,7 @@ fn growth(expression: &Expr) -> Result<u64, String> {
         "replace" | "regexp_replace" => call.args.get(2).map_or(1, text_length),
         _ => 1,
     };
-    most.map(|most| most.saturating_mul(own.max(1)))
+    most.map(|most| most.saturating_mul(repeated.max(1)))
 }
 
 fn whole_literal(argument: &Expr) -> Option<i64> {

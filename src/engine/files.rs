@@ -146,7 +146,7 @@ impl SourceFiles {
         } else {
             let found = kept.par_iter().map(|file| {
                 let (path, root) = (file.path.clone(), file.path.clone());
-                read_footer(&Found { path, root })
+                read_footer(&ListedFile { path, root })
             });
             (found.collect(), None)
         };
@@ -173,12 +173,12 @@ impl SourceFiles {
 }
 
 /// A file, and the folder from which its hive partitions are counted.
-struct Found {
+struct ListedFile {
     path: PathBuf,
     root: PathBuf,
 }
 
-fn expand(text: &str) -> Result<Vec<Found>> {
+fn expand(text: &str) -> Result<Vec<ListedFile>> {
     let path = Path::new(text);
     let found = if path.is_dir() {
         let mut found = Vec::new();
@@ -186,7 +186,7 @@ fn expand(text: &str) -> Result<Vec<Found>> {
         found
     } else if path.exists() {
         let root = named(path.parent().unwrap_or(path));
-        vec![Found { path: path.to_path_buf(), root: root.to_path_buf() }]
+        vec![ListedFile { path: path.to_path_buf(), root: root.to_path_buf() }]
     } else if text.contains(['*', '?', '[']) {
         expand_glob(text)?
     } else {
@@ -218,16 +218,16 @@ fn named(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
 
-fn absolute(found: Found) -> Result<Found> {
+fn absolute(found: ListedFile) -> Result<ListedFile> {
     let resolve = |path: &Path| {
         path.canonicalize().map_err(|error| {
             Error::input(path.display().to_string(), "cannot be read").source(error)
         })
     };
-    Ok(Found { path: resolve(&found.path)?, root: resolve(&found.root)? })
+    Ok(ListedFile { path: resolve(&found.path)?, root: resolve(&found.root)? })
 }
 
-fn walk(folder: &Path, root: &Path, found: &mut Vec<Found>) -> Result<()> {
+fn walk(folder: &Path, root: &Path, found: &mut Vec<ListedFile>) -> Result<()> {
     let unreadable = |error: std::io::Error| {
         Error::input(folder.display().to_string(), "cannot be read").source(error)
     };
@@ -239,7 +239,7 @@ fn walk(folder: &Path, root: &Path, found: &mut Vec<Found>) -> Result<()> {
         } else if path.is_dir() {
             walk(&path, root, found)?;
         } else if parquet.is_some_and(|ending| ENDINGS.contains(&ending)) {
-            found.push(Found { path, root: root.to_path_buf() });
+            found.push(ListedFile { path, root: root.to_path_buf() });
         }
     }
     Ok(())
@@ -250,7 +250,7 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_none_or(|name| matches!(name.as_encoded_bytes().first(), Some(b'_' | b'.')))
 }
 
-fn expand_glob(text: &str) -> Result<Vec<Found>> {
+fn expand_glob(text: &str) -> Result<Vec<ListedFile>> {
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
     let paths = glob::glob_with(text, options)
         .map_err(|error| Error::input(text, "is not a valid glob").source(error))?;
@@ -263,7 +263,7 @@ fn expand_glob(text: &str) -> Result<Vec<Found>> {
         if path.is_dir() {
             walk(&path, root, &mut found)?;
         } else if !is_hidden(&path) {
-            found.push(Found { path, root: root.to_path_buf() });
+            found.push(ListedFile { path, root: root.to_path_buf() });
         }
     }
     Ok(found)
@@ -273,7 +273,7 @@ fn is_pattern(part: &Component) -> bool {
     part.as_os_str().to_str().is_some_and(|part| part.contains(['*', '?', '[']))
 }
 
-fn read_footer(found: &Found) -> Result<SourceFile, Fault> {
+fn read_footer(found: &ListedFile) -> Result<SourceFile, Fault> {
     let shown = found.path.display().to_string();
     // A pipe would be waited for without end.
     let kind = std::fs::metadata(&found.path).ok().and_then(|metadata| odd_kind(&metadata));

@@ -59,7 +59,7 @@ pub struct Inferred {
 }
 
 /// What a column becomes.
-enum Verdict {
+enum InferredColumn {
     Feature(String),
     LeftOut(String),
 }
@@ -81,16 +81,16 @@ pub fn infer_from(table: &Table, profiles: &[ColumnProfile], options: &InferOpti
     for field in table.schema.fields() {
         let name = field.name();
         let verdict = match (options.ignore.get(name), by_name.get(name.as_str())) {
-            (Some(reason), _) => Verdict::LeftOut(reason.clone()),
+            (Some(reason), _) => InferredColumn::LeftOut(reason.clone()),
             (None, Some(profile)) => verdict(profile, options),
             (None, None) => continue,
         };
         match verdict {
-            Verdict::Feature(entry) => {
+            InferredColumn::Feature(entry) => {
                 inferred.features.push(name.clone());
                 inferred.text.push_str(&entry);
             }
-            Verdict::LeftOut(reason) => {
+            InferredColumn::LeftOut(reason) => {
                 let _ = write!(inferred.text, "\n# `{name}` is no feature: {reason}\n");
                 inferred.left_out.push((name.clone(), reason));
             }
@@ -110,16 +110,16 @@ fn header(table: &Table) -> String {
 }
 
 /// What becomes of a column.
-fn verdict(column: &ColumnProfile, options: &InferOptions) -> Verdict {
+fn verdict(column: &ColumnProfile, options: &InferOptions) -> InferredColumn {
     let Some(class) = options.class(column).filter(|_| column.class.is_some()) else {
         let reason = format!("its type, {}, is not supported", type_name(&column.data_type));
-        return Verdict::LeftOut(reason);
+        return InferredColumn::LeftOut(reason);
     };
     if column.values == 0 {
-        return Verdict::LeftOut("every value is null".to_string());
+        return InferredColumn::LeftOut("every value is null".to_string());
     }
     if column.is_constant() {
-        return Verdict::Feature(constant(column, class));
+        return InferredColumn::Feature(constant(column, class));
     }
     let needed = options.needed.contains(&column.name);
     match class {
@@ -127,17 +127,17 @@ fn verdict(column: &ColumnProfile, options: &InferOptions) -> Verdict {
         ColumnClass::Integer if column.is_identifier() && !needed => {
             let reason = "nearly every value is different, so it looks like an identifier";
             let reason = format!("{reason} (declare it by hand if it is a measurement)");
-            Verdict::LeftOut(reason)
+            InferredColumn::LeftOut(reason)
         }
         ColumnClass::Integer | ColumnClass::Fraction | ColumnClass::Time => {
-            Verdict::Feature(numeric(column, class))
+            InferredColumn::Feature(numeric(column, class))
         }
     }
 }
 
-fn too_many(found: &str, guard: usize) -> Verdict {
+fn too_many(found: &str, guard: usize) -> InferredColumn {
     let reason = format!("{found} different texts are too many for a category (limit {guard})");
-    Verdict::LeftOut(format!("{reason}; it may be an identifier or free text"))
+    InferredColumn::LeftOut(format!("{reason}; it may be an identifier or free text"))
 }
 
 fn numeric(column: &ColumnProfile, class: ColumnClass) -> String {
@@ -200,7 +200,7 @@ fn sort_as_numbers(values: &mut [String]) {
     values.sort_by_key(|value| value.parse::<i128>().unwrap_or(i128::MAX));
 }
 
-fn categorical(column: &ColumnProfile, options: &InferOptions) -> Verdict {
+fn categorical(column: &ColumnProfile, options: &InferOptions) -> InferredColumn {
     let guard = options.most_categories(&column.name);
     let Some(mut values) = column.listed.clone() else {
         let found = column.distinct.map_or("very many".to_string(), |many| format!("about {many}"));
@@ -219,7 +219,7 @@ fn categorical(column: &ColumnProfile, options: &InferOptions) -> Verdict {
     }
     let list: Vec<String> = values.iter().map(|value| category(column, value)).collect();
     let _ = writeln!(entry, "values = [{}]", list.join(", "));
-    Verdict::Feature(entry)
+    InferredColumn::Feature(entry)
 }
 
 /// The order that a model tells of these values.
@@ -233,8 +233,9 @@ fn known_order<'o>(
         sorted.sort_unstable();
         sorted == values
     };
-    let own = |feature: &Option<String>| feature.as_ref().is_none_or(|name| *name == column.name);
-    let orders = orders.iter().filter(|(feature, _)| own(feature)).map(|(_, order)| order);
+    let is_of_column =
+        |feature: &Option<String>| feature.as_ref().is_none_or(|name| *name == column.name);
+    let orders = orders.iter().filter(|(feature, _)| is_of_column(feature)).map(|(_, order)| order);
     orders.into_iter().find(same)
 }
 
@@ -287,8 +288,8 @@ mod tests {
             let orders = vec![(feature.map(String::from), texts(order))];
             let options = InferOptions { max_categories: 9, orders, ..InferOptions::default() };
             match verdict(&column, &options) {
-                Verdict::Feature(entry) => entry,
-                Verdict::LeftOut(reason) => panic!("{reason}"),
+                InferredColumn::Feature(entry) => entry,
+                InferredColumn::LeftOut(reason) => panic!("{reason}"),
             }
         };
         let model = "codes\nvalues = [\"pilot\", \"clerk\", \"nurse\"]\n";

@@ -43,7 +43,7 @@ pub(super) struct TableStore {
 
 /// An object of a table, and the prefix from which its hive partitions are counted.
 #[derive(Debug, Clone)]
-struct Found {
+struct ListedObject {
     object: Listed,
     root: String,
 }
@@ -89,13 +89,13 @@ pub(super) fn find(
 }
 
 /// The objects that a URL names: itself, those below it, or those that a glob matches.
-async fn expand(store: &Store, url: &ObjectUrl) -> Result<Vec<Found>> {
+async fn expand(store: &Store, url: &ObjectUrl) -> Result<Vec<ListedObject>> {
     // Some stores have empty objects for folders.
     if !url.key().is_empty()
         && let Some(object) = store.find(url.key()).await?.filter(|found| found.bytes > 0)
     {
         let root = url.key().strip_suffix(url.name()).unwrap_or_default().to_string();
-        return Ok(vec![Found { object, root }]);
+        return Ok(vec![ListedObject { object, root }]);
     }
     let is_pattern = |part: &&str| part.contains(['*', '?', '[']);
     let fixed: Vec<&str> = url.key().split('/').take_while(|part| !is_pattern(part)).collect();
@@ -108,7 +108,7 @@ async fn expand(store: &Store, url: &ObjectUrl) -> Result<Vec<Found>> {
         seen += 1;
         let rest = object.key.strip_prefix(&root).unwrap_or(&object.key).to_string();
         if is_of_table(&rest) && (!glob || matches(&pattern, &object.key)) {
-            found.push(Found { object, root: root.clone() });
+            found.push(ListedObject { object, root: root.clone() });
         }
         if found.len() > MOST_OBJECTS || seen > MOST_LISTED {
             let problem = format!("has more than {MOST_OBJECTS} files, or {MOST_LISTED} objects");
@@ -145,7 +145,7 @@ fn matches(pattern: &glob::Pattern, key: &str) -> bool {
 async fn footer(
     pinned: Arc<Pinned>,
     store: &Store,
-    found: Found,
+    found: ListedObject,
 ) -> Result<Result<SourceFile, Fault>> {
     let url = store.url(&found.object.key);
     let shown = url.to_string();
@@ -185,20 +185,20 @@ async fn read_footer(
     object: &Listed,
 ) -> object_store::Result<Result<ParquetMetaData, ParquetError>> {
     let key = Key::parse(&object.key)?;
-    let mut wanted = FIRST_READ.min(object.bytes);
+    let mut length = FIRST_READ.min(object.bytes);
     let mut reader = ParquetMetaDataReader::new();
     loop {
-        if wanted == 0 {
+        if length == 0 {
             return Ok(Err(ParquetError::EOF("it is empty".to_string())));
         }
-        let range = GetRange::Bounded(object.bytes - wanted..object.bytes);
+        let range = GetRange::Bounded(object.bytes - length..object.bytes);
         let options = GetOptions::new().with_range(Some(range));
         let end = pinned.get_opts(&key, options).await?.bytes().await?;
         match reader.try_parse_sized(&end, object.bytes) {
             Ok(()) => return Ok(reader.finish()),
-            Err(ParquetError::NeedMoreData(needed)) if needed as u64 > wanted => {
-                wanted = (needed as u64).min(object.bytes);
-                if wanted < needed as u64 {
+            Err(ParquetError::NeedMoreData(needed)) if needed as u64 > length => {
+                length = (needed as u64).min(object.bytes);
+                if length < needed as u64 {
                     return Ok(Err(ParquetError::EOF("its footer is longer than the file".into())));
                 }
             }

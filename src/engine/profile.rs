@@ -1,5 +1,5 @@
 //! What the columns of a table hold: counts, extremes, steps and, where they are few, all values. The query engine
-//! answers from Parquet statistics where it can.
+//! replies from Parquet statistics where it can.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -135,23 +135,23 @@ pub async fn profile(
     for fields in table.schema.fields().chunks(COLUMNS_AT_ONCE) {
         let looked_at = fields.iter().filter(|field| !options.ignore.contains(field.name()));
         let fields: Vec<FieldRef> = looked_at.cloned().collect();
-        profiles.extend(Look::new(engine, table, &fields)?.profiles(options).await?);
+        profiles.extend(ColumnView::new(engine, table, &fields)?.profiles(options).await?);
     }
     Ok(profiles)
 }
 
 /// Some columns of a table, as a table of their own.
-struct Look<'a> {
+struct ColumnView<'a> {
     engine: &'a Engine,
     table: Table,
     fields: &'a [FieldRef],
 }
 
-impl<'a> Look<'a> {
-    fn new(engine: &'a Engine, table: &Table, fields: &'a [FieldRef]) -> Result<Look<'a>> {
+impl<'a> ColumnView<'a> {
+    fn new(engine: &'a Engine, table: &Table, fields: &'a [FieldRef]) -> Result<ColumnView<'a>> {
         let names: HashSet<&str> = fields.iter().map(|field| field.name().as_str()).collect();
         let table = engine.open_part("__columns", table, &names)?;
-        Ok(Look { engine, table, fields })
+        Ok(ColumnView { engine, table, fields })
     }
 
     async fn profiles(&self, options: &ProfileOptions) -> Result<Vec<ColumnProfile>> {
@@ -175,10 +175,13 @@ impl<'a> Look<'a> {
         if columns.is_empty() {
             return Ok(());
         }
-        let asked: Vec<String> =
+        let expressions: Vec<String> =
             columns.iter().map(|index| figures(*index, &self.fields[*index])).collect();
-        let query =
-            format!("SELECT count(*), {} FROM {}", asked.join(", "), quoted(&self.table.name));
+        let query = format!(
+            "SELECT count(*), {} FROM {}",
+            expressions.join(", "),
+            quoted(&self.table.name)
+        );
         let row = one_batch(self.engine, &self.table, &query).await?;
         let count = |column: usize| row[column].as_primitive::<Int64Type>().value(0) as u64;
         for (position, index) in columns.iter().enumerate() {
@@ -229,12 +232,12 @@ impl<'a> Look<'a> {
         if columns.is_empty() {
             return Ok(Vec::new());
         }
-        let asked = columns.iter().map(|index| {
+        let expressions = columns.iter().map(|index| {
             let name = quoted(self.fields[*index].name());
             format!("array_agg(DISTINCT arrow_cast({name}, 'Utf8')) FILTER (WHERE {name} IS NOT NULL) AS v{index}")
         });
-        let asked: Vec<String> = asked.collect();
-        let query = format!("SELECT {} FROM {}", asked.join(", "), quoted(&self.table.name));
+        let expressions: Vec<String> = expressions.collect();
+        let query = format!("SELECT {} FROM {}", expressions.join(", "), quoted(&self.table.name));
         let row = one_batch(self.engine, &self.table, &query).await?;
         row.iter().map(texts_of_list).collect()
     }
@@ -286,7 +289,7 @@ async fn one_batch(engine: &Engine, table: &Table, query: &str) -> Result<Vec<Ar
     let batches = frame.collect().await.map_err(|error| reading(&table.shown, error))?;
     let batch = arrow::compute::concat_batches(&schema, &batches);
     let batch =
-        batch.map_err(|error| Error::internal("query engine", "answers differ").source(error))?;
+        batch.map_err(|error| Error::internal("query engine", "results differ").source(error))?;
     Ok(batch.columns().to_vec())
 }
 

@@ -45,7 +45,7 @@ impl Engine {
     /// For each partition, given the values of these columns, whether the predicate of a job's key holds.
     ///
     /// # Errors
-    /// When the predicate is none over these columns, or gives no answer for a partition.
+    /// When the predicate is none over these columns, or gives no result for a partition.
     pub fn partitions_where(
         &self,
         (key, predicate): (&str, &str),

@@ -21,11 +21,11 @@ pub struct SamplePlan {
     pub seed: u64,
     /// Rows of the scan, as far as known.
     pub rows: u64,
-    /// Rows wanted, at most.
+    /// Rows, at most.
     pub most: usize,
 }
 
-/// Of more rows than are wanted, so much more than their share is brought, so that chance does not leave
+/// Of more rows than are asked for, so much more than their share is brought, so that chance does not leave
 /// too few.
 const SPARE: f64 = 1.1;
 /// … and at least so many rows more.
@@ -33,12 +33,12 @@ const SPARE_ROWS: f64 = 1_000.0;
 
 /// Rows of one partition.
 #[derive(Default)]
-struct Part {
+struct PartitionSample {
     batches: Vec<RecordBatch>,
     hashes: Vec<u128>,
 }
 
-/// Brings the rows with the smallest hashes, at most as many as are wanted. `on_rows` hears of progress.
+/// Brings the rows with the smallest hashes, at most as many as are asked for. `on_rows` hears of progress.
 pub async fn gather_sample(
     scan: &Scan,
     plan: &SamplePlan,
@@ -48,7 +48,7 @@ pub async fn gather_sample(
     for stream in scan.streams()? {
         tasks.spawn(gather(stream, plan.clone(), Arc::clone(&on_rows)));
     }
-    let mut total = Part::default();
+    let mut total = PartitionSample::default();
     while let Some(part) = tasks.join_next().await {
         let part = part.map_err(|error| Error::internal("sampling", error.to_string()))??;
         total.batches.extend(part.batches);
@@ -60,8 +60,8 @@ pub async fn gather_sample(
 impl SamplePlan {
     /// Hashes up to here are brought.
     fn limit(&self) -> u128 {
-        let wanted = self.most as f64 * SPARE + SPARE_ROWS;
-        let share = wanted / self.rows.max(1) as f64;
+        let target_rows = self.most as f64 * SPARE + SPARE_ROWS;
+        let share = target_rows / self.rows.max(1) as f64;
         if share >= 1.0 { u128::MAX } else { (share * u128::MAX as f64) as u128 }
     }
 }
@@ -70,8 +70,8 @@ async fn gather(
     mut stream: BatchStream,
     plan: SamplePlan,
     on_rows: Arc<dyn Fn(u64) + Send + Sync>,
-) -> Result<Part> {
-    let mut part = Part::default();
+) -> Result<PartitionSample> {
+    let mut part = PartitionSample::default();
     let limit = plan.limit();
     while let Some(batch) = stream.next().await {
         let batch = batch?;
@@ -92,7 +92,7 @@ fn hashes(batch: &RecordBatch, plan: &SamplePlan) -> Result<Vec<u128>> {
     key_hashes(&keys, plan.seed)
 }
 
-fn ordered(scan: &Scan, part: Part, most: usize) -> Result<RecordBatch> {
+fn ordered(scan: &Scan, part: PartitionSample, most: usize) -> Result<RecordBatch> {
     let all = concat_batches(&scan.schema, &part.batches)
         .map_err(|error| Error::internal("sampling", "batches do not fit").source(error))?;
     let mut order: Vec<u32> = (0..part.hashes.len() as u32).collect();

@@ -40,7 +40,7 @@ pub struct ScanPlan<'a> {
     pub table: &'a Table,
     /// SQL predicate, and the job's key that it comes from.
     pub predicate: Option<(&'a str, &'a str)>,
-    /// Columns of the feature table, in the order wanted.
+    /// Columns of the feature table, in this order.
     pub columns: &'a [String],
     /// The score table, the key columns to join on, and its decision column.
     pub scores: Option<(&'a Table, &'a [String], &'a str)>,
@@ -56,30 +56,30 @@ impl ScanPlan<'_> {
     }
 
     /// Who is to blame if it cannot be read.
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> ScanOrigin {
         let predicate = self.predicate.map(|(key, text)| (key.to_string(), text.to_string()));
-        Origin(Arc::new((self.shown(), predicate)))
+        ScanOrigin(Arc::new((self.shown(), predicate)))
     }
 }
 
 /// What is read, and the predicate that is asked about it, for messages.
 #[derive(Debug, Clone)]
-pub(super) struct Origin(Arc<(String, Option<(String, String)>)>);
+pub(super) struct ScanOrigin(Arc<(String, Option<(String, String)>)>);
 
-impl Origin {
+impl ScanOrigin {
     /// A table that is read as it is.
-    pub(super) fn of_table(shown: &str) -> Origin {
-        Origin(Arc::new((shown.to_string(), None)))
+    pub(super) fn of_table(shown: &str) -> ScanOrigin {
+        ScanOrigin(Arc::new((shown.to_string(), None)))
     }
 
     /// The same, where it is known which file is read.
-    pub(super) fn of_file(&self, file: &str) -> Origin {
-        Origin(Arc::new((file.to_string(), self.0.1.clone())))
+    pub(super) fn of_file(&self, file: &str) -> ScanOrigin {
+        ScanOrigin(Arc::new((file.to_string(), self.0.1.clone())))
     }
 
     /// A text that stands for all that is read.
-    pub(super) fn of_query(shown: String, sql: &str) -> Origin {
-        Origin(Arc::new((shown, Some(("query".to_string(), sql.to_string())))))
+    pub(super) fn of_query(shown: String, sql: &str) -> ScanOrigin {
+        ScanOrigin(Arc::new((shown, Some(("query".to_string(), sql.to_string())))))
     }
 
     /// What goes wrong in reading: the predicate's fault where that cannot be computed, else the data's or
@@ -103,7 +103,7 @@ impl Origin {
 pub struct Scan {
     plan: Arc<dyn ExecutionPlan>,
     engine: datafusion::prelude::SessionContext,
-    origin: Origin,
+    origin: ScanOrigin,
     /// Schema of every batch: the columns asked for, then the decision if there is one.
     pub schema: SchemaRef,
 }
@@ -180,9 +180,9 @@ impl Engine {
         decision: &str,
     ) -> Result<DataFrame> {
         let renamed = |name: &String| column(name).alias(format!("{SCORED_KEY}{name}"));
-        let mut wanted: Vec<Expr> = key.iter().map(renamed).collect();
-        wanted.push(column(decision).alias(DECISION));
-        let scores = self.frame(scores).await?.select(wanted).map_err(planning)?;
+        let mut columns_of_scores: Vec<Expr> = key.iter().map(renamed).collect();
+        columns_of_scores.push(column(decision).alias(DECISION));
+        let scores = self.frame(scores).await?.select(columns_of_scores).map_err(planning)?;
         let left: Vec<&str> = key.iter().map(String::as_str).collect();
         let right: Vec<String> = key.iter().map(|name| format!("{SCORED_KEY}{name}")).collect();
         let right: Vec<&str> = right.iter().map(String::as_str).collect();
@@ -203,7 +203,7 @@ impl Engine {
 
 impl Scan {
     /// A scan by a plan, of what is shown so in messages.
-    pub(super) fn new(engine: &Engine, plan: Arc<dyn ExecutionPlan>, origin: Origin) -> Scan {
+    pub(super) fn new(engine: &Engine, plan: Arc<dyn ExecutionPlan>, origin: ScanOrigin) -> Scan {
         Scan { schema: plan.schema(), plan, engine: engine.context.clone(), origin }
     }
 
@@ -238,8 +238,9 @@ pub(super) fn filtered(frame: DataFrame, key: &str, predicate: &str) -> Result<D
     let expression = frame.parse_sql_expr(predicate).map_err(refused)?;
     check_growth(key, &expression)?;
     let shown = abridged(predicate);
-    let fickle = expression.exists(|part| Ok(fickle_function(part).is_some())).map_err(refused)?;
-    if fickle {
+    let volatile =
+        expression.exists(|part| Ok(volatile_function(part).is_some())).map_err(refused)?;
+    if volatile {
         let problem = "calls a function whose result changes by itself, such as now() or random()";
         return Err(Error::spec(key, format!("is `{shown}`, which {problem}")).hint(
             "rows in scope must be the same when a run is resumed; give the date with \
@@ -291,7 +292,7 @@ fn beyond_a_row(expression: &Expr) -> Result<Option<String>, DataFusionError> {
 }
 
 /// A function that does not always give the same for the same.
-fn fickle_function(expression: &Expr) -> Option<&str> {
+fn volatile_function(expression: &Expr) -> Option<&str> {
     match expression {
         Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable => {
             Some(call.func.name())

@@ -14,7 +14,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{StreamExt, TryStreamExt};
 
-use super::scan::{BatchStream, Origin, ScanPlan, planning};
+use super::scan::{BatchStream, ScanOrigin, ScanPlan, planning};
 use super::session::Engine;
 use super::splits::Split;
 use super::table::file_group;
@@ -26,7 +26,7 @@ pub struct SplitScan {
     /// A scan of all splits, as one partition: what holds for all files holds for those of a split.
     whole: Arc<dyn ExecutionPlan>,
     schema: TableSchema,
-    origin: Origin,
+    origin: ScanOrigin,
 }
 
 impl Engine {
@@ -56,7 +56,7 @@ impl Engine {
 
 impl SplitScan {
     /// What a split is read from, for messages: its file, where there is just one.
-    pub(super) fn origin(&self, split: &Split) -> Origin {
+    pub(super) fn origin(&self, split: &Split) -> ScanOrigin {
         match split.ranges.as_slice() {
             [range] => self.origin.of_file(&range.file),
             _ => self.origin.clone(),

@@ -31,7 +31,7 @@ use tokio::task::block_in_place;
 
 use super::explain::{enveloped, explaining};
 use super::expression::{check_plan, check_text, with_room};
-use super::scan::{BatchStream, Origin, planning};
+use super::scan::{BatchStream, ScanOrigin, planning};
 use super::session::Engine;
 use crate::document::did_you_mean;
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ use crate::predictor::Task;
 
 /// The function's name.
 const NAME: &str = "counterfactual";
-/// Columns of the counterfactual table that an answer leaves out.
+/// Columns of the counterfactual table that a result leaves out.
 const KEY_AND_SAMPLE: usize = 2;
 /// What its struct has beside the columns of the counterfactual table.
 const DETAIL: &str = "detail";
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// Runs a query. It may read the session's tables, and nothing else. The first batch is empty, so that
-    /// an answer without rows has columns.
+    /// a result without rows has columns.
     ///
     /// # Errors
     /// When it cannot be understood, or asks for a class that the model does not have.
@@ -76,14 +76,14 @@ impl Engine {
             queries_only.verify_plan(&plan).map_err(refused)?;
             check_targets(&plan, task)?;
             check_plan("query", &plan)?;
-            let origin = Origin::of_query(tables_of(&plan), sql);
-            let answer = DataFrame::new(state.clone(), plan).execute_stream().await;
-            let answer = answer.map_err(|error| explaining(&origin, error))?;
-            Ok((answer, origin))
+            let origin = ScanOrigin::of_query(tables_of(&plan), sql);
+            let result_stream = DataFrame::new(state.clone(), plan).execute_stream().await;
+            let result_stream = result_stream.map_err(|error| explaining(&origin, error))?;
+            Ok((result_stream, origin))
         });
-        let (answer, origin) = planned?;
-        let head = RecordBatch::new_empty(answer.schema());
-        let rows = answer.map_err(move |error| explaining(&origin, error));
+        let (result_stream, origin) = planned?;
+        let head = RecordBatch::new_empty(result_stream.schema());
+        let rows = result_stream.map_err(move |error| explaining(&origin, error));
         Ok(stream::once(future::ready(Ok(head))).chain(rows).boxed())
     }
 }
@@ -195,7 +195,7 @@ impl Counterfactual {
         columns.rotate_left(1);
         let mut fields: Vec<Arc<Field>> = self.features.fields().to_vec();
         fields.push(Arc::new(Field::new("target", DataType::Utf8, true)));
-        // Rows of a query need no key: equal rows have equal answers.
+        // Rows of a query need no key: equal rows have equal counterfactuals.
         fields.push(Arc::new(Field::new("__row", DataType::UInt32, true)));
         columns.push(Arc::new(UInt32Array::from(vec![0; rows])));
         let schema = Arc::new(arrow::datatypes::Schema::new(fields));
@@ -210,7 +210,7 @@ impl Counterfactual {
         };
         let block = self.explainer.block_rows();
         let mut tables = Vec::new();
-        let mut places: Vec<Option<u32>> = Vec::with_capacity(batch.num_rows());
+        let mut indices: Vec<Option<u32>> = Vec::with_capacity(batch.num_rows());
         let mut details: Vec<Option<String>> = Vec::with_capacity(batch.num_rows());
         let mut found = 0;
         for first in (0..batch.num_rows()).step_by(block) {
@@ -224,27 +224,27 @@ impl Counterfactual {
                     reject.map(|reject| format!("{}: {}", reject.reason.name(), reject.detail)),
                 );
                 let known = details.last().is_some_and(Option::is_none);
-                places.push(known.then_some(found));
+                indices.push(known.then_some(found));
                 found += u32::from(known);
             }
         }
         self.workers.lock().push(worker);
         let misfit = |error| Error::internal("counterfactual", "columns do not fit").source(error);
         let table = concat_batches(&self.explainer.counterfactuals, &tables).map_err(misfit)?;
-        self.assemble(&table, places, details).map_err(misfit)
+        self.assemble(&table, indices, details).map_err(misfit)
     }
 
     /// The rows of the table in their places; a rejected row has its reason and nothing else.
     fn assemble(
         &self,
         table: &RecordBatch,
-        places: Vec<Option<u32>>,
+        indices: Vec<Option<u32>>,
         details: Vec<Option<String>>,
     ) -> Result<ArrayRef, arrow::error::ArrowError> {
-        let places = UInt32Array::from(places);
+        let indices = UInt32Array::from(indices);
         let own = table.columns().iter().skip(KEY_AND_SAMPLE);
         let mut columns =
-            own.map(|column| take(column, &places, None)).collect::<Result<Vec<_>, _>>()?;
+            own.map(|column| take(column, &indices, None)).collect::<Result<Vec<_>, _>>()?;
         let status = self.fields.iter().position(|field| field.name() == "status");
         if let Some(status) = status {
             let texts = arrow::array::AsArray::as_string::<i32>(&columns[status]);

@@ -22,7 +22,7 @@ pub(super) fn changes(
     (before, after): (&RecordBatch, &RecordBatch),
 ) -> Result<ArrayRef> {
     let options = FormatOptions::default().with_null("null");
-    let formatter = |column| Values::new(column, &options);
+    let formatter = |column| ValueFormatter::new(column, &options);
     let pairs = before.columns().iter().zip(after.columns());
     let formatters = pairs
         .map(|(before, after)| Ok((formatter(before)?, formatter(after)?)))
@@ -35,7 +35,7 @@ pub(super) fn changes(
         .zip(&counterfactuals.cells)
         .map(|(original, new)| new.moved_from(original))
         .collect();
-    let mut words = Words::default();
+    let mut words = ChangeBuilders::default();
     let mut count = 0;
     for row in 0..originals.len {
         for (feature, ((before, after), moved)) in formatters.iter().zip(&moved).enumerate() {
@@ -51,7 +51,7 @@ pub(super) fn changes(
 }
 
 /// The values of a column as people write them: 18000, not 18000.0.
-enum Values<'a> {
+enum ValueFormatter<'a> {
     Single(&'a PrimitiveArray<Float32Type>),
     Double(&'a PrimitiveArray<Float64Type>),
     Other(ArrayFormatter<'a>),
@@ -60,12 +60,15 @@ enum Values<'a> {
 /// From here on, and below its inverse, floats are written with an exponent.
 const LONG: f64 = 1e16;
 
-impl<'a> Values<'a> {
-    fn new(column: &'a ArrayRef, options: &FormatOptions<'a>) -> Result<Values<'a>, ArrowError> {
+impl<'a> ValueFormatter<'a> {
+    fn new(
+        column: &'a ArrayRef,
+        options: &FormatOptions<'a>,
+    ) -> Result<ValueFormatter<'a>, ArrowError> {
         Ok(match column.data_type() {
-            DataType::Float32 => Values::Single(column.as_primitive()),
-            DataType::Float64 => Values::Double(column.as_primitive()),
-            _ => Values::Other(ArrayFormatter::try_new(column.as_ref(), options)?),
+            DataType::Float32 => ValueFormatter::Single(column.as_primitive()),
+            DataType::Float64 => ValueFormatter::Double(column.as_primitive()),
+            _ => ValueFormatter::Other(ArrayFormatter::try_new(column.as_ref(), options)?),
         })
     }
 
@@ -73,38 +76,43 @@ impl<'a> Values<'a> {
     fn write(&self, row: usize, text: &mut StringBuilder) -> bool {
         let short = |size: f64| size == 0.0 || (1.0 / LONG..LONG).contains(&size);
         match self {
-            Values::Single(column) if column.is_valid(row) => {
+            ValueFormatter::Single(column) if column.is_valid(row) => {
                 let value = column.value(row);
                 let short = short(f64::from(value.abs()));
                 if short { write!(text, "{value}") } else { write!(text, "{value:e}") }.is_ok()
             }
-            Values::Double(column) if column.is_valid(row) => {
+            ValueFormatter::Double(column) if column.is_valid(row) => {
                 let value = column.value(row);
                 let short = short(value.abs());
                 if short { write!(text, "{value}") } else { write!(text, "{value:e}") }.is_ok()
             }
-            Values::Other(values) => values.value(row).write(text).is_ok(),
-            Values::Single(_) | Values::Double(_) => text.write_str("null").is_ok(),
+            ValueFormatter::Other(values) => values.value(row).write(text).is_ok(),
+            ValueFormatter::Single(_) | ValueFormatter::Double(_) => text.write_str("null").is_ok(),
         }
     }
 }
 
-struct Words {
+struct ChangeBuilders {
     feature: StringBuilder,
     from: StringBuilder,
     to: StringBuilder,
     ends: Vec<i32>,
 }
 
-impl Default for Words {
+impl Default for ChangeBuilders {
     fn default() -> Self {
         let new = StringBuilder::new;
-        Words { feature: new(), from: new(), to: new(), ends: vec![0] }
+        ChangeBuilders { feature: new(), from: new(), to: new(), ends: vec![0] }
     }
 }
 
-impl Words {
-    fn write(&mut self, row: usize, before: &Values<'_>, after: &Values<'_>) -> Result<()> {
+impl ChangeBuilders {
+    fn write(
+        &mut self,
+        row: usize,
+        before: &ValueFormatter<'_>,
+        after: &ValueFormatter<'_>,
+    ) -> Result<()> {
         for (values, text) in [(before, &mut self.from), (after, &mut self.to)] {
             if !values.write(row, text) {
                 return Err(Error::internal("changes", "have no words"));
@@ -136,7 +144,7 @@ mod tests {
 
     fn texts(column: ArrayRef) -> Vec<String> {
         let options = FormatOptions::default().with_null("null");
-        let values = Values::new(&column, &options).expect("values");
+        let values = ValueFormatter::new(&column, &options).expect("values");
         let mut text = StringBuilder::new();
         for row in 0..column.len() {
             assert!(values.write(row, &mut text));

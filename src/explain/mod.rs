@@ -57,7 +57,7 @@ pub const BLOCK_ROWS: usize = 8192;
 /// From more classes than this on, blocks have fewer rows.
 const MANY_CLASSES: usize = 16;
 
-/// A block may have so many times as many answers as it could have rows.
+/// A block may have so many times as many counterfactuals as it could have rows.
 const BLOCKS_OF_REQUESTS: usize = 4;
 
 /// Methods that ask again and again use up what a row's budget allows: so many times what refinement does.
@@ -65,7 +65,7 @@ const QUERIES_OF_METHODS: usize = 16;
 
 /// Where a batch's columns are.
 #[derive(Debug, Clone, Default)]
-pub struct Columns {
+pub struct ColumnIndices {
     /// The key.
     pub key: Vec<usize>,
     /// The features, in the schema's order.
@@ -77,7 +77,7 @@ pub struct Columns {
 }
 
 /// What rows are explained with.
-pub struct Setup<'a> {
+pub struct ExplainSetup<'a> {
     /// What the generator is.
     pub description: &'a Description,
     /// The feature schema, whose constraints may be others than those that were trained with.
@@ -85,16 +85,16 @@ pub struct Setup<'a> {
     /// The batches' schema …
     pub table: SchemaRef,
     /// … and what its columns are.
-    pub columns: Columns,
+    pub columns: ColumnIndices,
     /// The model.
     pub predictor: Arc<dyn Predictor>,
     /// What it decided before.
     pub decisions: Option<Arc<Decisions>>,
     /// What it should decide instead.
     pub target: &'a Target,
-    /// How many answers, and how they are refined.
+    /// How many counterfactuals, and how they are refined.
     pub explain: &'a ExplainJob,
-    /// Training rows to look for neighbours in, and to tell by how plausible answers are.
+    /// Training rows to look for neighbours in, and to tell by how plausible counterfactuals are.
     pub neighbours: Option<Points>,
     /// Random streams.
     pub streams: Streams,
@@ -103,7 +103,7 @@ pub struct Setup<'a> {
 /// All that explaining needs and threads can share; see [`Worker`].
 pub struct Explainer {
     generator: Mutex<Generator>,
-    columns: Columns,
+    columns: ColumnIndices,
     validator: RowValidator,
     reader: RowReader,
     writer: RowWriter,
@@ -138,9 +138,9 @@ impl Explainer {
     ///
     /// # Errors
     /// When a key column has a name that the table needs itself, the target is not one of the model's, or there are
-    /// too few training rows to tell whether answers are as plausible as they must be.
-    pub fn new(generator: Generator, setup: Setup<'_>) -> Result<Explainer> {
-        let Setup { description, schema, table, columns, predictor, .. } = setup;
+    /// too few training rows to tell whether counterfactuals are as plausible as they must be.
+    pub fn new(generator: Generator, setup: ExplainSetup<'_>) -> Result<Explainer> {
+        let ExplainSetup { description, schema, table, columns, predictor, .. } = setup;
         let explain = resolved(setup.explain, description)?;
         let fields = |indexes: &[usize]| -> Vec<FieldRef> {
             indexes.iter().map(|index| Arc::clone(&table.fields()[*index])).collect()
@@ -209,7 +209,7 @@ impl Explainer {
         Ok(Worker { shared: Arc::clone(self), generator })
     }
 
-    /// Rows to be explained at once: fewer where each has many answers.
+    /// Rows to be explained at once: fewer where each has many counterfactuals.
     pub fn block_rows(&self) -> usize {
         // Every proposal's probabilities are held until the block is done.
         let classes = match self.predictor.task() {
@@ -262,7 +262,7 @@ fn resolved(explain: &ExplainJob, description: &Description) -> Result<ExplainJo
 struct Constrained<'a> {
     description: &'a Description,
     schema: &'a Arc<FeatureSchema>,
-    columns: &'a Columns,
+    columns: &'a ColumnIndices,
     features: Vec<FieldRef>,
 }
 

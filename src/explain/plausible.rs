@@ -1,4 +1,4 @@
-//! How plausible answers are, and which answers are refused or preferred for it.
+//! How plausible counterfactuals are, and which counterfactuals are refused or preferred for it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::job::ExplainJob;
 use crate::metrics::Status;
 use crate::nearest::{LEAST_POINTS, Plausibility, Points};
 
-/// What answers are compared with.
+/// What counterfactuals are compared with.
 pub(super) fn comparison(
     job: &ExplainJob,
     points: Option<&Points>,
@@ -38,7 +38,7 @@ pub fn check_plausibility(job: &ExplainJob, rows: usize) -> Result<()> {
 }
 
 impl Explainer {
-    /// The plausibility of answers; NaN for rows that are not solved.
+    /// The plausibility of counterfactuals; NaN for rows that are not solved.
     pub(super) fn plausibility_of(&self, counterfactuals: &Rows, findings: &[Finding]) -> Vec<f64> {
         let plausibility = self.plausibility.as_ref();
         let one = |(row, finding): (usize, &Finding)| {
@@ -48,7 +48,7 @@ impl Explainer {
         findings.iter().enumerate().map(one).collect()
     }
 
-    /// Which of the rows that reaches the target are less plausible than an answer must be. The rows are
+    /// Which of the rows that reaches the target are less plausible than a counterfactual must be. The rows are
     /// only made where that matters.
     pub(super) fn implausible(&self, rows: impl FnOnce() -> Rows, reached: &[bool]) -> Vec<bool> {
         let least = self.refiner.min_plausibility();

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::refine::Costs;
-use super::{Columns, Constrained, project};
+use super::{ColumnIndices, Constrained, project};
 use crate::artefact::Description;
 use crate::constrain::{Constraints, RowBounds};
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::job::ExplainJob;
 
 /// Makes changes of rows once more.
 pub struct Recheck {
-    columns: Columns,
+    columns: ColumnIndices,
     schema: Arc<FeatureSchema>,
     validator: RowValidator,
     reader: RowReader,
@@ -47,7 +47,7 @@ impl Recheck {
     /// For batches with this schema, of which `columns` says what the columns are.
     pub fn new(
         (description, schema): (&Description, &Arc<FeatureSchema>),
-        (table, columns): (&SchemaRef, Columns),
+        (table, columns): (&SchemaRef, ColumnIndices),
         explain: &ExplainJob,
     ) -> Recheck {
         let encoder = description.encoder();

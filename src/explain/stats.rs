@@ -27,7 +27,7 @@ pub struct ExplainStats {
     pub rejects: Option<RecordBatch>,
     /// … and by their index in it.
     pub last_rejects: Vec<Reject>,
-    /// Answers whose refinement was cut short by the clock.
+    /// Counterfactuals whose refinement was cut short by the clock.
     pub cut_short: u64,
     /// Counterfactuals that were not found, by what kept them from being found.
     pub unsolved: BTreeMap<String, u64>,

@@ -61,7 +61,7 @@ impl Explainer {
             .map_err(|error| Error::internal("counterfactuals", "columns do not fit").source(error))
     }
 
-    /// Hashes of what decides about rows beside the model: features as they were read, bounds, the wanted value.
+    /// Hashes of what decides about rows beside the model: features as they were read, bounds, the target value.
     fn row_hashes(&self, valid_rows: &ValidRows, rows: &[u32]) -> Result<ArrayRef> {
         let bounds = self.columns.constraints.iter();
         let bounds = bounds.filter_map(|of| valid_rows.all.schema().index_of(&of.column).ok());

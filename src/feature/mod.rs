@@ -30,8 +30,8 @@ pub use key::key_hashes;
 pub use multiples::Multiples;
 pub use rows::{Cell, Cells, Edit, Edits, PARALLEL_ROWS, RowReader, RowWriter, Rows};
 pub use rule::{
-    ArithmeticOperator, BrokenPolicy, ComparisonOperator, Derived, NumberExpression, Problem, Rule,
-    Truth, sql_name,
+    ArithmeticOperator, BrokenPolicy, ComparisonOperator, Derived, NumberExpression, Rule,
+    RuleFault, Truth, sql_name,
 };
 pub use schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric, ReasonCode};
 pub use spec::{

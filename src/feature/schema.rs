@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::json;
-use super::rule::{BrokenPolicy, Derived, Problem, Rule};
+use super::rule::{BrokenPolicy, Derived, Rule, RuleFault};
 use super::spec::{Change, GridPolicy, NullPolicy, OutsidePolicy, UnseenPolicy};
 
 /// The features of a table, in the order in which the model and the encoding see them, and what holds between
@@ -58,7 +58,7 @@ impl TryFrom<StoredSchema> for FeatureSchema {
 
     fn try_from(stored: StoredSchema) -> Result<FeatureSchema, String> {
         let StoredSchema { features, rules, derived } = stored;
-        let problem = |text: &str, problem: Problem| format!("`{text}` {}", problem.what);
+        let problem = |text: &str, problem: RuleFault| format!("`{text}` {}", problem.what);
         let rules = rules
             .iter()
             .map(|StoredRule { check, broken }| {

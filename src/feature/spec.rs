@@ -6,9 +6,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rule::{BrokenPolicy, Derived, Problem, Rule};
+use super::rule::{BrokenPolicy, Derived, Rule, RuleFault};
 use super::schema::{Categorical, Feature, FeatureKind, FeatureSchema, Limit, Numeric, ReasonCode};
-use crate::document::{self, Document, Literal, Overrides, Place, did_you_mean};
+use crate::document::{self, Document, KeyPositions, Literal, Overrides, did_you_mean};
 use crate::error::{Error, Fault, Kind, MOST_FAULTS, Result};
 
 /// A feature schema: what the columns of a table mean and how a counterfactual may change them.
@@ -245,14 +245,14 @@ impl FeatureSchema {
 fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
     let mut faults = document.out_of_range;
     if document.value.feature.is_empty() {
-        faults.push(document.place.fault("feature", "is empty, expected at least one feature"));
+        faults.push(document.positions.fault("feature", "is empty, expected at least one feature"));
     }
     let mut names = HashSet::new();
     let mut features = Vec::with_capacity(document.value.feature.len());
     for spec in &document.value.feature {
         let spec = spec.clone();
         let mut resolver = FeatureResolver {
-            place: &document.place,
+            positions: &document.positions,
             name: spec.name.clone(),
             faults: &mut faults,
         };
@@ -260,7 +260,7 @@ fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
         features.push(resolver.feature(spec));
     }
     let SchemaSpec { rule, derived, .. } = &document.value;
-    let between = RuleResolver { place: &document.place, faults: &mut faults };
+    let between = RuleResolver { positions: &document.positions, faults: &mut faults };
     let (rules, derived) = between.resolve(rule, derived, &mut features);
     Error::from_faults(Kind::Spec, faults)?;
     Ok(FeatureSchema { features, rules, derived })
@@ -268,7 +268,7 @@ fn resolve(document: Document<SchemaSpec>) -> Result<FeatureSchema> {
 
 /// Resolves what holds between features, noting faults as it goes.
 struct RuleResolver<'a> {
-    place: &'a Place,
+    positions: &'a KeyPositions,
     faults: &'a mut Vec<Fault>,
 }
 
@@ -300,7 +300,7 @@ impl RuleResolver<'_> {
         let DerivedSpec { name, value } = spec;
         let key = format!("derived[{name}]");
         let Some(index) = features.iter().position(|feature| feature.name == *name) else {
-            let fault = self.place.fault(&format!("{key}.name"), "is not one of the features");
+            let fault = self.positions.fault(&format!("{key}.name"), "is not one of the features");
             self.faults.push(
                 fault.hint("list it as a numeric `[[feature]]` too, where the model takes it"),
             );
@@ -309,7 +309,7 @@ impl RuleResolver<'_> {
         let feature = &features[index];
         if feature.numeric().is_none() || !matches!(feature.change, Change::Any | Change::Never) {
             let problem = "is categorical or has a direction, expected a numeric feature without one: it follows from others";
-            self.faults.push(self.place.fault(&format!("{key}.name"), problem));
+            self.faults.push(self.positions.fault(&format!("{key}.name"), problem));
             return None;
         }
         match Derived::parse(index, value, features) {
@@ -325,22 +325,22 @@ impl RuleResolver<'_> {
     fn refuse_chain(&mut self, of: &Derived, all: &[Derived], features: &[Feature]) {
         let key = format!("derived[{}]", features[of.feature].name);
         if all.iter().filter(|other| other.feature == of.feature).count() > 1 {
-            self.faults.push(self.place.fault(&format!("{key}.name"), "is derived twice"));
+            self.faults.push(self.positions.fault(&format!("{key}.name"), "is derived twice"));
         }
         let chained = of.inputs.iter().find(|input| all.iter().any(|one| one.feature == **input));
         if let Some(input) = chained {
             let problem = format!("reads `{}`, which is derived itself", features[*input].name);
-            let fault = self.place.fault(&format!("{key}.value"), &problem);
+            let fault = self.positions.fault(&format!("{key}.value"), &problem);
             self.faults.push(fault.hint("write out what that one is computed from"));
         }
         if of.inputs.is_empty() {
             let problem = "reads no feature, expected an expression over features";
-            self.faults.push(self.place.fault(&format!("{key}.value"), problem));
+            self.faults.push(self.positions.fault(&format!("{key}.value"), problem));
         }
     }
 
-    fn problem(&mut self, key: &str, problem: Problem) {
-        let fault = self.place.fault(key, &problem.what);
+    fn problem(&mut self, key: &str, problem: RuleFault) {
+        let fault = self.positions.fault(key, &problem.what);
         self.faults.push(match problem.hint {
             Some(hint) => fault.hint(hint),
             None => fault,
@@ -381,7 +381,7 @@ mod limits {
 
 /// Resolves one feature, noting faults as it goes.
 struct FeatureResolver<'a> {
-    place: &'a Place,
+    positions: &'a KeyPositions,
     name: String,
     faults: &'a mut Vec<Fault>,
 }
@@ -549,7 +549,7 @@ impl FeatureResolver<'_> {
     }
 
     fn fault(&self, key: &str, problem: &str) -> Fault {
-        self.place.fault(&format!("feature[{}].{key}", self.name), problem)
+        self.positions.fault(&format!("feature[{}].{key}", self.name), problem)
     }
 }
 

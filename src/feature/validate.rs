@@ -27,7 +27,7 @@ pub enum Reason {
     Outside,
     /// A category that is not listed, where the policy rejects it.
     Unseen,
-    /// The model gave no answer for the row.
+    /// The model gave no prediction for the row.
     Predictor,
     /// A rule between features that the row breaks, where its policy rejects that.
     Rule,

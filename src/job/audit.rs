@@ -60,15 +60,15 @@ pub struct AuditPageSpec {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
-    /// Who is refused, who has an answer, and at what cost.
+    /// Who is refused, who has a valid counterfactual, and at what cost.
     Groups,
-    /// Which share has an answer within which cost.
+    /// Which share has a valid counterfactual within which cost.
     Curves,
     /// How far groups are apart.
     Gaps,
     /// Which changes are commonest.
     Changes,
-    /// Which answers sit exactly on a bound.
+    /// Which counterfactuals lie exactly on a bound.
     AtBound,
     /// What single actions for all would reach. Asks the model.
     Actions,
@@ -76,7 +76,7 @@ pub enum Section {
     Binding,
     /// How much single features can do. Asks the model.
     Responsiveness,
-    /// Whether answers stand small errors. Asks the model.
+    /// Whether counterfactuals stay valid under small errors. Asks the model.
     Robustness,
     /// Whether a protected feature decides by itself. Asks the model.
     Explicit,

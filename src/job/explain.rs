@@ -1,4 +1,4 @@
-//! The `[explain]` section: which generator, how many answers a row, and how answers are refined.
+//! The `[explain]` section: which generator, how many counterfactuals a row, and how they are refined.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct ExplainSpec {
     /// The folder of a fitted generator. Where none is named, `run` does as `method` says; `explain` needs it.
     pub generator: Option<PathBuf>,
-    /// Where answers come from.
+    /// How counterfactuals are found.
     pub method: ExplainMethod,
     /// Counterfactuals for each row and target: the first may change all that is allowed, each
     /// further one a random part of it. Equal ones are given once.
@@ -24,7 +24,7 @@ pub struct ExplainSpec {
     /// 64th of the table, and at least 16,384.
     #[schemars(extend("x-formerly" = "unit_rows"))]
     pub split_rows: Option<u64>,
-    /// What is done about the generator's answers, checked with the model. By default `full`.
+    /// How the generator's proposals are refined, each checked with the model. By default `full`.
     pub refine: Option<Refine>,
     /// Times that the model is asked about one counterfactual, at most.
     pub queries_per_row: u32,
@@ -33,21 +33,21 @@ pub struct ExplainSpec {
     pub max_seconds: Option<f64>,
     /// Features that a counterfactual may change, at most. By default any number.
     pub max_changes: Option<u32>,
-    /// Plausibility that an answer must have, from 0 to 1: the share of held-out rows of the data that are at
-    /// least as far from training rows as the answer. A row for which none is found is `unsolved`. By default 0:
+    /// Plausibility that a counterfactual must have, from 0 to 1: the share of held-out rows of the data that are at
+    /// least as far from training rows as it is. A row for which none is found is `unsolved`. By default 0:
     /// any will do.
     pub min_plausibility: f64,
     /// Training rows of the target that are looked at for each row.
     pub neighbours: usize,
-    /// Weight of plausibility against cost when a counterfactual is chosen: what its changes gain in likeness to
+    /// Weight of plausibility against cost when a counterfactual is chosen: what its changes gain in closeness to
     /// training rows of the target, in units of cost.
     #[schemars(extend("x-formerly" = "nearness"))]
     pub plausibility_weight: f64,
     /// Whether counterfactuals keep to what all training rows keep to: numbers of which one is never above the
     /// other, categories that never go together. Rules of the feature schema hold in any case.
     pub coherence: Coherence,
-    /// How far inside the target's decision refinement keeps answers, from 0.5 at the border to 1; 0 for
-    /// anywhere inside. A row for which no answer gets so far keeps one that is valid. By default 0.55.
+    /// How far inside the target's decision refinement keeps counterfactuals, from 0.5 at the border to 1; 0 for
+    /// anywhere inside. A row for which none gets so far keeps one that is valid. By default 0.55.
     pub min_score: f64,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
@@ -78,7 +78,7 @@ impl Default for ExplainSpec {
     }
 }
 
-/// Where answers come from.
+/// How counterfactuals are found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExplainMethod {
@@ -180,11 +180,11 @@ pub enum FirstConditions {
     /// All that is allowed.
     #[default]
     Widest,
-    /// A random part of it, drawn by the row's key as for further ones: the paper's diverse answers.
+    /// A random part of it, drawn by the row's key as for further ones: the paper's diverse counterfactuals.
     Drawn,
 }
 
-/// What is done about the generator's answers.
+/// How the generator's proposals are refined.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
@@ -194,7 +194,7 @@ pub enum Refine {
     Off,
     /// Rows that it leaves unsolved get further candidates and neighbours.
     Repair,
-    /// Also, every answer is made as small as the model lets it be.
+    /// Also, the change is minimised while the prediction stays at the target.
     Full,
 }
 
@@ -204,7 +204,7 @@ pub enum Refine {
 pub enum Step {
     /// Small changes go back first.
     Snap,
-    /// Further answers of the generator for rows still unsolved.
+    /// Further proposals of the generator for rows that are still unsolved.
     Candidates,
     /// Training rows of the target.
     Neighbours,
@@ -212,7 +212,7 @@ pub enum Step {
     Reversion,
     /// Changed numbers move towards the original.
     Shrink,
-    /// Likeness to the data counts when answers are chosen.
+    /// Plausibility counts when a counterfactual is chosen.
     Choice,
     /// Small spaces are searched exhaustively.
     Certificate,
@@ -223,7 +223,7 @@ pub enum Step {
 pub struct ExplainJob {
     /// The generator's folder; without one it is trained.
     pub generator: Option<PathBuf>,
-    /// Where answers come from.
+    /// How counterfactuals are found.
     pub method: ExplainMethod,
     /// Counterfactuals for each row and target, at most.
     pub samples: usize,
@@ -235,11 +235,11 @@ pub struct ExplainJob {
     pub coherence: Coherence,
     /// How DiCE works.
     pub dice: DiceSpec,
-    /// What is done about answers.
+    /// How counterfactuals are refined.
     pub refine: RefineJob,
 }
 
-/// What is done about answers.
+/// How counterfactuals are refined.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct RefineJob {
     /// How much.
@@ -250,19 +250,33 @@ pub struct RefineJob {
     pub max_time: Option<Duration>,
     /// Features that a counterfactual may change, at most.
     pub max_changes: Option<u32>,
-    /// Plausibility that an answer must have.
+    /// Plausibility that a counterfactual must have.
     pub min_plausibility: f64,
     /// Training rows that are looked at for each row.
     pub neighbours: usize,
     /// Weight of plausibility against cost.
     pub plausibility_weight: f64,
-    /// How far inside the target's decision answers are kept.
+    /// How far inside the target's decision counterfactuals are kept.
     pub min_score: f64,
     /// Steps that are left out.
     pub skip: Vec<Step>,
 }
 
 impl RefineJob {
+    pub(super) fn new(spec: ExplainSpec, (mode, max_time): (Refine, Option<Duration>)) -> Self {
+        RefineJob {
+            mode,
+            queries_per_row: spec.queries_per_row,
+            max_time,
+            max_changes: spec.max_changes,
+            min_plausibility: spec.min_plausibility,
+            neighbours: spec.neighbours,
+            plausibility_weight: spec.plausibility_weight,
+            min_score: spec.min_score,
+            skip: spec.skip,
+        }
+    }
+
     /// Whether a step is done.
     pub fn does(&self, step: Step) -> bool {
         !self.skip.contains(&step)
@@ -270,7 +284,7 @@ impl RefineJob {
 }
 
 impl ExplainJob {
-    /// One answer a row, with everything as usual but for how much is refined.
+    /// One counterfactual a row, with everything as usual but for how much is refined.
     pub fn usual(mode: Refine) -> ExplainJob {
         let spec = ExplainSpec::default();
         ExplainJob {
@@ -281,21 +295,11 @@ impl ExplainJob {
             split_rows: spec.split_rows,
             coherence: spec.coherence,
             dice: spec.dice,
-            refine: RefineJob {
-                mode,
-                queries_per_row: spec.queries_per_row,
-                max_time: None,
-                max_changes: spec.max_changes,
-                min_plausibility: spec.min_plausibility,
-                neighbours: spec.neighbours,
-                plausibility_weight: spec.plausibility_weight,
-                min_score: spec.min_score,
-                skip: spec.skip,
-            },
+            refine: RefineJob::new(spec, (mode, None)),
         }
     }
 
-    /// Whether training rows are needed to look for answers among.
+    /// Whether counterfactuals are looked for among training rows.
     pub fn needs_neighbours(&self) -> bool {
         let refine = &self.refine;
         let looked_for = refine.neighbours > 0 && refine.does(Step::Neighbours);

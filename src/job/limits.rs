@@ -83,7 +83,7 @@ pub const LIMITS: &[NumberLimit] = &[
     limit("train.consistency", 0.0, 1e6, WEIGHT),
     limit("explain.samples", 1.0, 1_000.0, "a batch of them is held in memory"),
     limit("explain.split_rows", 1.0, BILLION, "rows are counted in 32 bits"),
-    limit("explain.queries_per_row", 1.0, 10_000.0, "all answers of a block are held in memory"),
+    limit("explain.queries_per_row", 1.0, 10_000.0, "all proposals of a block are held in memory"),
     above("explain.max_seconds", 0.0, YEAR, TIME),
     limit("explain.max_changes", 1.0, 1e6, "no table has more features"),
     limit("explain.min_plausibility", 0.0, 1.0, SHARE),

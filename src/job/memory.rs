@@ -23,7 +23,7 @@ const REPLAY_BYTES: u64 = 256 << 20;
 const REPLAY_BATCHES: u64 = 20;
 /// Rows of a block that is explained at once.
 const BLOCK_ROWS: u64 = 8_192;
-/// Training rows that answers are looked for among.
+/// Training rows among which counterfactuals are looked for.
 const NEIGHBOUR_ROWS: u64 = 500_000;
 /// Bytes of a number as it was, beside the standardised one.
 const EXACT_NUMBER: u64 = 8;
@@ -34,7 +34,7 @@ const MEMORY_PARTS: u64 = 2;
 
 /// What is known of tables and model when memory is estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct TableSizes {
     /// Rows of the feature table.
     pub rows: u64,
     /// Features.
@@ -54,7 +54,7 @@ pub struct MemoryEstimate {
     pub parts: Vec<(&'static str, u64)>,
 }
 
-impl Sizes {
+impl TableSizes {
     /// Bytes of a training row in all its forms.
     fn row_bytes(&self) -> u64 {
         (ENCODED_TIMES * NUMBER).saturating_mul(self.width).saturating_add(self.features * CELL)
@@ -70,7 +70,7 @@ impl Sizes {
 
 impl MemoryEstimate {
     /// The estimate for a job with these sizes.
-    pub fn new(job: &Job, sizes: &Sizes) -> MemoryEstimate {
+    pub fn new(job: &Job, sizes: &TableSizes) -> MemoryEstimate {
         let mut parts = vec![(
             "runtime.memory",
             job.runtime.memory.0.min(product(&[sizes.rows, sizes.features, CELL])),
@@ -124,7 +124,7 @@ fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |total, factor| total.saturating_mul(*factor))
 }
 
-fn training(job: &Job, sizes: &Sizes) -> Vec<(&'static str, u64)> {
+fn training(job: &Job, sizes: &TableSizes) -> Vec<(&'static str, u64)> {
     let width = sizes.width;
     let latent = job.autoencoder.latent.map_or(width.min(128), |latent| latent as u64);
     let layers: Vec<u64> = match &job.autoencoder.hidden {
@@ -162,7 +162,7 @@ fn training(job: &Job, sizes: &Sizes) -> Vec<(&'static str, u64)> {
     parts
 }
 
-fn explaining(job: &Job, sizes: &Sizes) -> Vec<(&'static str, u64)> {
+fn explaining(job: &Job, sizes: &TableSizes) -> Vec<(&'static str, u64)> {
     let mmd = &job.report.mmd;
     let rows = sizes.rows;
     let samples = job.explain.samples as u64;
@@ -217,9 +217,9 @@ fn free_memory(meminfo: &str) -> Option<u64> {
 /// What the limits of the process's control group, and of those above it, leave.
 fn group_memory() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let cgroup = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let root = std::path::Path::new("/sys/fs/cgroup");
-    let mut folder = root.join(own.trim_start_matches('/'));
+    let mut folder = root.join(cgroup.trim_start_matches('/'));
     let mut least: Option<u64> = None;
     loop {
         let number = |name: &str| -> Option<u64> {

@@ -11,7 +11,7 @@ const ACTOR_BATCH: usize = 128;
 const PASSES_OF_A_SEARCH: u64 = 100;
 
 impl Job {
-    /// Where the answers come from when this many rows are in scope and the job brings no generator.
+    /// How counterfactuals are found when this many rows are in scope and the job brings no generator.
     ///
     /// `auto` compares what training would cost with what searching would: rows in all batches of the
     /// autoencoder's and the actor's steps, against `PASSES_OF_A_SEARCH` for each counterfactual that
@@ -56,10 +56,10 @@ pub(super) fn settled(spec: &ExplainSpec, trains: bool) -> ExplainMethod {
 }
 
 impl ExplainJob {
-    /// Why answers were searched without a generator, in words for the summary.
+    /// Why counterfactuals were searched without a generator, in words for the summary.
     pub fn searched(&self, rows: u64) -> String {
         let given = self.method == ExplainMethod::Search;
-        let text = "answers were searched from training rows, without a generator";
+        let text = "counterfactuals were searched from training rows, without a generator";
         match self.generator {
             _ if given => format!("{text} (`explain.method = \"search\"`)"),
             Some(_) => format!("{text}: the one that `explain.generator` names has learnt nothing"),

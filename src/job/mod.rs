@@ -14,6 +14,7 @@ mod placeholders;
 mod predictor;
 mod report;
 mod resolve;
+mod resolve_predictor;
 mod runtime;
 mod storage;
 mod tables;
@@ -39,7 +40,7 @@ pub use input::{
 };
 pub use limits::{FARTHEST, LIMITS};
 pub use lineage::{LineageJob, LineageSpec};
-pub use memory::{MemoryEstimate, Sizes, available_memory};
+pub use memory::{MemoryEstimate, TableSizes, available_memory};
 pub use output::{CommitMode, DeltaOutputJob, DeltaOutputSpec, OutputJob, OutputSpec, SchemaMode};
 pub use placeholders::Placeholders;
 pub use predictor::{
@@ -142,8 +143,8 @@ impl PredictorJob {
     pub fn of_argument(argument: &str, settings: serde_json::Value) -> Result<PredictorJob> {
         let spec: PredictorSpec = serde_json::from_value(settings)
             .map_err(|error| Error::spec(argument, "cannot be used").source(error))?;
-        let place = document::Place::argument(argument);
-        let mut resolver = resolve::JobResolver::new(&place);
+        let positions = document::KeyPositions::argument(argument);
+        let mut resolver = resolve::JobResolver::new(&positions);
         let job = resolver.predictor(spec);
         Error::from_faults(Kind::Spec, resolver.faults)?;
         job.ok_or_else(|| Error::internal("model", "an unresolved model has no fault"))
@@ -179,7 +180,7 @@ impl Job {
     ) -> Result<Job> {
         let fill = |text: String, _: &str| placeholders.fill(&text);
         let document = document::parse_with::<JobSpec>(text, file, &fill, overrides)?;
-        let mut resolver = resolve::JobResolver::new(&document.place);
+        let mut resolver = resolve::JobResolver::new(&document.positions);
         resolver.faults.extend(document.out_of_range);
         resolver.faults.extend(placeholders.unused());
         let job = resolver.job(document.value);

@@ -16,7 +16,7 @@ use crate::document::Literal;
 pub struct PredictorSpec {
     /// How the model is run: inside the program, or as a program of its own.
     pub kind: PredictorKindSpec,
-    /// What the model's answers are.
+    /// What the model predicts.
     #[serde(default)]
     pub task: TaskSpec,
     /// The class labels in the order of the model's scores. Needed only where the model does not tell.
@@ -87,7 +87,7 @@ pub struct PredictorSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineSpec {
-    /// The program itself where it knows every operator and gives the same answers, else ONNX Runtime.
+    /// The program itself where it knows every operator and gives the same predictions, else ONNX Runtime.
     #[default]
     Auto,
     /// ONNX Runtime.
@@ -163,7 +163,7 @@ pub enum PredictorKindSpec {
     Subprocess,
 }
 
-/// What the model's answers are.
+/// What the model predicts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskSpec {
@@ -242,7 +242,7 @@ pub struct Standardise {
 /// The model to explain, complete and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PredictorJob {
-    /// What the answers are.
+    /// What it predicts.
     pub task: TaskSpec,
     /// Class labels in score order; empty if the model is to be asked.
     pub classes: Vec<String>,

@@ -114,7 +114,7 @@ pub struct GatesSpec {
     /// Most of the counterfactuals that are others than in `audit.previous` though the earlier ones still hold and
     /// cost no more, as a share of the rows that have one in both runs.
     pub max_needless_churn: Option<f64>,
-    /// Most that the share of a group's refused rows that get a valid answer may differ from that of its reference
+    /// Most that the share of a group's refused rows that get a valid counterfactual may differ from that of its reference
     /// group, among the groups of `audit.by` where Holm's p is at most 0.05.
     pub max_gap: Option<f64>,
 }

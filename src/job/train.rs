@@ -62,7 +62,7 @@ impl Default for AutoencoderSpec {
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = super::limits::train)]
 pub struct TrainSpec {
-    /// Go on from an earlier run's generator (its folder), if it was made for the same schema and layout.
+    /// Start from an earlier run's generator (its folder), if it was made for the same schema and layout.
     pub from: Option<PathBuf>,
     /// Rows to train on, at most; a sample by key if there are more. By default what the memory limit holds.
     pub max_rows: Option<usize>,
@@ -79,7 +79,7 @@ pub struct TrainSpec {
     pub max_seconds: f64,
     /// Steps between two evaluations on the validation rows.
     pub validate_every: usize,
-    /// Judgements without improvement after which training ends before its last step. Those are not counted in which
+    /// Evaluations without improvement after which training ends before its last step. Those are not counted in which
     /// less than half of the rows are valid, nor those while λ grows (where targets are no labels). By default 4, and
     /// 20 with the paper's preset; 1000000000 is never.
     pub patience: Option<usize>,
@@ -101,7 +101,7 @@ pub struct TrainSpec {
     pub sparsity: Option<f64>,
     /// λ_c, the weight of consistency. By default 0.5, and 0 without an autoencoder.
     pub consistency: Option<f64>,
-    /// What the model's answer is worth: `label` (1 for the target, else 0) or `probability`
+    /// What the model's prediction is worth: `label` (1 for the target, else 0) or `probability`
     /// (also how near it came). By default `label` for classes and `probability` for regressions.
     pub reward: Option<RewardKind>,
     /// What the generator is told and asked for: labels, the target class's probability, or the whole
@@ -122,7 +122,7 @@ pub enum Preset {
     Paper,
 }
 
-/// What the model's answer is worth.
+/// What the model's prediction is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RewardKind {
@@ -219,7 +219,7 @@ pub struct TrainLimits {
     pub max_time: Duration,
     /// Steps between evaluations.
     pub validate_every: usize,
-    /// Judgements without improvement until the end.
+    /// Evaluations without improvement until the end.
     pub patience: usize,
     /// Time between checkpoints.
     pub checkpoint_every: Duration,
@@ -240,7 +240,7 @@ pub struct Method {
     pub sparsity: Option<f64>,
     /// λ_c, if given.
     pub consistency: Option<f64>,
-    /// What an answer is worth; by default by what the model gives.
+    /// What a prediction is worth; by default by what the model gives.
     pub reward: Option<RewardKind>,
     /// What is asked for.
     pub targets: TargetsKind,

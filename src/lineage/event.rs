@@ -13,7 +13,7 @@ const SCHEMA: &str = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/
 
 /// How a run stands.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum LineageState {
     /// It has begun.
     Start,
     /// It has published.
@@ -24,19 +24,19 @@ pub enum Outcome {
     Fail(String),
 }
 
-impl Outcome {
+impl LineageState {
     fn name(&self) -> &'static str {
         match self {
-            Outcome::Start => "START",
-            Outcome::Complete => "COMPLETE",
-            Outcome::Abort(_) => "ABORT",
-            Outcome::Fail(_) => "FAIL",
+            LineageState::Start => "START",
+            LineageState::Complete => "COMPLETE",
+            LineageState::Abort(_) => "ABORT",
+            LineageState::Fail(_) => "FAIL",
         }
     }
 
     fn message(&self) -> Option<&str> {
         match self {
-            Outcome::Abort(message) | Outcome::Fail(message) => Some(message),
+            LineageState::Abort(message) | LineageState::Fail(message) => Some(message),
             _ => None,
         }
     }
@@ -44,7 +44,7 @@ impl Outcome {
 
 impl Lineage {
     /// The event of how the run stands.
-    pub(super) fn event(&self, outcome: &Outcome, known: &Facets) -> Value {
+    pub(super) fn event(&self, outcome: &LineageState, known: &Facets) -> Value {
         let mut run = json!({
             "processing_engine": facet("1-1-1/ProcessingEngineRunFacet", json!({
                 "name": "overturn",

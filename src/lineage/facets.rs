@@ -49,11 +49,11 @@ pub fn dataset(address: &str, version: Option<u64>) -> Dataset {
 /// The columns of a table.
 pub fn schema_facet(schema: &Schema) -> Value {
     let field = |field: &arrow::datatypes::FieldRef| {
-        let mut told = json!({ "name": field.name(), "type": type_word(field.data_type()) });
+        let mut described = json!({ "name": field.name(), "type": type_word(field.data_type()) });
         if let Some(description) = field.metadata().get("description") {
-            told["description"] = json!(description);
+            described["description"] = json!(description);
         }
-        told
+        described
     };
     let fields: Vec<Value> = schema.fields().iter().map(field).collect();
     facet("1-1-1/SchemaDatasetFacet", json!({ "fields": fields }))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::job::LineageJob;
 
-pub use event::Outcome;
+pub use event::LineageState;
 pub use facets::{Dataset, Facets, column_lineage, dataset, schema_facet};
 use send::Transport;
 
@@ -32,7 +32,7 @@ pub struct Lineage {
     job: String,
     command: String,
     parent: Option<Value>,
-    known: Mutex<Facets>,
+    current_facets: Mutex<Facets>,
 }
 
 impl Lineage {
@@ -50,7 +50,7 @@ impl Lineage {
             job: job.job.clone().unwrap_or(stem),
             command: command.to_string(),
             parent: variable(PARENT).as_deref().and_then(parent),
-            known: Mutex::default(),
+            current_facets: Mutex::default(),
         }
     }
 
@@ -61,31 +61,31 @@ impl Lineage {
 
     /// Says that the run has begun.
     pub fn start(&self) {
-        self.emit(&Outcome::Start);
+        self.emit(&LineageState::Start);
     }
 
     /// What is known by now of the run's tables, for the events that follow.
     pub fn know(&self, facets: Facets) {
-        if let Ok(mut known) = self.known.lock() {
-            *known = facets;
+        if let Ok(mut current_facets) = self.current_facets.lock() {
+            *current_facets = facets;
         }
     }
 
     /// What was told by [`Lineage::know`].
-    pub fn known(&self) -> Facets {
-        self.known.lock().map(|known| known.clone()).unwrap_or_default()
+    pub fn current_facets(&self) -> Facets {
+        self.current_facets.lock().map(|current_facets| current_facets.clone()).unwrap_or_default()
     }
 
     /// Says how the run has ended.
-    pub fn end(&self, outcome: &Outcome) {
+    pub fn end(&self, outcome: &LineageState) {
         self.emit(outcome);
     }
 
-    fn emit(&self, outcome: &Outcome) {
+    fn emit(&self, outcome: &LineageState) {
         if self.transports.is_empty() {
             return;
         }
-        let event = self.event(outcome, &self.known());
+        let event = self.event(outcome, &self.current_facets());
         for transport in &self.transports {
             if let Err(problem) = transport.send(&event.to_string()) {
                 tracing::warn!("no lineage of this run: {transport}: {problem}");

@@ -76,21 +76,21 @@ impl Transport {
 async fn post(url: String, key: Option<String>, event: String) -> Result<(), String> {
     // Where an event is sent on to, nobody has said that it may go.
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
-    let told = |error: reqwest::Error| {
+    let described = |error: reqwest::Error| {
         let source = std::error::Error::source(&error).map(ToString::to_string);
         source.unwrap_or_else(|| error.without_url().to_string())
     };
     let mut request = client
         .build()
-        .map_err(told)?
+        .map_err(described)?
         .post(url)
         .header("content-type", "application/json")
         .body(event);
     if let Some(key) = key {
         request = request.bearer_auth(key);
     }
-    let answer = request.send().await.map_err(told)?;
-    let status = answer.status();
+    let response = request.send().await.map_err(described)?;
+    let status = response.status();
     if status.is_success() { Ok(()) } else { Err(format!("the server answers {status}")) }
 }
 

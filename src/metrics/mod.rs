@@ -15,11 +15,12 @@ pub use inference::{
     Contrast, Mean, Share, benjamini_yekutieli, compare_curves, compare_means, compare_shares,
     holm, recovered,
 };
-pub use mmd::{Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Space};
+pub use mmd::{ComparedRows, Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Space};
 pub use sketch::Sketch;
 pub use status::{Source, Status};
 pub use tally::{
-    Changes, Count, FeatureChanges, Group, MOST_SEGMENTS, Outcomes, Segment, Spread, Tally,
+    DistanceSketches, FeatureChanges, GroupTally, MOST_SEGMENTS, NeededCounterfactuals, RowCount,
+    RowOutcomes, Segment, Tally,
 };
 pub use wilson::{Interval, score_interval, wilson};
 

@@ -24,24 +24,24 @@ pub struct Tally {
     pub rows: u64,
     /// Segments in the order in which they were met.
     pub segments: Vec<Segment>,
-    /// Wanted decision → segment → counts.
-    pub groups: BTreeMap<u32, BTreeMap<u32, Group>>,
+    /// Target → segment → counts.
+    pub groups: BTreeMap<u32, BTreeMap<u32, GroupTally>>,
     numbers: hashbrown::HashMap<Segment, u32>,
 }
 
 /// Counts of one group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Group {
-    /// First answers by status.
-    pub statuses: BTreeMap<Status, Count>,
+pub struct GroupTally {
+    /// First counterfactuals by status.
+    pub statuses: BTreeMap<Status, RowCount>,
     /// The solved ones by what found the counterfactual.
-    pub sources: BTreeMap<Source, Count>,
-    /// Those that are proven to have no answer.
+    pub sources: BTreeMap<Source, RowCount>,
+    /// Those that are proven infeasible.
     pub certified: u64,
     /// Counterfactuals that were needed: not of rows that are at the target.
-    pub all: Spread,
+    pub all: DistanceSketches,
     /// The valid ones among them.
-    pub valid: Spread,
+    pub valid: DistanceSketches,
     /// Plausibility of the valid ones.
     pub plausibility: Sketch,
     /// How far inside the target the valid ones are, where that is known.
@@ -50,17 +50,17 @@ pub struct Group {
     pub features: Vec<FeatureChanges>,
 }
 
-/// Some first answers.
+/// Some first counterfactuals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct RowCount {
     /// How many.
     pub rows: u64,
     /// Times that the model was asked about them.
     pub queries: u64,
 }
 
-impl Count {
-    fn add(&mut self, other: Count) {
+impl RowCount {
+    fn add(&mut self, other: RowCount) {
         self.rows += other.rows;
         self.queries += other.queries;
     }
@@ -68,7 +68,7 @@ impl Count {
 
 /// How far counterfactuals are from their rows.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Spread {
+pub struct DistanceSketches {
     /// Changed categoricals ÷ categoricals.
     pub l0: Sketch,
     /// Mean |Δ| of standardised numerics.
@@ -94,7 +94,7 @@ pub struct FeatureChanges {
 
 /// What became of some rows and targets.
 #[derive(Debug, Clone, Copy)]
-pub struct Outcomes<'a> {
+pub struct RowOutcomes<'a> {
     /// Number of the target.
     pub targets: &'a [u32],
     /// Number of the segment.
@@ -109,13 +109,13 @@ pub struct Outcomes<'a> {
     pub samples: &'a [i32],
     /// Times that the model was asked about it.
     pub queries: &'a [u32],
-    /// Whether it is proven that there is no answer.
+    /// Whether it is proven infeasible.
     pub certified: &'a [bool],
 }
 
 /// Counterfactuals that were needed: not of rows that are at the target.
 #[derive(Debug, Clone, Copy)]
-pub struct Changes<'a> {
+pub struct NeededCounterfactuals<'a> {
     /// Number of the target.
     pub targets: &'a [u32],
     /// Number of the segment.
@@ -158,7 +158,7 @@ impl Tally {
     }
 
     /// Counts what became of rows of features.
-    pub fn count_outcomes(&mut self, outcomes: &Outcomes<'_>, features: usize) {
+    pub fn count_outcomes(&mut self, outcomes: &RowOutcomes<'_>, features: usize) {
         self.rows += outcomes.samples.iter().filter(|sample| **sample == 0).count() as u64;
         for (key, indexes) in by_group(outcomes.targets, outcomes.segments) {
             self.group(key, features).count_outcomes(outcomes, &indexes);
@@ -166,7 +166,7 @@ impl Tally {
     }
 
     /// Counts how counterfactuals differ from their rows.
-    pub fn count_changes(&mut self, changes: &Changes<'_>) {
+    pub fn count_changes(&mut self, changes: &NeededCounterfactuals<'_>) {
         for (key, indexes) in by_group(changes.targets, changes.segments) {
             self.group(key, changes.originals.cells.len()).count_changes(changes, &indexes);
         }
@@ -192,23 +192,23 @@ impl Tally {
         Ok(())
     }
 
-    fn group(&mut self, (target, segment): (u32, u32), features: usize) -> &mut Group {
+    fn group(&mut self, (target, segment): (u32, u32), features: usize) -> &mut GroupTally {
         let group = self.groups.entry(target).or_default().entry(segment).or_default();
         group.features.resize(features, FeatureChanges::default());
         group
     }
 
     /// The counts of a target over all segments.
-    pub fn of_target(&self, target: u32) -> Group {
-        let mut total = Group::default();
+    pub fn of_target(&self, target: u32) -> GroupTally {
+        let mut total = GroupTally::default();
         let groups = self.groups.get(&target).into_iter().flat_map(BTreeMap::values);
         groups.for_each(|group| total.merge(group));
         total
     }
 
     /// The counts of everything.
-    pub fn total(&self) -> Group {
-        let mut total = Group::default();
+    pub fn total(&self) -> GroupTally {
+        let mut total = GroupTally::default();
         let groups = self.groups.values().flat_map(BTreeMap::values);
         groups.for_each(|group| total.merge(group));
         total
@@ -224,9 +224,9 @@ fn by_group(targets: &[u32], segments: &[u32]) -> BTreeMap<(u32, u32), Vec<usize
     groups
 }
 
-impl Group {
-    /// First answers of a status.
-    pub fn of_status(&self, status: Status) -> Count {
+impl GroupTally {
+    /// First counterfactuals of a status.
+    pub fn of_status(&self, status: Status) -> RowCount {
         self.statuses.get(&status).copied().unwrap_or_default()
     }
 
@@ -238,8 +238,8 @@ impl Group {
         Source::ALL.into_iter().filter(reported).collect()
     }
 
-    /// Solved first answers of a source.
-    pub fn of_source(&self, source: Source) -> Count {
+    /// Solved first counterfactuals of a source.
+    pub fn of_source(&self, source: Source) -> RowCount {
         self.sources.get(&source).copied().unwrap_or_default()
     }
 
@@ -253,9 +253,9 @@ impl Group {
         self.valid.l1.count()
     }
 
-    fn count_outcomes(&mut self, outcomes: &Outcomes<'_>, indexes: &[usize]) {
+    fn count_outcomes(&mut self, outcomes: &RowOutcomes<'_>, indexes: &[usize]) {
         for index in indexes.iter().filter(|index| outcomes.first[**index]) {
-            let one = Count { rows: 1, queries: u64::from(outcomes.queries[*index]) };
+            let one = RowCount { rows: 1, queries: u64::from(outcomes.queries[*index]) };
             self.statuses.entry(outcomes.status[*index]).or_default().add(one);
             if let Some(source) = outcomes.source[*index] {
                 self.sources.entry(source).or_default().add(one);
@@ -264,7 +264,7 @@ impl Group {
         }
     }
 
-    fn count_changes(&mut self, changes: &Changes<'_>, indexes: &[usize]) {
+    fn count_changes(&mut self, changes: &NeededCounterfactuals<'_>, indexes: &[usize]) {
         let valid: Vec<usize> =
             indexes.iter().filter(|index| changes.valid[**index]).copied().collect();
         self.all.count(changes.distances, indexes);
@@ -278,7 +278,7 @@ impl Group {
     }
 
     /// Adds another's counts.
-    pub fn merge(&mut self, other: &Group) {
+    pub fn merge(&mut self, other: &GroupTally) {
         for (status, count) in &other.statuses {
             self.statuses.entry(*status).or_default().add(*count);
         }
@@ -298,7 +298,7 @@ impl Group {
     }
 }
 
-impl Spread {
+impl DistanceSketches {
     fn count(&mut self, distances: &Distances, indexes: &[usize]) {
         for index in indexes {
             self.l0.add(distances.l0[*index]);
@@ -307,7 +307,7 @@ impl Spread {
         }
     }
 
-    fn merge(&mut self, other: &Spread) {
+    fn merge(&mut self, other: &DistanceSketches) {
         self.l0.merge(&other.l0);
         self.l1.merge(&other.l1);
         self.changed.merge(&other.changed);

@@ -1,6 +1,6 @@
-//! Which rows of a table are nearest to a row, among those that it could become? The answer is exact:
-//! the tree of boxes, which is for more than a few rows, only spares looking at rows that cannot be in it. What features mean, what a
-//! change costs and which threads ask are the callers' business.
+//! Which rows of a table are nearest to a row, among those that it could become? The result is exact:
+//! the tree of boxes, which is for more than a few rows, only spares looking at rows that cannot be in it. What
+//! features mean, what a change costs and which threads ask are the callers' business.
 //!
 //! A distance is a sum of `f32` over the features in the schema's order, for rows and for boxes alike.
 //! Rounding is monotone: where no term of one sum is above the other's, neither is the rounded sum.
@@ -19,7 +19,7 @@ mod tree;
 mod tests;
 
 pub use plausibility::{LEAST_POINTS, Plausibility};
-use search::Search;
+use search::NearestSearch;
 use terms::Terms;
 use tree::BoxTree;
 
@@ -64,7 +64,7 @@ pub enum PointColumn {
 
 /// How far rows are from one row, feature by feature, and which rows count.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Query {
+pub struct NearestQuery {
     /// Per feature in the schema's order.
     pub features: Vec<Measure>,
     /// Lowest and highest decision of rows that count, both included.
@@ -179,7 +179,7 @@ impl Index {
     /// # Panics
     ///
     /// If the query's features are not the columns of the index.
-    pub fn search(&self, query: &Query, k: usize) -> Vec<Neighbour> {
+    pub fn search(&self, query: &NearestQuery, k: usize) -> Vec<Neighbour> {
         if k == 0 || self.is_empty() {
             return Vec::new();
         }
@@ -190,9 +190,9 @@ impl Index {
     }
 
     /// The same by the tree of boxes; `k` is not 0, and there are rows.
-    fn search_boxes(&self, query: &Query, k: usize) -> Vec<Neighbour> {
+    fn search_boxes(&self, query: &NearestQuery, k: usize) -> Vec<Neighbour> {
         let terms = Terms::new(query, self.tree.boxes());
-        Search::new(self, &terms, k).run()
+        NearestSearch::new(self, &terms, k).run()
     }
 
     /// The value of a numeric feature in a row; NaN is a null.

@@ -23,7 +23,7 @@ use super::{NULL_POINT, PointColumn, Points, point};
 use crate::encode::{Layout, Slots};
 use crate::feature::{Cell, Rows};
 
-/// Reference rows at most. More would cost more of every answer; percentiles hardly change.
+/// Reference rows at most. More would cost more for every row; percentiles hardly change.
 const REFERENCE_ROWS: usize = 2_048;
 /// Held-out rows at most: percentiles to a tenth of a per cent.
 const HELD_OUT_ROWS: usize = 1_024;

@@ -5,7 +5,7 @@ use pulp::NullaryFnOnce;
 
 use super::boxes::state;
 use super::search::{packed, unpacked};
-use super::{Index, Measure, Neighbour, PointColumn, Query};
+use super::{Index, Measure, NearestQuery, Neighbour, PointColumn};
 
 /// Rows that are looked through, at most: their sums stay in the nearest cache.
 pub(super) const FEW: usize = 1024;
@@ -14,7 +14,7 @@ pub(super) const FEW: usize = 1024;
 const STATES: usize = 64;
 
 /// The `k` nearest rows of an index with few of them.
-pub(super) fn scan(index: &Index, query: &Query, k: usize) -> Vec<Neighbour> {
+pub(super) fn scan(index: &Index, query: &NearestQuery, k: usize) -> Vec<Neighbour> {
     assert_eq!(query.features.len(), index.points.columns.len(), "a query measures every feature");
     pulp::Arch::new().dispatch(Scan { index, query, k })
 }
@@ -22,7 +22,7 @@ pub(super) fn scan(index: &Index, query: &Query, k: usize) -> Vec<Neighbour> {
 /// A search, as a type: a closure would not be inlined, and lose the wider instructions.
 struct Scan<'a> {
     index: &'a Index,
-    query: &'a Query,
+    query: &'a NearestQuery,
     k: usize,
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::terms::{Leaf, Terms};
+use super::terms::{IndexLeaf, Terms};
 use super::tree::LEAF_ROWS;
 use super::{Index, Neighbour};
 
@@ -23,7 +23,7 @@ struct NearestRows {
     k: usize,
     /// The farthest on top.
     rows: BinaryHeap<u64>,
-    /// Rows that are farther are not wanted any more. At first only the infinitely far are not.
+    /// Rows that are farther are not looked for any more. At first only the infinitely far are not.
     limit: f32,
 }
 
@@ -40,7 +40,7 @@ impl NearestRows {
 }
 
 /// A search under way.
-pub(super) struct Search<'a> {
+pub(super) struct NearestSearch<'a> {
     index: &'a Index,
     terms: &'a Terms,
     found: NearestRows,
@@ -48,12 +48,12 @@ pub(super) struct Search<'a> {
     nodes: BinaryHeap<Reverse<u64>>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> NearestSearch<'a> {
     /// A search for `k` rows, at least one, in an index that is not empty.
-    pub(super) fn new(index: &'a Index, terms: &'a Terms, k: usize) -> Search<'a> {
+    pub(super) fn new(index: &'a Index, terms: &'a Terms, k: usize) -> NearestSearch<'a> {
         let k = k.min(index.len());
         let found = NearestRows { k, rows: BinaryHeap::with_capacity(k + 1), limit: f32::MAX };
-        Search { index, terms, found, nodes: BinaryHeap::new() }
+        NearestSearch { index, terms, found, nodes: BinaryHeap::new() }
     }
 
     /// What there is to find.
@@ -87,7 +87,7 @@ impl<'a> Search<'a> {
         let rows = &self.index.rows[positions.clone()];
         let mut sums = [0.0; LEAF_ROWS];
         let sums = &mut sums[..rows.len()];
-        let leaf = Leaf { points, boxes: tree.boxes(), node: node as usize, positions };
+        let leaf = IndexLeaf { points, boxes: tree.boxes(), node: node as usize, positions };
         self.terms.measure(&leaf, self.found.limit, sums);
         for (sum, row) in sums.iter().zip(rows) {
             if *sum <= self.found.limit {

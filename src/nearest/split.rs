@@ -34,7 +34,7 @@ impl Key<'_> {
         match self {
             Key::Number(numbers) => ordered(numbers[row]),
             Key::Code(codes) => u32::from(codes[row].wrapping_add(2)),
-            // Rounding may put two decisions at one place, which costs boxes, not answers.
+            // Rounding may put two decisions at one place, which costs boxes, not results.
             Key::Decision(decisions) => ordered(decisions[row] as f32),
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::boxes::{BITS, BoxSide, Boxes, MOST_WORDS, Side, bit, state};
-use super::{Measure, PointColumn, Points, Query};
+use super::{Measure, NearestQuery, PointColumn, Points};
 
 /// A query's terms, in the schema's order.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ enum Term {
 
 impl Terms {
     /// A query's terms for boxes of that layout.
-    pub(super) fn new(query: &Query, boxes: &Boxes) -> Terms {
+    pub(super) fn new(query: &NearestQuery, boxes: &Boxes) -> Terms {
         assert_eq!(query.features.len(), boxes.slots().len(), "a query measures every feature");
         let terms = query.features.iter().zip(boxes.slots());
         let terms = terms.map(|(measure, slot)| Term::new(measure, *slot)).collect();
@@ -58,7 +58,7 @@ impl Terms {
     }
 
     /// Writes the distances of a leaf's rows. Once all are above `limit` they are not completed.
-    pub(super) fn measure(&self, leaf: &Leaf<'_>, limit: f32, sums: &mut [f32]) {
+    pub(super) fn measure(&self, leaf: &IndexLeaf<'_>, limit: f32, sums: &mut [f32]) {
         self.start(leaf, sums);
         let sides = leaf.boxes.sides(leaf.node);
         for (term, column) in self.terms.iter().zip(&leaf.points.columns) {
@@ -82,7 +82,7 @@ impl Terms {
     }
 
     /// Nought for rows that count by their decision, infinity for the others.
-    fn start(&self, leaf: &Leaf<'_>, sums: &mut [f32]) {
+    fn start(&self, leaf: &IndexLeaf<'_>, sums: &mut [f32]) {
         let (low, high) = leaf.boxes.decisions(leaf.node);
         if self.target.0 <= low && high <= self.target.1 {
             sums.fill(0.0);
@@ -96,7 +96,7 @@ impl Terms {
 }
 
 /// A leaf and what it is a part of.
-pub(super) struct Leaf<'a> {
+pub(super) struct IndexLeaf<'a> {
     pub(super) points: &'a Points,
     pub(super) boxes: &'a Boxes,
     pub(super) node: usize,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::*;
 
 /// All rows by the definition: each distance by itself, all of them sorted.
-fn by_hand(points: &Points, query: &Query, k: usize) -> Vec<Neighbour> {
+fn by_hand(points: &Points, query: &NearestQuery, k: usize) -> Vec<Neighbour> {
     let counts = |row: &usize| (query.target.0..=query.target.1).contains(&points.decisions[*row]);
     let neighbour = |row: usize| {
         let terms = query.features.iter().zip(&points.columns);
@@ -49,7 +49,7 @@ fn distance(measure: &Measure, column: &PointColumn, row: usize) -> f32 {
 
 /// What a column is made of.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ColumnKind {
     /// Numbers that seldom repeat.
     Fine,
     /// Numbers that often do, so that distances are equal.
@@ -58,21 +58,21 @@ enum Kind {
     Codes(u16),
 }
 
-impl Kind {
-    fn any() -> impl Strategy<Value = Kind> {
+impl ColumnKind {
+    fn any() -> impl Strategy<Value = ColumnKind> {
         // The last has more states than a box has bits.
         prop_oneof![
-            Just(Kind::Fine),
-            Just(Kind::Coarse),
-            Just(Kind::Codes(3)),
-            Just(Kind::Codes(70)),
-            Just(Kind::Codes(600)),
+            Just(ColumnKind::Fine),
+            Just(ColumnKind::Coarse),
+            Just(ColumnKind::Codes(3)),
+            Just(ColumnKind::Codes(70)),
+            Just(ColumnKind::Codes(600)),
         ]
     }
 
     fn number(self) -> BoxedStrategy<f32> {
         match self {
-            Kind::Fine => prop_oneof![9 => -3.0..3.0f32, 1 => Just(f32::NAN)].boxed(),
+            ColumnKind::Fine => prop_oneof![9 => -3.0..3.0f32, 1 => Just(f32::NAN)].boxed(),
             _ => {
                 let coarse = (-3..=3i8).prop_map(|number| f32::from(number) * 0.5);
                 prop_oneof![9 => coarse, 1 => Just(f32::NAN)].boxed()
@@ -81,7 +81,7 @@ impl Kind {
     }
 
     fn column(self, len: usize) -> BoxedStrategy<PointColumn> {
-        let Kind::Codes(values) = self else {
+        let ColumnKind::Codes(values) = self else {
             return vec(self.number(), len).prop_map(PointColumn::Numbers).boxed();
         };
         let code = prop_oneof![8 => 0..values, 1 => Just(NULL_POINT), 1 => Just(UNSEEN_POINT)];
@@ -89,7 +89,7 @@ impl Kind {
     }
 
     fn measure(self) -> BoxedStrategy<Measure> {
-        let Kind::Codes(values) = self else {
+        let ColumnKind::Codes(values) = self else {
             let bound = prop_oneof![Just(f32::INFINITY), -2.0..2.0f32, Just(0.5)];
             let scale = prop_oneof![Just(0.0), Just(0.1), 0.0..1.0f32];
             let number = (self.number(), scale, bound.clone(), bound, cost());
@@ -124,15 +124,15 @@ fn decisions(len: usize) -> impl Strategy<Value = Vec<f64>> {
     ]
 }
 
-fn case() -> impl Strategy<Value = (Points, Query, usize)> {
-    (1..1300usize, vec(Kind::any(), 0..6)).prop_flat_map(|(len, kinds)| {
+fn case() -> impl Strategy<Value = (Points, NearestQuery, usize)> {
+    (1..1300usize, vec(ColumnKind::any(), 0..6)).prop_flat_map(|(len, kinds)| {
         let columns: Vec<_> = kinds.iter().map(|kind| kind.column(len)).collect();
         let features: Vec<_> = kinds.iter().map(|kind| kind.measure()).collect();
         let target = (-4..4i8, 0..6u8).prop_map(|(low, width)| (low.into(), width.into()));
         let k = prop_oneof![1..12usize, 1..len + 4];
         (columns, decisions(len), features, target, k).prop_map(
             move |(columns, decisions, features, (low, width), k): (_, _, _, (f64, f64), _)| {
-                let query = Query { features, target: (low, low + width) };
+                let query = NearestQuery { features, target: (low, low + width) };
                 (Points { len, columns, decisions, exact: Vec::new() }, query, k)
             },
         )
@@ -196,7 +196,7 @@ fn of_equal_rows_the_first_are_found() {
         exact: Vec::new(),
     };
     let codes = Measure::Codes { costs: vec![0.25; 4], other_null: 0.0, other_unseen: 0.0 };
-    let query = Query { features: vec![free(1.0), codes], target: (1.0, 1.0) };
+    let query = NearestQuery { features: vec![free(1.0), codes], target: (1.0, 1.0) };
     let found = Index::new(points).search(&query, 300);
     assert_eq!(rows_of(&found), (0..300).collect::<Vec<u32>>());
     assert!(found.iter().all(|neighbour| neighbour.distance == 0.75));
@@ -204,7 +204,7 @@ fn of_equal_rows_the_first_are_found() {
 
 #[test]
 fn nothing_is_found_where_there_is_nothing_or_nothing_is_asked() {
-    let query = Query { features: vec![free(0.0)], target: ANY };
+    let query = NearestQuery { features: vec![free(0.0)], target: ANY };
     for empty in [Points::default(), line(&[])] {
         let index = Index::new(empty);
         assert!(index.is_empty() && index.search(&query, 5).is_empty());
@@ -215,7 +215,7 @@ fn nothing_is_found_where_there_is_nothing_or_nothing_is_asked() {
 #[test]
 fn one_row_is_found_or_does_not_count() {
     let index = Index::new(line(&[2.0]));
-    let query = |target| Query { features: vec![free(0.5)], target };
+    let query = |target| NearestQuery { features: vec![free(0.5)], target };
     assert_eq!(index.len(), 1);
     assert_eq!(index.search(&query(ANY), 9), [Neighbour { row: 0, distance: 1.5 }]);
     assert_eq!(index.search(&query((2.0, 2.0)), 1).len(), 1);
@@ -225,7 +225,7 @@ fn one_row_is_found_or_does_not_count() {
 #[test]
 fn a_range_of_a_regression_includes_its_ends() {
     let numbers: Vec<f32> = (0..2_000).map(|row| row as f32 / 8.0).collect();
-    let query = Query { features: vec![free(0.0)], target: (100.0, 100.5) };
+    let query = NearestQuery { features: vec![free(0.0)], target: (100.0, 100.5) };
     let found = Index::new(line(&numbers)).search(&query, 10);
     assert_eq!(rows_of(&found), [800, 801, 802, 803, 804]);
 }
@@ -242,7 +242,7 @@ fn a_forbidden_direction_leaves_the_own_value_and_the_other_direction() {
     let index = Index::new(points);
     let found = |original, low, outside| {
         let measure = Measure::Number { original, scale: 1.0, low, high: f32::INFINITY, outside };
-        let found = index.search(&Query { features: vec![measure], target: ANY }, 9);
+        let found = index.search(&NearestQuery { features: vec![measure], target: ANY }, 9);
         found.iter().map(|found| (found.row, found.distance)).collect::<Vec<_>>()
     };
     assert_eq!(found(1.0, 2.5, f32::INFINITY), [(0, 0.0), (2, 2.0)]);
@@ -358,7 +358,7 @@ fn numpy_finds_the_same_rows() {
     for (number, expected) in oracle.queries.iter().enumerate() {
         let numbers = expected.numbers.iter().map(OracleNumber::measure);
         let features = numbers.chain(expected.codes.iter().map(OracleCodes::measure)).collect();
-        let query = Query { features, target: expected.target };
+        let query = NearestQuery { features, target: expected.target };
         let index = if expected.decisions == "classes" { &classes } else { &values };
         let found = index.search(&query, expected.k);
         assert_eq!(found.len(), expected.rows.len(), "query {number}");

@@ -4,7 +4,7 @@
 use rand::Rng;
 use tch::{Device, Tensor};
 
-use super::network::{Ending, Network, Shape};
+use super::network::{Network, OutputActivation, Shape};
 use crate::error::Result;
 
 /// tanh in 32 bits is 1 from about 9 on, where its inverse is infinite; this reaches ±7.25 standard
@@ -50,8 +50,8 @@ impl Autoencoder {
         widths.extend(hidden.iter().map(|width| *width as i64));
         widths.push(latent as i64);
         let mirrored = widths.iter().rev().copied().collect();
-        let encoder = Shape { widths, norm: false, ending: Ending::Tanh };
-        (encoder, Shape { widths: mirrored, norm: false, ending: Ending::Linear })
+        let encoder = Shape { widths, norm: false, ending: OutputActivation::Tanh };
+        (encoder, Shape { widths: mirrored, norm: false, ending: OutputActivation::Linear })
     }
 
     /// z = enc(x).

@@ -8,7 +8,7 @@ use tch::{Tensor, no_grad};
 
 use super::autoencoder::Autoencoder;
 use super::bridge::{to_dense, to_tensor};
-use super::network::{Ending, Network, Shape};
+use super::network::{Network, OutputActivation, Shape};
 use super::tensor_layout::TensorLayout;
 use crate::constrain::Conditions;
 use crate::encode::Dense;
@@ -95,7 +95,7 @@ pub struct GeneratorInput<'a> {
 }
 
 impl ActorShape {
-    /// Classes of the model, where the critic predicts outcomes: each of them, and no answer.
+    /// Classes of the model, where the critic predicts outcomes: each of them, and no prediction.
     pub fn classes(self) -> Option<usize> {
         (self.outcomes > 0).then(|| self.outcomes as usize - 1)
     }
@@ -129,8 +129,8 @@ impl ActorShape {
     pub fn actor(self) -> Shape {
         let widths = vec![self.latent + self.inputs, self.hidden, self.hidden, self.action()];
         let ending = match self.form {
-            Form::Paper => Ending::Tanh,
-            Form::Relative => Ending::Linear,
+            Form::Paper => OutputActivation::Tanh,
+            Form::Relative => OutputActivation::Linear,
         };
         Shape { widths, norm: true, ending }
     }
@@ -145,7 +145,7 @@ impl ActorShape {
             Form::Relative => (self.latent + self.inputs + self.action() + row, 1),
         };
         let widths = vec![input, self.hidden, self.hidden, output];
-        Shape { widths, norm: true, ending: Ending::Linear }
+        Shape { widths, norm: true, ending: OutputActivation::Linear }
     }
 }
 
@@ -299,7 +299,7 @@ impl Generator {
 
 #[cfg(test)]
 impl Generator {
-    /// Networks that have learnt nothing, without an autoencoder: their answers are as good as any.
+    /// Networks that have learnt nothing, without an autoencoder: their proposals are as good as any.
     pub(crate) fn untrained(
         shape: ActorShape,
         constraints: &crate::constrain::Constraints,

@@ -27,7 +27,7 @@ pub fn reconstruction_loss(
 
 /// L_sparsity, in its two parts.
 #[derive(Debug)]
-pub struct Sparsity {
+pub struct SparsityLoss {
     /// Mean |x_cf − x| over standardised numerics.
     pub numeric: Tensor,
     /// Share of categoricals that change. Its gradient is that of a straight-through estimate: where the
@@ -36,7 +36,11 @@ pub struct Sparsity {
 }
 
 /// L_1 over numerics and relaxed L_0 over categoricals, on the decoder's output before post-processing.
-pub fn sparsity_loss(decoded: &Tensor, rows: &Tensor, tensor_layout: &TensorLayout) -> Sparsity {
+pub fn sparsity_loss(
+    decoded: &Tensor,
+    rows: &Tensor,
+    tensor_layout: &TensorLayout,
+) -> SparsityLoss {
     let none = || Tensor::zeros([], (Kind::Float, rows.device()));
     let numeric = if tensor_layout.numerics > 0 {
         tensor_layout
@@ -47,12 +51,12 @@ pub fn sparsity_loss(decoded: &Tensor, rows: &Tensor, tensor_layout: &TensorLayo
     };
     let categorical =
         if tensor_layout.blocks > 0 { changed_share(decoded, rows, tensor_layout) } else { none() };
-    Sparsity { numeric, categorical }
+    SparsityLoss { numeric, categorical }
 }
 
 /// The same on post-processed rows, whose gradient passes the post-processing: what a constraint undoes
 /// costs nothing, and a category that is kept is kept surely.
-pub fn output_sparsity(seen: &Tensor, rows: &Tensor, tensor_layout: &TensorLayout) -> Sparsity {
+pub fn output_sparsity(seen: &Tensor, rows: &Tensor, tensor_layout: &TensorLayout) -> SparsityLoss {
     let none = || Tensor::zeros([], (Kind::Float, rows.device()));
     let numeric = if tensor_layout.numerics > 0 {
         tensor_layout.numerics_of(seen).l1_loss(&tensor_layout.numerics_of(rows), Reduction::Mean)
@@ -66,7 +70,7 @@ pub fn output_sparsity(seen: &Tensor, rows: &Tensor, tensor_layout: &TensorLayou
     } else {
         none()
     };
-    Sparsity { numeric, categorical }
+    SparsityLoss { numeric, categorical }
 }
 
 fn changed_share(decoded: &Tensor, rows: &Tensor, tensor_layout: &TensorLayout) -> Tensor {
@@ -83,8 +87,8 @@ pub fn consistency_loss(latent: &Tensor, encoded_again: &Tensor) -> Tensor {
     latent.mse_loss(&encoded_again.detach(), Reduction::Mean)
 }
 
-/// Cross-entropy of a critic that predicts outcomes, against what came of a row or what is wanted of it;
-/// A target has no slot for the last outcome, which is no answer at all.
+/// Cross-entropy of a critic that predicts outcomes, against what came of a row, or its target;
+/// A target has no slot for the last outcome, which is no prediction at all.
 pub fn outcome_loss(logits: &Tensor, outcomes: &Tensor) -> Tensor {
     let logarithms = logits.log_softmax(-1, Kind::Float).narrow(1, 0, outcomes.size()[1]);
     -(logarithms * outcomes).sum_dim_intlist(-1, false, Kind::Float).mean(Kind::Float)

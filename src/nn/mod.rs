@@ -20,10 +20,10 @@ pub(crate) use bridge::{refused, to_numbers, upload};
 pub(crate) use generator::NEARLY_ONE;
 pub use generator::{ActorShape, CHUNK_ROWS, Form, Generator, GeneratorInput};
 pub use loss::{
-    Sparsity, consistency_loss, critic_loss, outcome_loss, output_sparsity, reconstruction_loss,
-    sparsity_loss,
+    SparsityLoss, consistency_loss, critic_loss, outcome_loss, output_sparsity,
+    reconstruction_loss, sparsity_loss,
 };
-pub use network::{Ending, Network, Shape};
+pub use network::{Network, OutputActivation, Shape};
 pub use replay::{Experiences, Replay, ReplayShape};
 pub use tensor_layout::TensorLayout;
 pub use tensors::{TensorEntry, list_tensors};

@@ -18,12 +18,12 @@ pub struct Shape {
     /// Whether hidden layers are normalised before their ReLU.
     pub norm: bool,
     /// What follows the last layer.
-    pub ending: Ending,
+    pub ending: OutputActivation,
 }
 
 /// What follows a network's last layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum OutputActivation {
     /// Nothing.
     Linear,
     /// tanh.
@@ -146,8 +146,8 @@ impl Network {
             }
         }
         match self.shape.ending {
-            Ending::Linear => hidden,
-            Ending::Tanh => hidden.tanh(),
+            OutputActivation::Linear => hidden,
+            OutputActivation::Tanh => hidden.tanh(),
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     fn shape() -> Shape {
-        Shape { widths: vec![3, 4, 4, 2], norm: true, ending: Ending::Tanh }
+        Shape { widths: vec![3, 4, 4, 2], norm: true, ending: OutputActivation::Tanh }
     }
 
     #[test]

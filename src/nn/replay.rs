@@ -18,7 +18,7 @@ pub struct ReplayShape {
     /// x̃, where the critic is shown it; else 0.
     pub seen: i64,
     /// What came of it: R, or which outcome.
-    pub answer: i64,
+    pub outcome: i64,
 }
 
 /// Experiences, the oldest overwritten first.
@@ -27,7 +27,7 @@ pub struct Replay {
     shape: ReplayShape,
     /// Training row of each experience, on the host: training rows may be there as well.
     rows: Tensor,
-    /// y_T, c, z̃, x̃ and the answer of each.
+    /// y_T, c, z̃, x̃ and the outcome of each.
     records: Tensor,
     next: i64,
     filled: i64,
@@ -44,7 +44,7 @@ pub struct Experiences {
 
 impl ReplayShape {
     pub(super) fn width(self) -> i64 {
-        self.target + self.conditions + self.latent + self.seen + self.answer
+        self.target + self.conditions + self.latent + self.seen + self.outcome
     }
 
     /// Bytes of one experience.
@@ -76,7 +76,7 @@ impl Replay {
         self.filled == 0
     }
 
-    /// Appends a block: training rows (on the host), and y_T, c, z̃ and x̃ (if kept) and the answer side by side.
+    /// Appends a block: training rows (on the host), and y_T, c, z̃ and x̃ (if kept) and the outcome side by side.
     pub fn append(&mut self, rows: &Tensor, parts: &[&Tensor]) {
         let (block, capacity) = (rows.size()[0], self.rows.size()[0]);
         let records = Tensor::cat(parts, 1);
@@ -151,7 +151,7 @@ impl Experiences {
 
     /// y_T, c, z̃ and x̃, side by side.
     pub fn critic_input(&self) -> Tensor {
-        self.part(0, self.shape.width() - self.shape.answer)
+        self.part(0, self.shape.width() - self.shape.outcome)
     }
 
     /// x̃.
@@ -161,8 +161,8 @@ impl Experiences {
     }
 
     /// R, or which outcome.
-    pub fn answers(&self) -> Tensor {
-        self.part(self.shape.width() - self.shape.answer, self.shape.answer)
+    pub fn outcomes(&self) -> Tensor {
+        self.part(self.shape.width() - self.shape.outcome, self.shape.outcome)
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_oldest_experiences_are_overwritten() {
-        let shape = ReplayShape { target: 1, conditions: 2, latent: 1, seen: 0, answer: 1 };
+        let shape = ReplayShape { target: 1, conditions: 2, latent: 1, seen: 0, outcome: 1 };
         let mut replay = Replay::new(shape, 5, Device::Cpu);
         for first in [0, 3] {
             let rows = block(first, 3);
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(replay.len(), 5);
         let held = replay.sample(&block(0, 5)).expect("sampled");
         assert_eq!(Vec::<i64>::try_from(&held.rows).expect("numbers"), [5, 1, 2, 3, 4]);
-        let rewards = Vec::<f32>::try_from(held.answers().reshape([-1])).expect("numbers");
+        let rewards = Vec::<f32>::try_from(held.outcomes().reshape([-1])).expect("numbers");
         assert_eq!(rewards, [5.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(held.actor_input().size(), [5, 3]);
     }

@@ -29,10 +29,10 @@ fn flag(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Boolean, Nulls::Never, meaning)
 }
 
-/// What every table of the audit begins with: the wanted decision and the group.
+/// What every table of the audit begins with: the target and the group.
 pub fn audit_group_fields() -> Vec<FieldRef> {
     vec![
-        text("target", "the wanted class, or range of values"),
+        text("target", "the target class, or range of values"),
         maybe_text("attribute", "the column whose value makes the group; null for all rows"),
         maybe_text("value", "the group's value; null for all rows, and for the group of the nulls"),
     ]
@@ -57,8 +57,8 @@ pub fn audit_groups_schema() -> SchemaRef {
     let mut own = vec![
         count("rows", "rows explained"),
         count("needed", "those that need another decision"),
-        count("valid", "those of them with a valid answer"),
-        count("infeasible", "those of them for which it is proven that there is no answer"),
+        count("valid", "those of them with a valid counterfactual"),
+        count("infeasible", "those of them that are proven infeasible"),
         count("unsolved", "those of them with neither"),
         count("already_target", "rows that have the decision"),
         flag("reference", "whether other groups of the attribute are compared with this one"),
@@ -69,7 +69,7 @@ pub fn audit_groups_schema() -> SchemaRef {
     own.extend([
         maybe_number("preclusion_least", "infeasible ÷ needed: so many are surely shut out"),
         maybe_number("preclusion_most", "(infeasible + unsolved) ÷ needed: no more can be"),
-        maybe_number("cost_mean", "mean `cost` of the valid answers"),
+        maybe_number("cost_mean", "mean `cost` of the valid counterfactuals"),
         maybe_number("n_changed_mean", "their mean `n_changed`"),
         maybe_number(
             "effort_mean",
@@ -78,25 +78,25 @@ pub fn audit_groups_schema() -> SchemaRef {
         ),
         maybe_number(
             "cost_p50",
-            "median cost over `needed`, infinite without a valid answer; null if it is infinite; within 1 %",
+            "median cost over `needed`, infinite without a valid counterfactual; null if it is infinite; within 1 %",
         ),
         maybe_number("cost_p90", "90 % quantile of the same"),
-        maybe_number("social_burden", "Σ cost of the valid answers ÷ rows"),
-        maybe_number("single_change_share", "share of the valid answers that change one feature"),
+        maybe_number("social_burden", "Σ cost of the valid counterfactuals ÷ rows"),
+        maybe_number("single_change_share", "share of the valid counterfactuals that change one feature"),
         maybe_count("positives", "rows that `audit.label` says to be of the target"),
         maybe_count("false_negatives", "those of them that need another decision"),
         maybe_number("false_negative_rate", "false_negatives ÷ positives"),
         maybe_number(
             "false_negative_burden",
-            "mean cost of the valid answers of false negatives",
+            "mean cost of the valid counterfactuals of false negatives",
         ),
         maybe_number(
             "nawb",
-            "100 · false_negative_rate · mean of effort ÷ features, over valid answers of false negatives",
+            "100 · false_negative_rate · mean of effort ÷ features, over valid counterfactuals of false negatives",
         ),
         count("queries", "times that the model was asked about the needed counterfactuals"),
         maybe_number("queries_mean", "queries ÷ needed"),
-        count("by_generator", "solved rows whose answer the generator found"),
+        count("by_generator", "solved rows whose counterfactual the generator found"),
         count("by_candidate", "those from further proposals or search"),
         count("by_neighbour", "those from training rows"),
         count("by_other", "those of another method"),
@@ -125,7 +125,7 @@ pub fn audit_curves_schema() -> SchemaRef {
             "which quantile, to within 1 % of the cost; null for `audit.budgets`",
         ),
         count("needed", "rows that need another decision"),
-        maybe_count("reached", "those with a valid answer of no more than this cost"),
+        maybe_count("reached", "those with a valid counterfactual of no more than this cost"),
         maybe_number("effectiveness", "reached ÷ needed"),
         maybe_number("low", "lower end of its 95 % Wilson interval"),
         maybe_number("high", "its upper end"),
@@ -223,7 +223,7 @@ pub fn audit_changes_schema() -> SchemaRef {
             "the same in parts; p50, p75 and p90 are quantiles of how far numbers move, over all rows of the \
              target, within 1 %",
         ),
-        count("valid", "valid answers of the group"),
+        count("valid", "valid counterfactuals of the group"),
         maybe_count("rows", "those with the signature"),
         maybe_number("share", "rows ÷ valid"),
         maybe_number("cumulative", "share of this and all signatures of lower rank"),
@@ -251,7 +251,7 @@ pub fn audit_at_bound_schema() -> SchemaRef {
              as far as `limit` lets it move; `row_low`, `row_high`: the row's own `__min` and `__max`; \
              `allowed_first`, `allowed_last`: the ends of an order",
         ),
-        count("valid", "valid answers of the group"),
+        count("valid", "valid counterfactuals of the group"),
         maybe_count("changed", "those in which the feature changes"),
         maybe_count("rows", "those of them that sit exactly on the bound"),
         maybe_number("share", "rows ÷ changed"),

@@ -155,7 +155,7 @@ impl Prefix {
         Err(Error::output(self.store.url(&to).to_string(), problem))
     }
 
-    /// Refuses to go on with a commit that another took the place of.
+    /// Refuses to continue a commit that another has replaced.
     async fn refuse_replaced(&self, commit: &Commit) -> Result<()> {
         match self.commit().await? {
             Some((now, _)) if now.attempt == commit.attempt => Ok(()),

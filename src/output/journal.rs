@@ -33,12 +33,12 @@ pub struct Journal {
 
 /// A journal as it was found.
 #[derive(Debug)]
-pub struct Found<H, E> {
+pub struct OpenedJournal<H, E> {
     /// What the run is.
     pub header: H,
     /// What is finished.
     pub entries: Vec<E>,
-    /// To be gone on with.
+    /// To be resumed from.
     pub journal: Journal,
 }
 
@@ -68,13 +68,13 @@ impl Journal {
         serde_json::from_slice(line.strip_suffix(b"\n")?).ok()
     }
 
-    /// Opens the journal that a run left; none if there is none that can be gone on with.
+    /// Opens the journal that a run left; none if there is none that can be resumed from.
     ///
     /// # Errors
     /// When it cannot be read or written.
     pub fn open<H: DeserializeOwned, E: DeserializeOwned>(
         path: &Path,
-    ) -> Result<Option<Found<H, E>>> {
+    ) -> Result<Option<OpenedJournal<H, E>>> {
         let content = match read_unlinked(path, MOST_BYTES) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -92,7 +92,7 @@ impl Journal {
         let file = file.and_then(|file| file.set_len(whole as u64).map(|()| file));
         let file = file.map_err(|error| cannot_write(path, error))?;
         let journal = Journal { path: path.to_path_buf(), file, mirror: None };
-        Ok(Some(Found { header, entries, journal }))
+        Ok(Some(OpenedJournal { header, entries, journal }))
     }
 
     /// The same journal, kept in a store as well from now on.
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    fn found(path: &Path) -> Option<Found<String, u32>> {
+    fn found(path: &Path) -> Option<OpenedJournal<String, u32>> {
         Journal::open(path).expect("readable")
     }
 

@@ -41,7 +41,7 @@ pub struct Manifest {
     pub versions: Value,
     /// What the run worked on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunFacts>,
+    pub run: Option<RunProvenance>,
     /// The job as resolved.
     pub job: Value,
     /// Counts and timings, as in the summary.
@@ -62,7 +62,7 @@ fn first_format() -> u32 {
 
 /// What a run worked on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunFacts {
+pub struct RunProvenance {
     /// Name of the run: the same for the same work.
     pub run_id: String,
     /// SHA-256 of all that follows and of the job's settings: equal for runs that give the same tables.
@@ -266,15 +266,16 @@ impl Manifest {
         for (path, bytes) in &listed {
             match found.get(*path) {
                 None => return Some(format!("lacks `{path}`")),
-                Some(Found::File(size)) if size == bytes => {}
-                Some(Found::File(size)) => {
+                Some(FolderEntry::File(size)) if size == bytes => {}
+                Some(FolderEntry::File(size)) => {
                     return Some(format!("has `{path}` with {size} bytes, expected {bytes}"));
                 }
-                Some(Found::Other) => return Some(format!("has `{path}`, which is no file")),
+                Some(FolderEntry::Other) => return Some(format!("has `{path}`, which is no file")),
             }
         }
-        let foreign = |(name, found): &(&String, &Found)| {
-            **found == Found::Other || !(listed.contains_key(name.as_str()) || self.expects(name))
+        let foreign = |(name, found): &(&String, &FolderEntry)| {
+            **found == FolderEntry::Other
+                || !(listed.contains_key(name.as_str()) || self.expects(name))
         };
         let (name, _) = found.iter().find(foreign)?;
         Some(format!("holds `{name}`, which its manifest does not list"))
@@ -287,7 +288,7 @@ fn is_hex(byte: u8) -> bool {
 
 /// What a name in a folder stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum FolderEntry {
     /// A regular file of so many bytes.
     File(u64),
     /// A symbolic link, device, socket or FIFO: nothing that a run writes.
@@ -298,7 +299,7 @@ pub enum Found {
 ///
 /// # Errors
 /// When a folder cannot be read, or they are too deep.
-pub fn list(folder: &Path) -> std::io::Result<BTreeMap<String, Found>> {
+pub fn list(folder: &Path) -> std::io::Result<BTreeMap<String, FolderEntry>> {
     let mut found = BTreeMap::new();
     walk(folder, "", MOST_LEVELS, &mut found)?;
     Ok(found)
@@ -308,7 +309,7 @@ fn walk(
     folder: &Path,
     prefix: &str,
     levels: usize,
-    found: &mut BTreeMap<String, Found>,
+    found: &mut BTreeMap<String, FolderEntry>,
 ) -> std::io::Result<()> {
     if levels == 0 {
         return Err(std::io::Error::other(format!("`{prefix}` has too many levels")));
@@ -321,7 +322,10 @@ fn walk(
             walk(&entry.path(), &format!("{name}/"), levels - 1, found)?;
         } else {
             let file = metadata.is_file();
-            found.insert(name, if file { Found::File(metadata.len()) } else { Found::Other });
+            found.insert(
+                name,
+                if file { FolderEntry::File(metadata.len()) } else { FolderEntry::Other },
+            );
         }
     }
     Ok(())

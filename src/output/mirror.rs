@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::commit::{Commit, HIDDEN, Placed, Prefix};
-use super::manifest::{Manifest, RunFacts};
+use super::manifest::{Manifest, RunProvenance};
 use super::place::is_inside;
+use super::shard::{SHARDS, Shard};
 use super::tables::MANIFEST_FILE;
 use super::verify::{hex, sha256_of};
 use crate::error::{Error, Kind, Result};
@@ -32,16 +33,18 @@ pub struct Mirror {
     prefix: Prefix,
     run_id: String,
     fingerprint: String,
+    /// Where its attempts are, below the hidden folder: empty, or the folder of a shard with a slash behind it.
+    base: String,
     /// The commit that this run would take the place of.
     replaced: Option<Version>,
     /// Tells this process's files from those of others that work on the same attempt.
     nonce: String,
-    attempt: Mutex<Attempt>,
+    attempt: Mutex<RunAttempt>,
 }
 
 /// An attempt at a run: its folder, and what is in it.
 #[derive(Debug, Default)]
-struct Attempt {
+struct RunAttempt {
     name: String,
     /// Number of the journal's next entry.
     next: usize,
@@ -51,7 +54,7 @@ struct Attempt {
 
 /// An entry of the journal.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct MirrorRecord {
     nonce: String,
     /// A line of the journal as it is kept on this machine.
     line: Value,
@@ -72,7 +75,7 @@ impl Mirror {
     ///
     /// # Errors
     /// When there is anything that may not be replaced, or the store cannot be used.
-    pub fn open(output: &OutputJob, run: &RunFacts, resume: bool) -> Result<Option<Opened>> {
+    pub fn open(output: &OutputJob, run: &RunProvenance, resume: bool) -> Result<Option<Opened>> {
         let Some(dir) = output.url.clone() else { return Ok(None) };
         let (store, overwrite) = (output.stores.open(&dir, Kind::Output)?, output.overwrite);
         let (run_id, fingerprint) = (run.run_id.clone(), run.fingerprint.clone());
@@ -97,10 +100,9 @@ impl Mirror {
                 }
             }
             let replaced = commit.map(|(_, version)| version);
-            let nonce = format!("{:016x}", rand::random::<u64>());
-            let name = format!("{run_id}-{:013}-{nonce}", milliseconds());
-            let attempt = Mutex::new(Attempt { name, ..Attempt::default() });
-            let mirror = Mirror { prefix, run_id, fingerprint, replaced, nonce, attempt };
+            let (nonce, attempt) = begun(&run_id, "");
+            let base = String::new();
+            let mirror = Mirror { prefix, run_id, fingerprint, base, replaced, nonce, attempt };
             Ok(Some(Opened::Ready(Arc::new(mirror))))
         })
     }
@@ -130,6 +132,53 @@ impl Mirror {
         })
     }
 
+    /// What a shard of the run keeps in the store.
+    pub fn for_shard(&self, shard: Shard) -> Mirror {
+        let base = format!("{SHARDS}/{}/", shard.name());
+        let (nonce, attempt) = begun(&self.run_id, &base);
+        Mirror {
+            prefix: self.prefix.clone(),
+            run_id: self.run_id.clone(),
+            fingerprint: self.fingerprint.clone(),
+            base,
+            replaced: self.replaced.clone(),
+            nonce,
+            attempt,
+        }
+    }
+
+    /// The shards that have begun, in order.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn shards(self: &Arc<Self>) -> Result<Vec<Shard>> {
+        let mirror = Arc::clone(self);
+        wait(async move {
+            let folder = mirror.prefix.key(&format!("{HIDDEN}/{SHARDS}"));
+            let names = mirror.prefix.store.folders(&folder).await?;
+            let mut shards: Vec<Shard> =
+                names.iter().filter_map(|name| Shard::named(name)).collect();
+            shards.sort();
+            Ok(shards)
+        })
+    }
+
+    /// Takes the files that a shard has put into the store: they are not uploaded again.
+    pub fn take(&self, shard: &Mirror) {
+        let placed = shard.attempt.lock().placed.clone();
+        self.attempt.lock().placed.extend(placed);
+    }
+
+    /// Removes what shards of a published run have left in the store.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn clear_shards(output: &OutputJob) -> Result<()> {
+        let Some(dir) = output.url.clone() else { return Ok(()) };
+        let store = output.stores.open(&dir, Kind::Output)?;
+        wait(async move { Prefix { store, dir }.clear(SHARDS).await })
+    }
+
     /// Where the results are to appear.
     pub fn url(&self) -> &ObjectUrl {
         &self.prefix.dir
@@ -152,7 +201,7 @@ impl Mirror {
             let files = files.iter().filter_map(|name| attempt.placed.get(name).cloned());
             (self.prefix.key(&name), files.collect())
         };
-        let entry = Entry { nonce: self.nonce.clone(), line, files };
+        let entry = MirrorRecord { nonce: self.nonce.clone(), line, files };
         let content = serde_json::to_vec(&entry).map_err(broken)?;
         let mirror = Arc::clone(self);
         let created = wait(async move { mirror.prefix.store.create(&key, content).await })?;
@@ -266,8 +315,9 @@ impl Mirror {
 
     /// The attempt at this run that came farthest, or one at another run if there is none.
     async fn latest(&self) -> Result<Option<String>> {
-        let hidden = self.prefix.key(HIDDEN);
-        let names = self.prefix.store.folders(&hidden).await?;
+        let hidden = self.prefix.key(&format!("{HIDDEN}/{}", self.base));
+        let hidden = hidden.trim_end_matches('/');
+        let names = self.prefix.store.folders(hidden).await?;
         let ours = |name: &&String| name.starts_with(&format!("{}-", self.run_id));
         let (own, other): (Vec<&String>, Vec<&String>) = names.iter().partition(ours);
         let mut best: Option<(usize, &String)> = None;
@@ -284,11 +334,12 @@ impl Mirror {
             // Names of one run sort by time.
             best = best.max(Some((entries, name)));
         }
-        Ok(best.filter(|(entries, _)| *entries > 0).map(|(_, name)| name.clone()))
+        let best = best.filter(|(entries, _)| *entries > 0);
+        Ok(best.map(|(_, name)| format!("{}{name}", self.base)))
     }
 
     /// The entries of an attempt's journal, up to the first that is missing or broken.
-    async fn entries(&self, name: &str) -> Result<Vec<Entry>> {
+    async fn entries(&self, name: &str) -> Result<Vec<MirrorRecord>> {
         let key =
             |number: usize| self.prefix.key(&format!("{HIDDEN}/{name}/journal/{number:08}.json"));
         let read = |number: usize| {
@@ -298,7 +349,7 @@ impl Mirror {
         let mut found = futures::stream::iter(0..).map(read).buffered(ENTRIES);
         let mut entries = Vec::new();
         while let Some((content, _)) = found.try_next().await?.flatten() {
-            let Ok(entry) = serde_json::from_slice::<Entry>(&content) else { break };
+            let Ok(entry) = serde_json::from_slice::<MirrorRecord>(&content) else { break };
             if !entry.files.iter().all(|file| is_inside(&file.path) && is_inside(&file.from)) {
                 break;
             }
@@ -333,6 +384,13 @@ impl Mirror {
         }
         fs::rename(&half, &path).map_err(unkept)
     }
+}
+
+/// A new attempt below a folder, and what tells its process from others.
+fn begun(run_id: &str, base: &str) -> (String, Mutex<RunAttempt>) {
+    let nonce = format!("{:016x}", rand::random::<u64>());
+    let name = format!("{base}{run_id}-{:013}-{nonce}", milliseconds());
+    (nonce, Mutex::new(RunAttempt { name, ..RunAttempt::default() }))
 }
 
 fn milliseconds() -> u128 {

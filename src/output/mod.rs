@@ -15,6 +15,7 @@ mod parts;
 mod place;
 mod previous;
 mod question_tables;
+mod shard;
 mod sources;
 mod stability_tables;
 mod staging;
@@ -30,9 +31,9 @@ pub use audit_tables::{
 pub use chain::{PreviousFound, find_previous, manifest_sha256, success_problem};
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
-pub use journal::{Found, Journal, JournalContents, parse_journal};
+pub use journal::{Journal, JournalContents, OpenedJournal, parse_journal};
 pub use manifest::{
-    FileEntry, Found as FoundFile, InputFile, MANIFEST_FORMAT, Manifest, PreviousRun, RunFacts,
+    FileEntry, FolderEntry, InputFile, MANIFEST_FORMAT, Manifest, PreviousRun, RunProvenance,
     TableEntry, TableVersion, list,
 };
 pub use mirror::{Mirror, Opened};
@@ -42,6 +43,7 @@ pub use question_tables::{
     action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
 };
+pub use shard::{Shard, local_shards};
 pub use sources::describe_sources;
 pub use stability_tables::{STABILITY, audit_stability_schema, stability_schema};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};

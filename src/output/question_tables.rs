@@ -175,7 +175,7 @@ pub fn second_search_schema() -> SchemaRef {
 pub fn reasons_schema(key: &[FieldRef]) -> SchemaRef {
     let mut fields = key.to_vec();
     fields.extend([
-        text("target", "the wanted class, or range of values"),
+        text("target", "the target class, or range of values"),
         count("rank", "from 1, the strongest, to 4 at most"),
         text("feature", "the feature"),
         maybe_text("direction", "`low` or `high` beside the reference; null of a category without an order"),

@@ -21,7 +21,7 @@ fn maybe_flag(name: &str, meaning: &str) -> FieldRef {
 pub fn stability_schema(key: &[FieldRef]) -> SchemaRef {
     let mut fields = key.to_vec();
     fields.extend([
-        text("target", "the wanted class, or range of values"),
+        text("target", "the target class, or range of values"),
         text(
             "cause",
             "what changed: `row`, `model`, `configuration`, several joined by `+`; `generator` if only that did; \
@@ -37,7 +37,7 @@ pub fn stability_schema(key: &[FieldRef]) -> SchemaRef {
         flag("yesterday_valid", "whether the previous run had a valid counterfactual of the row"),
         maybe_flag(
             "still_valid",
-            "whether the model decides as wanted about the row as it is now with what it has not made yet of the \
+            "whether the model predicts the target for the row as it is now with what it has not made yet of the \
              previous changes; null without such, or where `audit.queries` was spent",
         ),
         maybe_flag("still_allowed", "whether the constraints allow those changes of the row as it is now"),
@@ -45,7 +45,7 @@ pub fn stability_schema(key: &[FieldRef]) -> SchemaRef {
         maybe_flag("same_features", "whether both counterfactuals change the same features; null without both"),
         maybe_flag("same_answer", "whether they change them to the same values"),
         maybe_number("jaccard", "features that both change ÷ features that either changes"),
-        maybe_number("previous_cost", "`cost` of the previous counterfactual, as it was told"),
+        maybe_number("previous_cost", "`cost` of the previous counterfactual"),
         maybe_number("carried_cost", "what those of its changes cost that the row as it is now has not made yet"),
         maybe_number("cost_delta", "`cost` now − `previous_cost`; null without both"),
         maybe_flag(
@@ -82,7 +82,7 @@ pub fn audit_stability_schema() -> SchemaRef {
     own.extend([
         count("promised", "rows with a valid previous counterfactual"),
         count("asked", "those of them that the model was asked about again"),
-        count("still_valid", "those of them about which it decides as wanted"),
+        count("still_valid", "those of them for which it predicts the target"),
     ]);
     own.extend(share("recourse_validity", "still_valid ÷ asked"));
     own.extend([

@@ -13,6 +13,7 @@ use super::lock::{LOCK, Lock};
 use super::manifest::Manifest;
 use super::mirror::Mirror;
 use super::place::{is_real_folder, resolved};
+use super::shard::{Shard, link, remove_empty, shard_place};
 use super::tables::{JOURNAL_FILE, SUCCESS_FILE};
 use super::writer::cannot_write;
 use crate::error::{Error, Result};
@@ -58,7 +59,7 @@ impl Staging {
         Staging::open(target, replace, Leftovers::Cleared, &shown)
     }
 
-    /// The same, but keeps what an earlier run left in the folder, to be gone on with.
+    /// The same, but keeps what an earlier run left in the folder, to be resumed from.
     ///
     /// # Errors
     /// As for [`Staging::begin`].
@@ -82,6 +83,37 @@ impl Staging {
         }
         staging.mirror = Some(mirror);
         Ok(staging)
+    }
+
+    /// What a shard of a run has finished so far, to be added to. It stays until the run is published.
+    ///
+    /// # Errors
+    /// As for [`Staging::begin`], and when the store cannot be read.
+    pub fn for_shard(dir: &Path, shard: Shard, mirror: Option<Arc<Mirror>>) -> Result<Staging> {
+        let place = shard_place(dir, shard)?;
+        let mut staging = match mirror {
+            Some(mirror) => Staging::for_store(&place, mirror, true)?,
+            None => Staging::resume(&place, Replace { allowed: false, keep: 0 })?,
+        };
+        staging.keep();
+        Ok(staging)
+    }
+
+    /// Takes files of a shard: under a second name, so that the shard stays whole until the run is published.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub fn take(&self, shard: &Staging, names: &[String]) -> Result<()> {
+        names.iter().try_for_each(|name| link(&shard.folder.join(name), &self.folder.join(name)))
+    }
+
+    /// Removes what shards of a published run have left on this machine.
+    pub fn clear_shards(dir: &Path, shards: &[Shard]) {
+        for shard in shards {
+            let Ok(place) = shard_place(dir, *shard) else { continue };
+            tidy(&place, 0);
+        }
+        remove_empty(dir);
     }
 
     /// The journal as it is in the store, with the files that it names: what is on this machine may be older, or
@@ -122,14 +154,14 @@ impl Staging {
         if leftovers == Leftovers::Cleared {
             remove(&folder, Leftover::Run)?;
         }
-        // What is gone on with must survive a run that is refused.
+        // What is resumed must survive a run that is refused.
         let kept = folder.exists();
         fs::create_dir_all(&folder).map_err(|error| cannot("a staging folder", error))?;
         let asked = asked.to_path_buf();
         Ok(Staging { asked, target, folder, replace, published: false, kept, lock, mirror: None })
     }
 
-    /// From now on the folder stays when the run fails, so that another can go on from there.
+    /// From now on the folder stays when the run fails, so that another can resume from it.
     pub fn keep(&mut self) {
         self.kept = true;
     }
@@ -164,7 +196,7 @@ impl Staging {
         })
     }
 
-    /// Where a run that takes long may keep what another run goes on from. Not part of what is published.
+    /// Where a run that takes long may keep what another run resumes from. Not part of what is published.
     pub fn checkpoint(&self) -> PathBuf {
         beside(&self.target, CHECKPOINT)
     }
@@ -287,7 +319,7 @@ impl Staging {
         let _ = remove(&self.journal(), Leftover::Journal);
     }
 
-    /// Removes what the run could have gone on from, while nobody else can have begun anew.
+    /// Removes what the run could have been resumed from, while nobody else can have begun anew.
     fn clear_beside(&self) {
         self.clear_journal();
         let _ = remove(&self.checkpoint(), Leftover::Checkpoint);
@@ -351,7 +383,7 @@ pub fn journal_of(target: &Path) -> PathBuf {
 }
 
 /// The place that a job's folder really is.
-fn target_of(asked: &Path) -> Result<PathBuf> {
+pub(super) fn target_of(asked: &Path) -> Result<PathBuf> {
     let shown = asked.display().to_string();
     let target = resolved(asked)
         .map_err(|error| Error::output(&shown, format!("cannot be resolved: {error}")))?;

@@ -144,7 +144,7 @@ pub fn change_item() -> FieldRef {
     Arc::new(Field::new("item", DataType::Struct(change_fields()), false))
 }
 
-/// The counterfactual table: key columns, what was wanted, what came of it, what changes, and the whole
+/// The counterfactual table: key columns, the target, what came of it, what changes, and the whole
 /// counterfactual as `cf_<feature>` in the input's own types.
 pub fn counterfactual_schema(
     key: &[FieldRef],
@@ -156,9 +156,21 @@ pub fn counterfactual_schema(
         "sample",
         DataType::Int32,
         Nulls::Never,
-        "number of the answer within its row, from 0",
+        "number of the counterfactual within its row, from 0",
     ));
     fields.push(text("target", "the target class, or range of values"));
+    push_predictions(&mut fields, regression);
+    push_outcome(&mut fields);
+    push_changes(&mut fields);
+    fields.extend(features.iter().map(|feature| {
+        let name = format!("cf_{}", feature.name());
+        described(&name, feature.data_type().clone(), Nulls::Possible, "the counterfactual's value")
+    }));
+    Arc::new(Schema::new(fields))
+}
+
+/// What the model says of a row and of its counterfactual.
+fn push_predictions(fields: &mut Vec<FieldRef>, regression: bool) {
     if regression {
         fields.push(number("original_value", "the model's value for the row"));
         fields.push(original_score());
@@ -177,6 +189,10 @@ pub fn counterfactual_schema(
         "margin",
         "how far inside the target a valid counterfactual is, from 0.5 at the border to 1; null if unknown",
     ));
+}
+
+/// What became of a row.
+fn push_outcome(fields: &mut Vec<FieldRef>) {
     fields.push(text("status", "solved, unsolved, already_target or infeasible"));
     fields.push(described(
         "source",
@@ -208,6 +224,10 @@ pub fn counterfactual_schema(
         Nulls::Never,
         "true if every allowed change was tried or excluded and none reaches the target",
     ));
+}
+
+/// What changes, and how much.
+fn push_changes(fields: &mut Vec<FieldRef>) {
     fields.push(maybe_number(
         "cost",
         "what the changes cost, as refinement counts it; null if not solved",
@@ -231,11 +251,6 @@ pub fn counterfactual_schema(
         Nulls::Never,
         "what changes: feature, from, to",
     ));
-    fields.extend(features.iter().map(|feature| {
-        let name = format!("cf_{}", feature.name());
-        described(&name, feature.data_type().clone(), Nulls::Possible, "the counterfactual's value")
-    }));
-    Arc::new(Schema::new(fields))
 }
 
 /// Written for regressions too, so that all tables have the same columns.
@@ -338,12 +353,12 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
         count("rows", "rows and targets with it"),
         number("share", "their share of those of the same level, target and segment"),
         count("queries", "times that the model was asked about their counterfactuals"),
-        count("certified", "those for which it is proven that there is no answer"),
+        count("certified", "those that are proven infeasible"),
     ];
     report(by, own)
 }
 
-/// How many counterfactuals get the wanted decision.
+/// How many counterfactuals reach the target.
 pub fn validity_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         count("rows", "counterfactuals that were needed: not of rows that have the decision"),
@@ -431,7 +446,7 @@ pub fn features_schema(by: &[String]) -> SchemaRef {
     report(by, own)
 }
 
-/// How like rows of the wanted class counterfactuals are.
+/// How close counterfactuals are to rows of the target class.
 pub fn mmd_schema(by: &[String]) -> SchemaRef {
     let own = vec![
         text("over", "`all` counterfactuals or the `valid` ones"),
@@ -467,7 +482,7 @@ pub fn rules_schema() -> SchemaRef {
     ]))
 }
 
-/// The training curve: a row per judgement on the validation rows.
+/// The training curve: a row per evaluation on the validation rows.
 pub fn training_schema() -> SchemaRef {
     let numbers = [
         ("seconds", "since training began"),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::verify::hex;
-use crate::error::{Error, Result, Source};
+use crate::error::{BoxedError, Error, Result};
 
 /// How the files of a run are written.
 #[derive(Debug, Clone)]
@@ -82,7 +82,7 @@ impl TableWriter {
 }
 
 /// The error for a file that cannot be written.
-pub fn cannot_write(path: &Path, error: impl Into<Source>) -> Error {
+pub fn cannot_write(path: &Path, error: impl Into<BoxedError>) -> Error {
     let source = error.into();
     Error::output(path.display().to_string(), format!("cannot be written: {source}"))
         .hint("check the free space and the permissions of `output.dir`")

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::Inputs;
 use crate::artefact::{Artefact, load_neighbours};
 use crate::audit::page::{PageFacts, render};
-use crate::audit::{AuditCounts, Auditor, Efforts, GroupCounts, Setup};
+use crate::audit::{AuditCounts, AuditSetup, Auditor, Efforts, GroupCounts};
 use crate::audit::{at_bound, changes, curves, gaps, groups};
 use crate::error::Result;
 use crate::explain::target_names;
@@ -18,7 +18,7 @@ use crate::job::{Job, Section, Target};
 use crate::output::{AUDIT, FileEntry, GENERATOR, Manifest, Staging, audit_page_name, hex};
 
 /// A run whose tables were read back.
-pub(super) struct Audit<'a> {
+pub(super) struct CountedRun<'a> {
     /// The job.
     pub(super) job: &'a Job,
     /// What targets are called, in the order of their numbers.
@@ -69,7 +69,7 @@ pub(super) fn auditor(
     })))
 }
 
-impl Audit<'_> {
+impl CountedRun<'_> {
     /// The sections, in order. Each that is further from the counts is a line here.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Audit<'_> {
     /// What needs nothing but the counts.
     fn of_counts(&self, audited: &mut Audited) -> Result<()> {
         let (counts, schema) = (self.counts, &self.inputs.schema);
-        let setup = Setup { job: &self.job.audit, targets: self.targets };
+        let setup = AuditSetup { job: &self.job.audit, targets: self.targets };
         for section in self.job.audit.sections.iter().copied() {
             let table = match section {
                 Section::Groups => groups(&setup, counts, schema.features.len())?,

@@ -4,7 +4,8 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use super::validate::{check_target, hold_against};
+use super::parity::ParityCheck;
+use super::validate::check_target;
 use super::{Inputs, Observer};
 use crate::engine::gather_decisions;
 use crate::error::Result;
@@ -52,10 +53,10 @@ impl RunContext {
             (Some(scores), Some(table)) => {
                 observer.stage("comparing scores", None);
                 let tables = (table, &inputs.features);
-                let wanted = (&job.input.key[..], scores.decision.as_str());
+                let score_columns = (&job.input.key[..], scores.decision.as_str());
                 let task = predictor.task();
-                let found = gather_decisions(&inputs.engine, tables, wanted, task).await?;
-                hold_against(job, inputs, predictor, (scores, &found)).await?;
+                let found = gather_decisions(&inputs.engine, tables, score_columns, task).await?;
+                ParityCheck::of_decisions((job, inputs), predictor, (scores, &found)).await?;
                 Some(Arc::new(found))
             }
             _ => None,

@@ -18,7 +18,7 @@ use crate::feature::{
     missing_column, row_constraints, stray_constraints,
 };
 use crate::job::{InputJob, RuntimeJob, ScoresJob};
-use crate::predictor::Columns;
+use crate::predictor::PredictorColumns;
 
 /// Columns of which numbers far from all others are looked up.
 const MOST_EXTREMES: usize = 50;
@@ -151,9 +151,9 @@ impl Inputs {
     }
 
     /// What a predictor is told about its batches.
-    pub fn predictor_columns(&self) -> Columns {
+    pub fn predictor_columns(&self) -> PredictorColumns {
         let schema: SchemaRef = Arc::new(Schema::new(self.feature_fields()));
-        Columns { features: Arc::clone(&self.schema), schema }
+        PredictorColumns { features: Arc::clone(&self.schema), schema }
     }
 
     fn fields(&self, positions: &[usize]) -> Vec<FieldRef> {
@@ -262,7 +262,7 @@ impl Inputs {
     }
 
     fn extreme(&self, usual: &Usual, found: &Extremes, key: &[String]) -> Fault {
-        let told: Vec<String> = found
+        let described: Vec<String> = found
             .farthest
             .iter()
             .map(|(value, of)| format!("{value:e} where {} is {of}", key.join(", ")))
@@ -272,7 +272,7 @@ impl Inputs {
             "column `{}`: {} {values} far from all others: {}",
             usual.column,
             found.count,
-            told.join("; ")
+            described.join("; ")
         );
         tracing::warn!("{problem}");
         Fault::new(&self.features.shown, problem).hint(
@@ -297,14 +297,14 @@ impl Inputs {
         }
         let plan = ScanPlan { columns: &columns, ..self.plan(scope) };
         let counts = count_contradictions(&self.engine, plan).await?;
-        let told = columns.chunks_exact(2).zip(counts).filter(|(_, count)| *count > 0);
-        let told = told.map(|(pair, count)| {
+        let described = columns.chunks_exact(2).zip(counts).filter(|(_, count)| *count > 0);
+        let described = described.map(|(pair, count)| {
             format!(
                 "`{}` is above `{}` in {count} rows: the feature cannot change there",
                 pair[0], pair[1]
             )
         });
-        Ok(told.collect())
+        Ok(described.collect())
     }
 
     fn summarise(&self, findings: Findings, stats: Stats) -> CheckSummary {
@@ -349,8 +349,8 @@ fn column_faults(
     };
     faults.extend(job.key.iter().filter_map(|name| missing(features, name)));
     if let (Some(table), Some(scores)) = (scores, &job.scores) {
-        let wanted = job.key.iter().chain([&scores.decision]);
-        faults.extend(wanted.filter_map(|name| missing(table, name)));
+        let score_columns = job.key.iter().chain([&scores.decision]);
+        faults.extend(score_columns.filter_map(|name| missing(table, name)));
     }
     faults.extend(check_columns(schema, &features.schema, &features.shown));
     faults

@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use crate::feature::FeatureKind;
-use crate::job::{Job, MemoryEstimate, Sizes};
+use crate::job::{Job, MemoryEstimate, TableSizes};
 use crate::predictor::Task;
 
 /// The estimate for a job over these tables.
@@ -11,7 +11,7 @@ pub(super) fn estimate(job: &Job, inputs: &Inputs, task: &Task, threads: usize) 
 }
 
 /// What the estimate needs to know, for so many rows.
-pub(super) fn sizes(inputs: &Inputs, task: &Task, rows: u64, threads: usize) -> Sizes {
+pub(super) fn sizes(inputs: &Inputs, task: &Task, rows: u64, threads: usize) -> TableSizes {
     let features = &inputs.schema.features;
     let width = features.iter().map(|feature| match &feature.kind {
         FeatureKind::Numeric(_) => 2,
@@ -21,7 +21,7 @@ pub(super) fn sizes(inputs: &Inputs, task: &Task, rows: u64, threads: usize) -> 
         Task::Classification { classes, .. } => classes.len() as u64,
         Task::Regression => 1,
     };
-    Sizes {
+    TableSizes {
         rows,
         features: features.len() as u64,
         width: width.sum(),

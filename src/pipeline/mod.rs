@@ -8,8 +8,10 @@ mod init;
 mod inputs;
 mod memory;
 mod model;
+mod overlaps;
+mod parity;
 mod partitions;
-mod places;
+mod provenance;
 mod run;
 mod score;
 mod sql;
@@ -28,8 +30,8 @@ use crate::engine::datafusion_version;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::output::{
-    FileEntry, FoundFile, GENERATOR, MANIFEST_FORMAT, Manifest, Mirror, Opened, Replace, RunFacts,
-    StagedFile, Staging, list, sha256_of,
+    FileEntry, FolderEntry, GENERATOR, MANIFEST_FORMAT, Manifest, Mirror, Opened, Replace,
+    RunProvenance, StagedFile, Staging, list, sha256_of,
 };
 use crate::predictor::onnxruntime_version;
 use crate::runtime::libtorch_version;
@@ -39,15 +41,16 @@ use context::RunContext;
 pub use fetch::fetch;
 pub use init::{InitModel, InitRequest, InitSummary, init};
 pub use inputs::{CheckSummary, Inputs, Scope};
-use model::{ModelFacts, assumed, check_repeatable};
+use model::{ModelProvenance, assumed, check_repeatable};
+pub use parity::ParitySummary;
 pub use run::{
-    DryRun, Example, Part, RunSummary, Seconds, StabilitySummary, TargetSummary, dry_run,
-    gate_error, journal_pieces, published_job, report, run,
+    DryRun, Example, RunMode, RunSummary, Seconds, ShardSummary, StabilitySummary, TargetSummary,
+    dry_run, gate_error, journal_pieces, publish, published_job, report, run, run_shard,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};
 pub use train::{TrainSummary, train};
-pub use validate::{ParitySummary, ValidateSummary, validate};
+pub use validate::{ValidateSummary, validate};
 pub use verify::{Difference, Verified, difference_error, verify};
 
 /// Hears how far a stage has come. The command line shows it; tests and batch runs do not care.
@@ -92,7 +95,7 @@ pub fn versions() -> Result<Value> {
 /// What a run was and what it wrote into a folder.
 fn manifest(
     command: &str,
-    run: RunFacts,
+    run: RunProvenance,
     (job, summary): (&Job, &impl Serialize),
     (files, folder): (Vec<StagedFile>, &Path),
 ) -> Result<Manifest> {
@@ -121,7 +124,7 @@ fn generator_files(folder: &Path) -> Result<Vec<FileEntry>> {
         Error::output(shown, format!("cannot be read back: {error}"))
     };
     let files = list(&generator).map_err(unreadable)?.into_iter();
-    let entry = |(name, _): (String, FoundFile)| {
+    let entry = |(name, _): (String, FolderEntry)| {
         let (bytes, sha256) = sha256_of(&generator.join(&name)).map_err(unreadable)?;
         Ok(FileEntry { path: format!("{GENERATOR}/{name}"), bytes, sha256 })
     };
@@ -134,7 +137,7 @@ fn replace(job: &Job) -> Replace {
 }
 
 /// Where results of a command that does not resume are put together.
-fn staging(job: &Job, run: &RunFacts) -> Result<Staging> {
+fn staging(job: &Job, run: &RunProvenance) -> Result<Staging> {
     match Mirror::open(&job.output, run, false)? {
         None => Staging::begin(&job.output.dir, replace(job)),
         Some(Opened::Ready(mirror)) => Staging::for_store(&job.output.dir, mirror, false),

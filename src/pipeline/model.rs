@@ -14,7 +14,7 @@ use crate::document::read_regular;
 use crate::error::{Error, Result};
 use crate::feature::{RowValidator, key_hashes};
 use crate::job::{Job, PredictorJob, PredictorKind, RepeatableSpec};
-use crate::output::{RunFacts, hex};
+use crate::output::{RunProvenance, hex};
 use crate::predictor::{self, Disagreement, Predictor, Repeated, ask_again};
 
 /// Rows that a model is asked about again …
@@ -28,31 +28,31 @@ const SEED: u64 = 0;
 
 /// The files that decisions depend on beside the tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ModelFacts {
+pub(super) struct ModelProvenance {
     /// SHA-256 of the model.
     pub(super) model: String,
     /// SHA-256 of the feature schema's file.
     pub(super) schema: String,
 }
 
-impl ModelFacts {
+impl ModelProvenance {
     /// Reads the files of a job.
-    pub(super) fn read(job: &Job) -> Result<ModelFacts> {
+    pub(super) fn read(job: &Job) -> Result<ModelProvenance> {
         let schema = read_regular(&job.input.schema, LARGEST_SCHEMA).map_err(|error| {
             Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
         })?;
         let model = predictor::fingerprint(&job.predictor)?;
-        Ok(ModelFacts { model, schema: hex(&Sha256::digest(&schema)) })
+        Ok(ModelProvenance { model, schema: hex(&Sha256::digest(&schema)) })
     }
 
     /// What a run has noted of them.
-    pub(super) fn of(facts: &RunFacts) -> ModelFacts {
-        ModelFacts { model: facts.model.clone(), schema: facts.schema.clone() }
+    pub(super) fn of(provenance: &RunProvenance) -> ModelProvenance {
+        ModelProvenance { model: provenance.model.clone(), schema: provenance.schema.clone() }
     }
 
     /// Refuses files that are no longer what they were.
     pub(super) fn refuse_changed(&self, job: &Job) -> Result<()> {
-        let now = ModelFacts::read(job)?;
+        let now = ModelProvenance::read(job)?;
         if now.schema != self.schema {
             let shown = job.input.schema.display().to_string();
             return Err(Error::input(shown, "was changed while it was used")
@@ -102,7 +102,7 @@ pub(super) async fn check_repeatable(
     let model = shown(&job.predictor);
     let mut remarks = Vec::new();
     if let Some(difference) = &repeated.decision {
-        let problem = told(difference, &repeated, &named_key(&keys, difference.row)?);
+        let problem = difference_text(difference, &repeated, &named_key(&keys, difference.row)?);
         if job.predictor.repeatable == RepeatableSpec::Require {
             return Err(Error::predictor(model, problem).hint(hint(difference)));
         }
@@ -133,7 +133,7 @@ pub(super) fn assumed(job: &Job, predictor: &dyn Predictor) -> Option<String> {
     Some(text.to_string())
 }
 
-fn told(difference: &Disagreement, repeated: &Repeated, key: &str) -> String {
+fn difference_text(difference: &Disagreement, repeated: &Repeated, key: &str) -> String {
     let Disagreement { first, second, how, .. } = difference;
     format!(
         "decides otherwise when it is asked again: the row {key} was {first} in a batch of {} rows and \

@@ -58,8 +58,9 @@ pub(super) async fn check_segments(job: &Job, inputs: &Inputs) -> Result<()> {
     }
     check_segment_columns(job, inputs)?;
     let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
-    let wanted = (&by[..], predicate);
-    let found = distinct_values(&inputs.engine, &inputs.features, wanted, MOST_SEGMENTS).await?;
+    let scanned_columns = (&by[..], predicate);
+    let found =
+        distinct_values(&inputs.engine, &inputs.features, scanned_columns, MOST_SEGMENTS).await?;
     if found.len() <= MOST_SEGMENTS {
         return Ok(());
     }
@@ -81,15 +82,16 @@ pub(super) async fn check_groups(job: &Job, inputs: &Inputs) -> Result<()> {
     let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
     let mut faults = Vec::new();
     for name in &job.audit.by {
-        let wanted = (std::slice::from_ref(name), predicate);
-        let found = distinct_values(&inputs.engine, &inputs.features, wanted, MOST_GROUPS).await?;
+        let scanned_columns = (std::slice::from_ref(name), predicate);
+        let found =
+            distinct_values(&inputs.engine, &inputs.features, scanned_columns, MOST_GROUPS).await?;
         if found.len() > MOST_GROUPS {
             faults.push(too_many(name));
-        } else if let Some(wanted) = job.audit.reference.get(name) {
+        } else if let Some(reference) = job.audit.reference.get(name) {
             let values = || found.iter().filter_map(|values| values.first()?.as_deref());
-            if !values().any(|value| value == wanted) {
+            if !values().any(|value| value == reference) {
                 let shown: Vec<&str> = values().take(VALUES_SHOWN).collect();
-                let problem = format!("names `{wanted}`, which no row has in `{name}`");
+                let problem = format!("names `{reference}`, which no row has in `{name}`");
                 let hint = format!("its values are `{}`", shown.join("`, `"));
                 faults.push(Fault::new(format!("audit.reference.{name}"), problem).hint(hint));
             }
@@ -110,8 +112,9 @@ pub(super) async fn check_label(job: &Job, inputs: &Inputs, task: &Task) -> Resu
         return number_label(job, inputs, label);
     };
     let predicate = inputs.plan(Scope::explained(&job.input)).predicate;
-    let (wanted, most) = ((std::slice::from_ref(label), predicate), classes.len() + VALUES_SHOWN);
-    let found = distinct_values(&inputs.engine, &inputs.features, wanted, most).await?;
+    let (scanned_columns, most) =
+        ((std::slice::from_ref(label), predicate), classes.len() + VALUES_SHOWN);
+    let found = distinct_values(&inputs.engine, &inputs.features, scanned_columns, most).await?;
     let values = found.into_iter().filter_map(|values| values.into_iter().next()?);
     let other: Vec<String> = values.filter(|value| !classes.contains(value)).collect();
     if other.is_empty() {

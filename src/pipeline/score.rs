@@ -10,11 +10,11 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::{JoinSet, block_in_place};
 
-use super::places::check_places;
-use super::run::{gather_facts, refuse_changed};
+use super::overlaps::check_overlaps;
+use super::provenance::{gather as gather_provenance, refuse_changed};
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, Scope, check_repeatable, manifest, seconds_since,
-    staging, versions,
+    CheckSummary, Inputs, ModelProvenance, Observer, Scope, check_repeatable, manifest,
+    seconds_since, staging, versions,
 };
 use crate::engine::BatchStream;
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ struct Shared {
 
 /// What one partition did.
 #[derive(Default)]
-struct Tally {
+struct PartitionTally {
     scored: u64,
     rejected: BTreeMap<&'static str, u64>,
     classes: Vec<u64>,
@@ -76,17 +76,17 @@ struct Tally {
 /// Whatever stops it; nothing is published then.
 pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
-    check_places(job, &inputs)?;
-    let (facts, stamps) = gather_facts(job, "score", &inputs, runtime)?;
+    check_overlaps(job, &inputs)?;
+    let (provenance, stamps) = gather_provenance(job, "score", &inputs, runtime)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
-    let staging = staging(job, &facts)?;
-    let stages = Stages { job, inputs: &inputs, staging: &staging, observer };
+    let staging = staging(job, &provenance)?;
+    let stages = ScoreStages { job, inputs: &inputs, staging: &staging, observer };
     let result = runtime.block_on(stages.run(Arc::clone(&predictor)));
     match result {
         Ok((files, summary)) => {
-            let (inputs, model) = (facts.inputs.clone(), ModelFacts::of(&facts));
+            let (inputs, model) = (provenance.inputs.clone(), ModelProvenance::of(&provenance));
             let written = (files, staging.folder());
-            let manifest = manifest("score", facts, (job, &summary), written)?.text()?;
+            let manifest = manifest("score", provenance, (job, &summary), written)?.text()?;
             staging.write(MANIFEST_FILE, &manifest)?;
             refuse_changed(&inputs, &stamps)?;
             model.refuse_changed(job)?;
@@ -103,14 +103,14 @@ pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreS
 }
 
 /// What the stages of a run have in common.
-struct Stages<'a> {
+struct ScoreStages<'a> {
     job: &'a Job,
     inputs: &'a Inputs,
     staging: &'a Staging,
     observer: &'a Observer,
 }
 
-impl Stages<'_> {
+impl ScoreStages<'_> {
     /// Everything up to publishing: gives the files and the summary.
     async fn run(&self, predictor: Arc<dyn Predictor>) -> Result<(Vec<StagedFile>, ScoreSummary)> {
         let began = Instant::now();
@@ -149,13 +149,17 @@ impl Stages<'_> {
     }
 }
 
-async fn score_partitions(job: &Job, inputs: &Inputs, shared: &Arc<Shared>) -> Result<Tally> {
+async fn score_partitions(
+    job: &Job,
+    inputs: &Inputs,
+    shared: &Arc<Shared>,
+) -> Result<PartitionTally> {
     let scan = inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?;
     let mut tasks = JoinSet::new();
     for (partition, stream) in scan.streams()?.into_iter().enumerate() {
         tasks.spawn(Partition::new(Arc::clone(shared), partition).run(stream));
     }
-    let mut total = Tally::default();
+    let mut total = PartitionTally::default();
     while let Some(tally) = tasks.join_next().await {
         let tally = tally.map_err(|error| Error::internal("scoring", error.to_string()))?;
         total.add(tally?);
@@ -164,7 +168,7 @@ async fn score_partitions(job: &Job, inputs: &Inputs, shared: &Arc<Shared>) -> R
     Ok(total)
 }
 
-impl Tally {
+impl PartitionTally {
     fn count(&mut self, scored: &Scored) {
         self.scored += scored.scores.num_rows() as u64;
         for reason in &scored.reasons {
@@ -180,7 +184,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: Tally) {
+    fn add(&mut self, other: PartitionTally) {
         self.scored += other.scored;
         for (reason, rows) in other.rejected {
             *self.rejected.entry(reason).or_default() += rows;
@@ -196,15 +200,15 @@ struct Partition {
     index: usize,
     scores: Option<TableWriter>,
     rejects: Option<TableWriter>,
-    tally: Tally,
+    tally: PartitionTally,
 }
 
 impl Partition {
     fn new(shared: Arc<Shared>, index: usize) -> Partition {
-        Partition { shared, index, scores: None, rejects: None, tally: Tally::default() }
+        Partition { shared, index, scores: None, rejects: None, tally: PartitionTally::default() }
     }
 
-    async fn run(mut self, mut stream: BatchStream) -> Result<Tally> {
+    async fn run(mut self, mut stream: BatchStream) -> Result<PartitionTally> {
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             // Blocking: the model computes here, or answers from another process; signals and the other
@@ -223,7 +227,7 @@ impl Partition {
         write(&mut self.rejects, &scored.rejects, || self.shared.writer(REJECTS, self.index))
     }
 
-    fn close(mut self) -> Result<Tally> {
+    fn close(mut self) -> Result<PartitionTally> {
         for writer in [self.scores.take(), self.rejects.take()].into_iter().flatten() {
             self.tally.files.push(writer.close()?);
         }
@@ -261,7 +265,7 @@ fn write(
     }
 }
 
-fn summarise(tally: &Tally, check: &CheckSummary, shared: &Shared) -> ScoreSummary {
+fn summarise(tally: &PartitionTally, check: &CheckSummary, shared: &Shared) -> ScoreSummary {
     let classes = match shared.scorer.task() {
         Task::Classification { classes, .. } => {
             classes.iter().cloned().zip(tally.classes.clone()).collect()

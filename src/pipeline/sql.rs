@@ -12,9 +12,9 @@ use super::model::shown;
 use crate::artefact::{Artefact, Description, load, load_neighbours};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
-use crate::explain::{Columns, Explainer, Setup, check_fit};
+use crate::explain::{ColumnIndices, ExplainSetup, Explainer, check_fit};
 use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
-use crate::predictor::{self, Columns as PredictorColumns, Task};
+use crate::predictor::{self, PredictorColumns, Task};
 use crate::runtime::Runtime;
 
 /// A query and what it is about.
@@ -28,7 +28,7 @@ pub struct Query {
     pub model: ModelSource,
     /// Names and paths of tables.
     pub tables: Vec<(String, String)>,
-    /// How far a regression's value may be from the wanted one.
+    /// How far a regression's value may be from the target.
     pub tolerance: f64,
     /// How answers are refined.
     pub explain: ExplainJob,
@@ -134,15 +134,15 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
     let neighbours = Some(load_neighbours(&query.generator, &description)?);
     let explainer = Explainer::new(
         generator,
-        Setup {
+        ExplainSetup {
             description: &description,
             schema,
             table: Arc::new(Schema::new(table)),
-            columns: Columns {
+            columns: ColumnIndices {
                 key: vec![count + 1],
                 features: (0..count).collect(),
                 target: Some(count),
-                ..Columns::default()
+                ..ColumnIndices::default()
             },
             predictor,
             decisions: None,

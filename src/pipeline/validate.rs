@@ -1,33 +1,31 @@
 //! `overturn validate`: everything that can be known before a run, without writing anything.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::{can_cast_types, cast, take_record_batch};
+use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, Field};
 use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::overlaps::check_overlaps;
+use super::parity::{ParityCheck, ParitySummary};
 use super::partitions::{
     check_class_folders, check_groups, check_key_folders, check_label, check_segments,
 };
-use super::places::check_places;
 use super::run::{check_output_names, check_questions, previous_run};
-use super::{CheckSummary, Inputs, ModelFacts, Observer, Scope, assumed, check_repeatable, memory};
+use super::{
+    CheckSummary, Inputs, ModelProvenance, Observer, Scope, assumed, check_repeatable, memory,
+};
 use crate::artefact::{Artefact, load, load_neighbours};
-use crate::engine::ScanPlan;
 use crate::error::{Error, Result};
-use crate::explain::{Decisions, check_fit, check_plausibility};
-use crate::feature::{RowValidator, numbers, type_name};
-use crate::job::{Job, MemoryEstimate, ScoresJob, Target, available_memory};
+use crate::explain::{check_fit, check_plausibility};
+use crate::feature::{RowValidator, type_name};
+use crate::job::{Job, MemoryEstimate, Target, available_memory};
 use crate::output::Mirror;
-use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Scores, Task};
+use crate::predictor::{self, NO_CLASS, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
 
-/// Two regressions agree within this share of the larger one.
-const VALUE_TOLERANCE: f64 = 1e-5;
 /// Rows that a model is tried out on.
 const TRIED_ROWS: usize = 16;
 
@@ -47,27 +45,16 @@ pub struct ValidateSummary {
     pub memory: MemoryEstimate,
 }
 
-/// How a score table compares with the model.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct ParitySummary {
-    /// Rows in scope without a stored decision.
-    pub rows_without_score: u64,
-    /// Rows scored again.
-    pub rows_compared: u64,
-    /// Rows on which the stored decision is not the model's.
-    pub rows_different: u64,
-}
-
 /// Checks a job against its tables and its model.
 ///
 /// # Errors
 /// The first kind of fault found, with all of that kind.
 pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ValidateSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
-    check_places(job, &inputs)?;
+    check_overlaps(job, &inputs)?;
     Mirror::probe(&job.output)?;
     // What is found out about the model's files here would stop a run.
-    ModelFacts::read(job)?;
+    ModelProvenance::read(job)?;
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     runtime.check_signals()?;
     check_target(job, &inputs, predictor.task())?;
@@ -94,7 +81,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         try_out(job, &inputs, predictor.as_ref()).await?;
         check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
         check.remarks.extend(assumed(job, predictor.as_ref()));
-        let parity = parity(job, &inputs, predictor.as_ref(), observer).await?;
+        let parity = ParityCheck::of_table((job, &inputs), predictor.as_ref(), observer).await?;
         let (classes, probabilities) = match predictor.task() {
             Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),
             Task::Regression => (Vec::new(), false),
@@ -135,11 +122,11 @@ async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Resul
             continue;
         }
         let scores = block_in_place(|| predictor.predict(&rows))?;
-        let answers = match &scores.outcome {
+        let fits_task = match &scores.outcome {
             Outcome::Classes { labels, .. } => labels.iter().any(|label| *label != NO_CLASS),
             Outcome::Values(values) => values.iter().any(|value| value.is_finite()),
         };
-        if !answers {
+        if !fits_task {
             let problem = format!("predicts nothing for any of the first {} rows", rows.num_rows());
             return Err(Error::predictor("predictor", problem)
                 .hint("check that its scores are numbers, and the columns that it is given"));
@@ -147,51 +134,6 @@ async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Resul
         return Ok(());
     }
     Ok(())
-}
-
-/// Holds a score table against the model, if there is one.
-pub(super) async fn parity(
-    job: &Job,
-    inputs: &Inputs,
-    predictor: &dyn Predictor,
-    observer: &Observer,
-) -> Result<Option<ParitySummary>> {
-    match (&job.input.scores, &inputs.scores) {
-        (Some(scores), Some(_)) => {
-            observer.stage("comparing scores", Some(inputs.features.rows));
-            Ok(Some(compare(job, inputs, scores, predictor, observer).await?))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Holds stored decisions against the model on the first rows in scope that have one.
-pub(super) async fn hold_against(
-    job: &Job,
-    inputs: &Inputs,
-    predictor: &dyn Predictor,
-    (scores, decisions): (&ScoresJob, &Decisions),
-) -> Result<()> {
-    let mut stream =
-        inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?.stream()?;
-    let validator = RowValidator::new(&inputs.schema);
-    let lost = |error| Error::internal("parity", "a column is lost").source(error);
-    let mut parity = ParitySummary::default();
-    while (parity.rows_compared as usize) < scores.parity_rows
-        && let Some(batch) = stream.next().await
-    {
-        let batch = batch?;
-        let stored = decisions.column(&batch.project(&inputs.key).map_err(lost)?)?;
-        let known: Vec<u32> =
-            (0..batch.num_rows() as u32).filter(|row| stored.is_valid(*row as usize)).collect();
-        let left = scores.parity_rows - parity.rows_compared as usize;
-        let known = UInt32Array::from_iter_values(known.into_iter().take(left));
-        let rows = take_record_batch(&batch, &known).map_err(lost)?;
-        let stored = arrow::compute::take(&stored, &known, None).map_err(lost)?;
-        let compared = (&rows, &stored);
-        block_in_place(|| compare_rows(compared, inputs, &validator, predictor, &mut parity))?;
-    }
-    check_parity(job, scores, parity).map(|_| ())
 }
 
 pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()> {
@@ -222,7 +164,7 @@ pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()
         }
         (Target::Column { .. }, Task::Regression) if job.report.gates.max_mmd_ratio.is_some() => {
             let problem = "is given, but every row of `target.column` has a range of its own: there are no \
-                           rows of a wanted class to compare with";
+                           rows of a target class to compare with";
             Err(Error::spec("report.gates.max_mmd_ratio", problem).hint("remove the gate"))
         }
         (Target::Column { name, .. }, _) => {
@@ -233,7 +175,7 @@ pub(super) fn check_target(job: &Job, inputs: &Inputs, task: &Task) -> Result<()
     }
 }
 
-/// Refuses a column that cannot say what is wanted.
+/// Refuses a column that cannot hold targets.
 fn check_target_column(field: &Field, task: &Task) -> Result<()> {
     let found = field.data_type();
     let (fits, expected) = match task {
@@ -248,114 +190,4 @@ fn check_target_column(field: &Field, task: &Task) -> Result<()> {
     let problem =
         format!("names `{}` of type {}, expected {expected}", field.name(), type_name(found));
     Err(Error::spec("target.column", problem))
-}
-
-/// Streams features and stored decisions side by side; the first rows are scored again.
-async fn compare(
-    job: &Job,
-    inputs: &Inputs,
-    scores: &ScoresJob,
-    predictor: &dyn Predictor,
-    observer: &Observer,
-) -> Result<ParitySummary> {
-    let table =
-        inputs.scores.as_ref().map(|table| (table, &job.input.key[..], scores.decision.as_str()));
-    let scan = inputs
-        .engine
-        .scan(ScanPlan { scores: table, ..inputs.plan(Scope::explained(&job.input)) })
-        .await?;
-    let validator = RowValidator::new(&inputs.schema);
-    let mut parity = ParitySummary::default();
-    let mut stream = scan.stream()?;
-    while let Some(batch) = stream.next().await {
-        let batch = batch?;
-        let decision = batch.column(batch.num_columns() - 1);
-        parity.rows_without_score += decision.null_count() as u64;
-        observer.advance(batch.num_rows() as u64);
-        let left = (scores.parity_rows as u64).saturating_sub(parity.rows_compared) as usize;
-        if left > 0 {
-            let batch = batch.slice(0, left.min(batch.num_rows()));
-            let compared = (&batch, batch.column(batch.num_columns() - 1));
-            block_in_place(|| compare_rows(compared, inputs, &validator, predictor, &mut parity))?;
-        }
-    }
-    check_parity(job, scores, parity)
-}
-
-fn compare_rows(
-    (batch, stored): (&RecordBatch, &ArrayRef),
-    inputs: &Inputs,
-    validator: &RowValidator,
-    predictor: &dyn Predictor,
-    parity: &mut ParitySummary,
-) -> Result<()> {
-    let lost = |error| Error::internal("parity", "a column is lost").source(error);
-    let features = batch.project(&inputs.feature_columns).map_err(lost)?;
-    let validated = validator.validate_rows(&features)?;
-    let mut decision: ArrayRef = Arc::clone(stored);
-    if let Some(rows) = &validated.rows {
-        decision = arrow::compute::take(&decision, rows, None).map_err(lost)?;
-    }
-    if validated.features.num_rows() == 0 {
-        return Ok(());
-    }
-    let scores = predictor.predict(&validated.features)?;
-    let (compared, different) = differences(&decision, &scores, predictor.task())?;
-    parity.rows_compared += compared;
-    parity.rows_different += different;
-    Ok(())
-}
-
-fn differences(decision: &ArrayRef, scores: &Scores, task: &Task) -> Result<(u64, u64)> {
-    let known = (0..decision.len()).filter(|row| decision.is_valid(*row));
-    let wrong_type = |error| {
-        let problem = format!("is {}, expected the model's decision", decision.data_type());
-        Error::input("input.scores.decision", problem).source(error)
-    };
-    let agree: Box<dyn Fn(usize) -> bool> = match (&scores.outcome, task) {
-        (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }) => {
-            let stored = cast(decision, &DataType::Utf8).map_err(wrong_type)?;
-            Box::new(move |row| {
-                let class = classes.get(labels[row] as usize);
-                class.is_some_and(|class| stored.as_string::<i32>().value(row) == class)
-            })
-        }
-        (Outcome::Values(values), _) => {
-            let stored = numbers(decision)?;
-            Box::new(move |row| {
-                let (stored, found) = (stored.value(row), values[row]);
-                (stored - found).abs() <= VALUE_TOLERANCE * stored.abs().max(found.abs()).max(1.0)
-            })
-        }
-        _ => return Err(Error::internal("parity", "answers do not fit the model's task")),
-    };
-    let (mut compared, mut different) = (0, 0);
-    for row in known {
-        compared += 1;
-        different += u64::from(!agree(row));
-    }
-    Ok((compared, different))
-}
-
-fn check_parity(job: &Job, scores: &ScoresJob, parity: ParitySummary) -> Result<ParitySummary> {
-    let shown = scores.table.join(", ");
-    if parity.rows_compared == 0 && scores.parity_rows > 0 {
-        return Err(Error::input(shown, "has no row whose key occurs in the feature table")
-            .hint(format!("rows are joined on `{}`", job.input.key.join(", "))));
-    }
-    let share = parity.rows_different as f64 / parity.rows_compared.max(1) as f64;
-    if share > scores.parity_tolerance {
-        let problem = format!(
-            "{} of {} stored decisions are not the model's ({:.2} %, at most {:.2} % may be)",
-            parity.rows_different,
-            parity.rows_compared,
-            100.0 * share,
-            100.0 * scores.parity_tolerance
-        );
-        return Err(Error::input(shown, problem).hint(
-            "the scores come from another model, another version of it, or other features; score again \
-             with `overturn score`",
-        ));
-    }
-    Ok(parity)
 }

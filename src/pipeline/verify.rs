@@ -21,7 +21,7 @@ use crate::artefact::WEIGHTS_FILE;
 use crate::document::open_unlinked;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::output::{
-    COUNTERFACTUALS, FoundFile, GENERATOR, InputFile, Manifest, REJECTS, SCORES, SUCCESS_FILE,
+    COUNTERFACTUALS, FolderEntry, GENERATOR, InputFile, Manifest, REJECTS, SCORES, SUCCESS_FILE,
     TableEntry, folder_values, list, sha256_read, success_problem,
 };
 use crate::runtime::Runtime;
@@ -120,7 +120,7 @@ pub fn verify(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified
 }
 
 /// Files that are missing, and those that the manifest does not list.
-fn names(manifest: &Manifest, found: &BTreeMap<String, FoundFile>) -> Vec<Difference> {
+fn names(manifest: &Manifest, found: &BTreeMap<String, FolderEntry>) -> Vec<Difference> {
     let mut differences = Vec::new();
     let listed: BTreeMap<&str, u64> =
         manifest.files().map(|(path, bytes, _)| (path, bytes)).collect();
@@ -130,7 +130,7 @@ fn names(manifest: &Manifest, found: &BTreeMap<String, FoundFile>) -> Vec<Differ
         }
     }
     for (name, kind) in found {
-        if *kind == FoundFile::Other {
+        if *kind == FolderEntry::Other {
             differences.push(Difference::new(name, "is not a regular file, and was not opened"));
         } else if !listed.contains_key(name.as_str()) && !manifest.expects(name) {
             differences.push(Difference::new(name, "is not listed in the manifest"));
@@ -152,7 +152,7 @@ struct TableFile<'a> {
 /// A folder that is being checked.
 struct Check<'a> {
     folder: &'a Path,
-    found: &'a BTreeMap<String, FoundFile>,
+    found: &'a BTreeMap<String, FolderEntry>,
     runtime: &'a Runtime,
 }
 
@@ -187,7 +187,7 @@ impl Check<'_> {
         (path, bytes, sha256): (&str, u64, &str),
     ) -> Result<(Option<File>, Vec<Difference>)> {
         // Only what was seen to be a regular file below the folder, without a link on the way.
-        if !matches!(self.found.get(path), Some(FoundFile::File(_))) {
+        if !matches!(self.found.get(path), Some(FolderEntry::File(_))) {
             return Ok((None, Vec::new()));
         }
         let unreadable = |error: std::io::Error| {
@@ -238,7 +238,7 @@ impl Check<'_> {
             }
             (Some(_), _) => {}
             // Version 0.1.0 lists no generator files, but names these.
-            (None, Some(FoundFile::File(bytes))) => {
+            (None, Some(FolderEntry::File(bytes))) => {
                 differences.extend(self.file((&weights, *bytes, expected))?.1);
             }
             (None, _) => differences.push(Difference::new(&weights, "is missing")),
@@ -343,7 +343,7 @@ fn of_table(entry: &TableEntry, table: &str) -> bool {
 
 /// Whether the counts of the summary add up, and are those of the tables.
 fn counts(manifest: &Manifest, tables: &[TableFile<'_>]) -> Vec<Difference> {
-    let counts = Counts { summary: &manifest.summary, tables };
+    let counts = CountCheck { summary: &manifest.summary, tables };
     let differences = match manifest.command.as_str() {
         "train" => counts.of_training(),
         "score" => counts.of_rows("rows_scored", SCORES, counts.written(SCORES)),
@@ -353,15 +353,15 @@ fn counts(manifest: &Manifest, tables: &[TableFile<'_>]) -> Vec<Difference> {
 }
 
 /// A count by its name; none if it is missing or too large.
-type Count<'a> = (&'a str, Option<u64>);
+type NamedCount<'a> = (&'a str, Option<u64>);
 
 /// What the summary counts, and what the tables hold.
-struct Counts<'a> {
+struct CountCheck<'a> {
     summary: &'a Value,
     tables: &'a [TableFile<'a>],
 }
 
-impl Counts<'_> {
+impl CountCheck<'_> {
     fn count(&self, name: &str) -> Option<u64> {
         self.summary[name].as_u64()
     }
@@ -422,7 +422,7 @@ fn sum(mut counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     counts.try_fold(0u64, |sum, count| sum.checked_add(count?))
 }
 
-fn same((name, expected): Count<'_>, (of, found): Count<'_>) -> Option<Difference> {
+fn same((name, expected): NamedCount<'_>, (of, found): NamedCount<'_>) -> Option<Difference> {
     if expected.is_some() && expected == found {
         return None;
     }

@@ -55,12 +55,12 @@ pub fn model_files(job: &PredictorJob) -> Vec<PathBuf> {
 /// The hash of a single file is that which other tools give.
 fn onnx(model: &Path) -> Result<String> {
     let delivered = read_delivered(model)?;
-    let own = Sha256::digest(&delivered.bytes);
+    let digest = Sha256::digest(&delivered.bytes);
     if delivered.files.is_empty() {
-        return Ok(hex(&own));
+        return Ok(hex(&digest));
     }
     let mut hash = Sha256::new_with_prefix(b"onnx with external data\0");
-    hash.update(own);
+    hash.update(digest);
     for (name, path) in &delivered.files {
         add(&mut hash, "file", name.as_bytes());
         let content = content(path).map_err(|error| cannot_read(path, &error))?;
@@ -242,8 +242,8 @@ mod tests {
         write("model/b", "");
         assert_ne!(after, program(at, &words));
         // Its own folder is where results are written.
-        let own = program(at, &["python", ".", "--out=.."]);
+        let digest = program(at, &["python", ".", "--out=.."]);
         write("out", "x");
-        assert_eq!(own, program(at, &["python", ".", "--out=.."]));
+        assert_eq!(digest, program(at, &["python", ".", "--out=.."]));
     }
 }

@@ -109,20 +109,26 @@ impl Scores {
     }
 
     /// Puts answers of the same task in the place of others.
-    pub fn put(&mut self, places: &[u32], from: &Scores) {
+    pub fn put(&mut self, positions: &[u32], from: &Scores) {
         match (&mut self.outcome, &from.outcome) {
             (Outcome::Values(into), Outcome::Values(from)) => {
-                places.iter().zip(from).for_each(|(place, value)| into[*place as usize] = *value);
+                positions
+                    .iter()
+                    .zip(from)
+                    .for_each(|(position, value)| into[*position as usize] = *value);
             }
             (
                 Outcome::Classes { labels, probabilities },
                 Outcome::Classes { labels: from, probabilities: shares },
             ) => {
-                places.iter().zip(from).for_each(|(place, label)| labels[*place as usize] = *label);
+                positions
+                    .iter()
+                    .zip(from)
+                    .for_each(|(position, label)| labels[*position as usize] = *label);
                 if let (Some(into), Some(from)) = (probabilities, shares) {
-                    let width = from.len() / places.len().max(1);
-                    for (place, row) in places.iter().zip(from.chunks_exact(width.max(1))) {
-                        let first = *place as usize * width;
+                    let width = from.len() / positions.len().max(1);
+                    for (position, row) in positions.iter().zip(from.chunks_exact(width.max(1))) {
+                        let first = *position as usize * width;
                         into[first..first + width].copy_from_slice(row);
                     }
                 }
@@ -340,7 +346,7 @@ pub trait Variants {
 
 /// What a predictor is told about the batches it will get.
 #[derive(Debug, Clone)]
-pub struct Columns {
+pub struct PredictorColumns {
     /// What each column means.
     pub features: Arc<FeatureSchema>,
     /// The columns of every batch: one per feature, in the same order, in the table's own types.
@@ -348,7 +354,11 @@ pub struct Columns {
 }
 
 /// Loads or starts the predictor of a job, to be used from `threads` threads.
-pub fn open(job: &PredictorJob, columns: &Columns, threads: usize) -> Result<Arc<dyn Predictor>> {
+pub fn open(
+    job: &PredictorJob,
+    columns: &PredictorColumns,
+    threads: usize,
+) -> Result<Arc<dyn Predictor>> {
     match &job.kind {
         PredictorKind::Onnx(model) => {
             Ok(Arc::new(onnx::OnnxPredictor::open(job, model, columns, threads)?))

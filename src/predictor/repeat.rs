@@ -73,9 +73,9 @@ pub fn ask_again(predictor: &dyn Predictor, rows: &RecordBatch) -> Result<Repeat
     found.not_most_probable = not_most_probable(&first);
     let mut differs = vec![false; count];
     for way in ways(count) {
-        for (places, scores) in ask(predictor, rows, &way)? {
-            let pair = Pair { task: predictor.task(), first: &first, second: &scores };
-            for (second, row) in places.into_iter().enumerate() {
+        for (positions, scores) in ask(predictor, rows, &way)? {
+            let pair = RepeatedScores { task: predictor.task(), first: &first, second: &scores };
+            for (second, row) in positions.into_iter().enumerate() {
                 let row = row as usize;
                 let (differing, score) = pair.differ(row, second);
                 found.score = found.score.max(score);
@@ -124,30 +124,30 @@ fn ask(
     rows: &RecordBatch,
     way: &Regrouping,
 ) -> Result<Vec<(Vec<u32>, Scores)>> {
-    let score = |places: &Vec<u32>| {
-        let batch = take_record_batch(rows, &UInt32Array::from(places.clone()))
+    let score = |positions: &Vec<u32>| {
+        let batch = take_record_batch(rows, &UInt32Array::from(positions.clone()))
             .map_err(|error| Error::internal("repetition", "rows are lost").source(error))?;
-        Ok((places.clone(), predictor.predict(&batch)?))
+        Ok((positions.clone(), predictor.predict(&batch)?))
     };
     if !way.by_chance {
         return way.batches.iter().map(score).collect();
     }
     std::thread::scope(|scope| {
-        let asked: Vec<_> =
-            way.batches.iter().map(|places| scope.spawn(move || score(places))).collect();
+        let calls: Vec<_> =
+            way.batches.iter().map(|positions| scope.spawn(move || score(positions))).collect();
         let panicked = |_| Err(Error::internal("repetition", "a thread panicked"));
-        asked.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+        calls.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
     })
 }
 
 /// Two answers of one model.
-struct Pair<'a> {
+struct RepeatedScores<'a> {
     task: &'a Task,
     first: &'a Scores,
     second: &'a Scores,
 }
 
-impl Pair<'_> {
+impl RepeatedScores<'_> {
     /// Whether the decisions about a row differ, and the greatest difference of a score.
     fn differ(&self, row: usize, second: usize) -> (bool, f64) {
         match (&self.first.outcome, &self.second.outcome) {
@@ -244,7 +244,7 @@ mod tests {
     struct Model {
         task: Task,
         rule: Rule,
-        asked: AtomicUsize,
+        calls: AtomicUsize,
     }
 
     impl Predictor for Model {
@@ -258,8 +258,8 @@ mod tests {
 
         fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
             let numbers = batch.column(0).as_primitive::<Float64Type>();
-            let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-            let values = (self.rule)(numbers.values(), asked);
+            let calls = self.calls.fetch_add(1, Ordering::Relaxed);
+            let values = (self.rule)(numbers.values(), calls);
             let outcome = match &self.task {
                 Task::Regression => Outcome::Values(values),
                 Task::Classification { .. } => Outcome::Classes {
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    fn asked(rows: usize, regression: bool, rule: Rule) -> Repeated {
+    fn calls(rows: usize, regression: bool, rule: Rule) -> Repeated {
         let classes = ["no".to_string(), "yes".to_string()].into();
         let task = match regression {
             true => Task::Regression,
@@ -281,49 +281,49 @@ mod tests {
         let schema = Schema::new(vec![Field::new("x", DataType::Float64, true)]);
         let batch =
             RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers)]).expect("a batch");
-        ask_again(&Model { task, rule, asked: AtomicUsize::new(0) }, &batch).expect("answers")
+        ask_again(&Model { task, rule, calls: AtomicUsize::new(0) }, &batch).expect("answers")
     }
 
     #[test]
     fn honest_models_pass_whatever_the_number_of_rows() {
         let same: Rule = |numbers, _| numbers.to_vec();
-        let rounding: Rule = |numbers, asked| {
+        let rounding: Rule = |numbers, calls| {
             numbers
                 .iter()
-                .map(|x| if *x == 0.5 { 0.5 + 1e-9 * (asked % 2) as f64 } else { *x })
+                .map(|x| if *x == 0.5 { 0.5 + 1e-9 * (calls % 2) as f64 } else { *x })
                 .collect()
         };
         for rows in [0, 1, 2, 7, 8, 64] {
             for rule in [same, rounding] {
-                let found = asked(rows, false, rule);
+                let found = calls(rows, false, rule);
                 assert_eq!((found.rows, found.decision.clone()), (rows, None));
                 assert!(!found.scores_differ(), "{found:?}");
-                assert_eq!(asked(rows, true, rule).decision, None);
+                assert_eq!(calls(rows, true, rule).decision, None);
             }
         }
-        assert_eq!(asked(64, true, |numbers, _| vec![f64::NAN; numbers.len()]).decision, None);
+        assert_eq!(calls(64, true, |numbers, _| vec![f64::NAN; numbers.len()]).decision, None);
     }
 
     #[test]
     fn chance_and_batches_are_told_apart() {
-        let chance: Rule = |numbers, asked| numbers.iter().map(|_| (asked % 2) as f64).collect();
-        let found = asked(64, false, chance).decision.expect("differs");
+        let chance: Rule = |numbers, calls| numbers.iter().map(|_| (calls % 2) as f64).collect();
+        let found = calls(64, false, chance).decision.expect("differs");
         assert!(found.by_chance && found.how == "in the same batch again", "{found:?}");
         let mean: Rule = |numbers, _| {
             let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
             numbers.iter().map(|x| f64::from(u8::from(*x > mean))).collect()
         };
-        let found = asked(64, false, mean);
+        let found = calls(64, false, mean);
         let difference = found.decision.expect("differs");
         assert!(!difference.by_chance && found.differing > 1, "{difference:?}");
         let order: Rule = |numbers, _| numbers.iter().map(|x| x + numbers[0]).collect();
-        let difference = asked(64, true, order).decision.expect("differs");
+        let difference = calls(64, true, order).decision.expect("differs");
         assert_eq!(difference.how, "in the opposite order");
         // Decisions stay the same, scores do not.
-        let noisy: Rule = |numbers, asked| {
-            numbers.iter().map(|x| x.floor() + 0.01 * (asked % 2) as f64).collect()
+        let noisy: Rule = |numbers, calls| {
+            numbers.iter().map(|x| x.floor() + 0.01 * (calls % 2) as f64).collect()
         };
-        let found = asked(64, false, noisy);
+        let found = calls(64, false, noisy);
         assert!(found.decision.is_none() && found.scores_differ(), "{found:?}");
     }
 }

@@ -9,7 +9,7 @@ use super::{Level, Names, target_name};
 use crate::error::{Error, Result};
 
 /// One cell.
-enum Cell {
+enum ReportCell {
     Text(Option<String>),
     Count(Option<u64>),
     Number(Option<f64>),
@@ -18,14 +18,14 @@ enum Cell {
 
 /// Cells of a report, row after row.
 #[derive(Default)]
-pub(crate) struct Columns {
-    cells: Vec<Cell>,
+pub(crate) struct ReportColumns {
+    cells: Vec<ReportCell>,
     by: usize,
 }
 
-impl Columns {
-    pub(super) fn new(names: &Names) -> Columns {
-        Columns { cells: Vec::new(), by: names.by.len() }
+impl ReportColumns {
+    pub(super) fn new(names: &Names) -> ReportColumns {
+        ReportColumns { cells: Vec::new(), by: names.by.len() }
     }
 
     /// Begins a row with whose figures it has.
@@ -39,23 +39,23 @@ impl Columns {
     }
 
     pub(crate) fn text(&mut self, text: Option<&str>) {
-        self.cells.push(Cell::Text(text.map(String::from)));
+        self.cells.push(ReportCell::Text(text.map(String::from)));
     }
 
     pub(crate) fn count(&mut self, count: u64) {
-        self.cells.push(Cell::Count(Some(count)));
+        self.cells.push(ReportCell::Count(Some(count)));
     }
 
     pub(crate) fn maybe_count(&mut self, count: Option<u64>) {
-        self.cells.push(Cell::Count(count));
+        self.cells.push(ReportCell::Count(count));
     }
 
     pub(crate) fn flag(&mut self, flag: Option<bool>) {
-        self.cells.push(Cell::Flag(flag));
+        self.cells.push(ReportCell::Flag(flag));
     }
 
     pub(crate) fn number(&mut self, number: Option<f64>) {
-        self.cells.push(Cell::Number(number.filter(|number| !number.is_nan())));
+        self.cells.push(ReportCell::Number(number.filter(|number| !number.is_nan())));
     }
 
     /// The table.
@@ -64,10 +64,14 @@ impl Columns {
         let of = |index: usize| self.cells.iter().skip(index).step_by(width);
         let column = |(index, field): (usize, &Arc<arrow::datatypes::Field>)| -> ArrayRef {
             match field.data_type() {
-                DataType::Utf8 => Arc::new(StringArray::from_iter(of(index).map(Cell::text))),
-                DataType::Int64 => Arc::new(Int64Array::from_iter(of(index).map(Cell::count))),
-                DataType::Boolean => Arc::new(BooleanArray::from_iter(of(index).map(Cell::flag))),
-                _ => Arc::new(Float64Array::from_iter(of(index).map(Cell::number))),
+                DataType::Utf8 => Arc::new(StringArray::from_iter(of(index).map(ReportCell::text))),
+                DataType::Int64 => {
+                    Arc::new(Int64Array::from_iter(of(index).map(ReportCell::count)))
+                }
+                DataType::Boolean => {
+                    Arc::new(BooleanArray::from_iter(of(index).map(ReportCell::flag)))
+                }
+                _ => Arc::new(Float64Array::from_iter(of(index).map(ReportCell::number))),
             }
         };
         let columns = schema.fields().iter().enumerate().map(column).collect();
@@ -76,20 +80,20 @@ impl Columns {
     }
 }
 
-impl Cell {
+impl ReportCell {
     fn text(&self) -> Option<&str> {
-        if let Cell::Text(text) = self { text.as_deref() } else { None }
+        if let ReportCell::Text(text) = self { text.as_deref() } else { None }
     }
 
     fn count(&self) -> Option<i64> {
-        if let Cell::Count(count) = self { count.map(|count| count as i64) } else { None }
+        if let ReportCell::Count(count) = self { count.map(|count| count as i64) } else { None }
     }
 
     fn flag(&self) -> Option<bool> {
-        if let Cell::Flag(flag) = self { *flag } else { None }
+        if let ReportCell::Flag(flag) = self { *flag } else { None }
     }
 
     fn number(&self) -> Option<f64> {
-        if let Cell::Number(number) = self { *number } else { None }
+        if let ReportCell::Number(number) = self { *number } else { None }
     }
 }

@@ -16,7 +16,7 @@ use super::written::{column, named, only, sources, statuses};
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowReader, RowValidator, Rows, key_hashes};
-use crate::metrics::{Changes, Distances, Outcomes, Status, Tally};
+use crate::metrics::{Distances, NeededCounterfactuals, RowOutcomes, Status, Tally};
 
 /// Examples kept of every split.
 const EXAMPLES: usize = 3;
@@ -72,14 +72,19 @@ pub trait FurtherCounts: Send {
     ///
     /// # Errors
     /// When a row cannot be counted.
-    fn outcomes(&mut self, rows: &[u32], outcomes: &Outcomes<'_>) -> Result<()>;
+    fn outcomes(&mut self, rows: &[u32], outcomes: &RowOutcomes<'_>) -> Result<()>;
 
     /// Hears how those of them that needed a counterfactual differ from the originals. `first` says which are the
     /// first for their row and target.
     ///
     /// # Errors
     /// When a row cannot be counted.
-    fn changes(&mut self, rows: &[u32], first: &[bool], changes: &Changes<'_>) -> Result<()>;
+    fn changes(
+        &mut self,
+        rows: &[u32],
+        first: &[bool],
+        changes: &NeededCounterfactuals<'_>,
+    ) -> Result<()>;
 }
 
 /// What a split of the table comes to.
@@ -96,7 +101,7 @@ pub struct SplitFigures {
 }
 
 /// Where the counts of a split go.
-pub struct Counts<'a> {
+pub struct CountSinks<'a> {
     /// The figures of the reports.
     pub figures: &'a mut SplitFigures,
     /// Whatever else is counted.
@@ -170,7 +175,7 @@ impl Counter {
         InputRows::new(key_hashes(key, self.setup.seed)?, features, segments)
     }
 
-    /// Counts the answers about some rows of the input: all there are.
+    /// Counts the counterfactuals about some rows of the input: all there are.
     ///
     /// # Errors
     /// When the table is not one of this run.
@@ -178,7 +183,7 @@ impl Counter {
         &self,
         input: &InputRows,
         pieces: &[Piece],
-        counts: &mut Counts<'_>,
+        counts: &mut CountSinks<'_>,
     ) -> Result<()> {
         let found = &mut *counts.figures;
         let outcomes = pieces.iter().map(|piece| self.outcomes(input, piece, found));
@@ -219,13 +224,13 @@ impl Counter {
         &self,
         piece: &Piece,
         (outcomes, first): (&OutcomeColumns, &[bool]),
-        counts: &mut Counts<'_>,
+        counts: &mut CountSinks<'_>,
     ) -> Result<()> {
         let batch = &piece.batch;
         let queries = integers(batch, "queries")?;
         let queries: Vec<u32> = queries.into_iter().map(|queries| queries as u32).collect();
         let OutcomeColumns { targets, segments, status, samples } = outcomes;
-        let outcomes = Outcomes {
+        let outcomes = RowOutcomes {
             targets,
             segments,
             status,
@@ -248,7 +253,7 @@ impl Counter {
         input: &InputRows,
         piece: &Piece,
         (outcomes, first): (&OutcomeColumns, &[bool]),
-        counts: &mut Counts<'_>,
+        counts: &mut CountSinks<'_>,
     ) -> Result<()> {
         let needed = |index: &u32| outcomes.status[*index as usize] != Status::AlreadyTarget;
         let needed: Vec<u32> = (0..piece.rows.len() as u32).filter(needed).collect();
@@ -271,7 +276,7 @@ impl Counter {
             l1: numbers(&batch, "l1")?,
             changed: changed.map(|changed| changed as u32).collect(),
         };
-        let changes = Changes {
+        let changes = NeededCounterfactuals {
             targets: &targets,
             segments: &segments,
             valid: &valid,
@@ -301,7 +306,7 @@ impl Counter {
     }
 
     /// Keeps some of them for the comparison of distributions.
-    fn sample(&self, changes: &Changes<'_>, hashes: &[u128], sample: &mut MmdSample) {
+    fn sample(&self, changes: &NeededCounterfactuals<'_>, hashes: &[u128], sample: &mut MmdSample) {
         if self.setup.keep == Keep::None {
             return;
         }

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::columns::Columns;
+use super::columns::ReportColumns;
 use super::sample::MmdSample;
 use super::{Level, Names};
 use crate::artefact::ReferenceRows;
 use crate::error::{Error, Result};
 use crate::job::{MmdSpace, MmdSpec};
 use crate::metrics::{
-    Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Sample, Segment, Space,
+    ComparedRows, Estimate, Estimator, MmdOptions, RandomEncoder, Reference, Segment, Space,
 };
 use crate::output::mmd_schema;
 use arrow::array::RecordBatch;
@@ -20,7 +20,7 @@ use arrow::array::RecordBatch;
 const LEAST_ROWS: u64 = 10;
 
 /// Comparisons of explained rows with the training rows of their targets, made sample by sample.
-pub struct Comparison<'a> {
+pub struct MmdComparison<'a> {
     rows: &'a ReferenceRows,
     width: usize,
     /// None if nothing is to be compared.
@@ -38,9 +38,9 @@ struct Class {
 }
 
 struct Samples {
-    all: Sample,
-    valid: Sample,
-    unchanged: Sample,
+    all: ComparedRows,
+    valid: ComparedRows,
+    unchanged: ComparedRows,
 }
 
 /// One row of the report.
@@ -78,7 +78,7 @@ pub fn mmd_ratio(mmd2: Option<f64>, unchanged: Option<f64>) -> Option<f64> {
 /// Which of the model's decisions are the target; none if every row has a range of its own.
 pub type AtTarget<'a> = Option<Box<dyn Fn(f64) -> bool + 'a>>;
 
-impl Comparison<'_> {
+impl MmdComparison<'_> {
     /// Prepares comparisons with training rows of so many numbers each.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Comparison<'_> {
         spec: &MmdSpec,
         (rows, width): (&'a ReferenceRows, usize),
         seed: u64,
-    ) -> Result<Comparison<'a>> {
+    ) -> Result<MmdComparison<'a>> {
         let space = space(spec, rows, width)?.map(Arc::new);
         let options = MmdOptions {
             pairs: spec.pairs,
@@ -95,7 +95,7 @@ impl Comparison<'_> {
             permutations: spec.permutations,
             seed,
         };
-        Ok(Comparison { rows, width, space, options, classes: BTreeMap::new() })
+        Ok(MmdComparison { rows, width, space, options, classes: BTreeMap::new() })
     }
 
     /// Adds explained rows whose segments are those of a list; `at_target` says of a target which decisions of the
@@ -183,7 +183,7 @@ impl Class {
         class
     }
 
-    fn estimate(&self, sample: &Sample) -> Option<Estimate> {
+    fn estimate(&self, sample: &ComparedRows) -> Option<Estimate> {
         if sample.rows() < LEAST_ROWS {
             return None;
         }
@@ -215,7 +215,7 @@ fn space(spec: &MmdSpec, rows: &ReferenceRows, width: usize) -> Result<Option<Sp
 /// # Errors
 /// Only if there is a bug.
 pub fn mmd_table(found: &[MmdRow], names: &Names, space: &str) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for row in found {
         let segment = row.segment.as_ref();
         let name = if segment.is_some() { "segment" } else { "target" };

@@ -1,6 +1,6 @@
 //! From written tables to reports: counterfactuals are read back and counted beside the rows of the input
 //! ([`Counter`]), split by split, and the counts become coverage, validity, sparsity, plausibility, features, and how
-//! like rows of the target class counterfactuals are ([`Comparison`]).
+//! like rows of the target class counterfactuals are ([`MmdComparison`]).
 
 mod columns;
 mod count;
@@ -20,17 +20,17 @@ use arrow::array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::feature::FeatureSchema;
-use crate::metrics::{Count, Group, Segment, Sketch, Source, Status, Tally, wilson};
+use crate::metrics::{GroupTally, RowCount, Segment, Sketch, Source, Status, Tally, wilson};
 use crate::output::{
     LOW_QUANTILES, QUANTILES, coverage_schema, features_schema, plausibility_schema,
     sparsity_schema, validity_schema,
 };
 
-pub(crate) use columns::Columns;
-pub use count::{Counter, CounterSetup, Counts, FurtherCounts, SplitFigures};
+pub(crate) use columns::ReportColumns;
+pub use count::{CountSinks, Counter, CounterSetup, FurtherCounts, SplitFigures};
 pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
-pub use mmd::{AtTarget, Comparison, MmdRow, mmd_ratio, mmd_table};
+pub use mmd::{AtTarget, MmdComparison, MmdRow, mmd_ratio, mmd_table};
 pub use pieces::{Piece, SplitReader};
 pub use rejects::count_rejects;
 pub use rules::rules;
@@ -63,13 +63,13 @@ pub struct Level<'a> {
 }
 
 /// The segments of every target, in the order of their values.
-fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
+fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, GroupTally)> {
     if names.by.is_empty() {
         return Vec::new();
     }
     let mut found = Vec::new();
     for (target, groups) in &tally.groups {
-        let mut of_target: Vec<(&Segment, &Group)> = groups
+        let mut of_target: Vec<(&Segment, &GroupTally)> = groups
             .iter()
             .map(|(number, group)| (&tally.segments[*number as usize], group))
             .collect();
@@ -83,7 +83,7 @@ fn segments<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
 }
 
 /// All rows of a report, in its order.
-fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
+fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, GroupTally)> {
     let all = Level { name: "all", target: None, segment: None };
     let mut rows = vec![(all, tally.total())];
     for target in tally.groups.keys() {
@@ -99,12 +99,12 @@ fn rows<'a>(tally: &'a Tally, names: &Names) -> Vec<(Level<'a>, Group)> {
 /// # Errors
 /// Only if there is a bug.
 pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     let sources = tally.total().reported_sources();
     for (level, group) in rows(tally, names) {
         let mut counts = statuses(&group, &sources);
         if level.name == "all" {
-            counts.push(("rejected", None, Count { rows: rejected, queries: 0 }));
+            counts.push(("rejected", None, RowCount { rows: rejected, queries: 0 }));
         }
         let total: u64 = counts.iter().map(|(_, _, count)| count.rows).sum();
         for (status, source, count) in counts {
@@ -122,7 +122,10 @@ pub fn coverage(tally: &Tally, names: &Names, rejected: u64) -> Result<RecordBat
 }
 
 /// Rows by status, and solved ones by source: every row is in one of the counts.
-fn statuses(group: &Group, sources: &[Source]) -> Vec<(&'static str, Option<&'static str>, Count)> {
+fn statuses(
+    group: &GroupTally,
+    sources: &[Source],
+) -> Vec<(&'static str, Option<&'static str>, RowCount)> {
     let solved = Status::Solved.name();
     let by_source =
         sources.iter().map(|source| (solved, Some(source.name()), group.of_source(*source)));
@@ -136,7 +139,7 @@ fn statuses(group: &Group, sources: &[Source]) -> Vec<(&'static str, Option<&'st
 /// # Errors
 /// Only if there is a bug.
 pub fn validity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         let (needed, valid) = (group.needed(), group.solved());
         let interval = wilson(valid, needed);
@@ -158,7 +161,7 @@ pub fn validity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
 /// # Errors
 /// Only if there is a bug.
 pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         for (over, spread) in [("valid", &group.valid), ("all", &group.all)] {
             columns.group(&level, names);
@@ -182,7 +185,7 @@ pub fn sparsity(tally: &Tally, names: &Names) -> Result<RecordBatch> {
 /// # Errors
 /// Only if there is a bug.
 pub fn plausibility(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         let found = &group.plausibility;
         columns.group(&level, names);
@@ -198,7 +201,7 @@ pub fn plausibility(tally: &Tally, names: &Names) -> Result<RecordBatch> {
 /// # Errors
 /// Only if there is a bug.
 pub fn features(tally: &Tally, names: &Names) -> Result<RecordBatch> {
-    let mut columns = Columns::new(names);
+    let mut columns = ReportColumns::new(names);
     for (level, group) in rows(tally, names) {
         let valid = group.solved();
         for (feature, changes) in names.schema.features.iter().zip(&group.features) {

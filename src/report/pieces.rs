@@ -1,24 +1,24 @@
-//! The written files of a split side by side with the rows of the input that they answer. Both are in the input's
-//! order, in each file for itself, so that neither has to be held in memory as a whole.
+//! The written files of a split side by side with the rows of the input that they counterfactual. Both are in the
+//! input's order, in each file for itself, so that neither has to be held in memory as a whole.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::count::{Counter, Counts};
+use super::count::{CountSinks, Counter};
 use super::input::InputRows;
 use super::written::{WrittenRows, read};
 use crate::error::{Error, Result};
 
-/// Neighbouring rows of one file that answer rows of one batch of the input.
+/// Neighbouring rows of one file that counterfactual rows of one batch of the input.
 pub struct Piece {
     pub(super) file: Arc<str>,
     /// Index of the first in the file.
     pub(super) first: usize,
     pub(super) batch: RecordBatch,
     hashes: Vec<u128>,
-    /// The row of the input that each answers.
+    /// The row of the input that each counterfactuals.
     pub(super) rows: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Piece {
         &self.hashes
     }
 
-    /// The row of the input's batch that each answers.
+    /// The row of the input's batch that each counterfactuals.
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
@@ -72,21 +72,21 @@ impl SplitReader {
         Ok(SplitReader { cursors: files.iter().map(open).collect::<Result<_>>()? })
     }
 
-    /// Counts the answers about the next rows of the input.
+    /// Counts the counterfactuals about the next rows of the input.
     ///
     /// # Errors
-    /// When they are not answers of this run.
+    /// When they are not counterfactuals of this run.
     pub fn count(
         &mut self,
         counter: &Counter,
         input: &InputRows,
-        counts: &mut Counts<'_>,
+        counts: &mut CountSinks<'_>,
     ) -> Result<()> {
         let pieces = self.pieces(counter, input)?;
         counter.count(input, &pieces, counts)
     }
 
-    /// The answers about the next rows of the input.
+    /// The counterfactuals about the next rows of the input.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -98,7 +98,7 @@ impl SplitReader {
         Ok(pieces)
     }
 
-    /// Whether every answer belonged to a row.
+    /// Whether every counterfactual belonged to a row.
     ///
     /// # Errors
     /// Names a file in which one did not.
@@ -115,7 +115,7 @@ impl SplitReader {
 }
 
 impl Cursor {
-    /// Takes the next rows, as long as they answer rows of this batch of the input.
+    /// Takes the next rows, as long as they counterfactual rows of this batch of the input.
     fn matching(
         &mut self,
         counter: &Counter,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
-use super::columns::Columns;
+use super::columns::ReportColumns;
 use super::share;
 use crate::error::Result;
 use crate::metrics::wilson;
@@ -60,7 +60,7 @@ impl Retrained {
 /// # Errors
 /// Only if there is a bug.
 pub fn survival(models: &[Retrained]) -> Result<RecordBatch> {
-    let mut columns = Columns::default();
+    let mut columns = ReportColumns::default();
     let targets = models.first().into_iter().flat_map(|model| model.targets.keys());
     for target in std::iter::once(None).chain(targets.map(|target| Some(target.as_str()))) {
         let level = if target.is_some() { "target" } else { "all" };
@@ -79,7 +79,7 @@ pub fn survival(models: &[Retrained]) -> Result<RecordBatch> {
     columns.finish(survival_schema())
 }
 
-impl Columns {
+impl ReportColumns {
     fn survival(
         &mut self,
         level: (&str, Option<&str>),

@@ -51,7 +51,7 @@ impl Gpus {
         lack
     }
 
-    /// What to do where a GPU is wanted and there is none.
+    /// What to do where a GPU is asked for and there is none.
     fn hint(&self) -> String {
         match &self.cuda {
             None => {
@@ -93,13 +93,13 @@ pub(super) struct Choice {
 ///
 /// # Errors
 /// When the device that the job wants is not there.
-pub(super) fn choose(wanted: Device, find: impl FnOnce() -> Gpus) -> Result<Choice> {
+pub(super) fn choose(requested: Device, find: impl FnOnce() -> Gpus) -> Result<Choice> {
     let taken = |device, reason: &str| Choice { device, reason: reason.to_string() };
-    if wanted == Device::Cpu {
+    if requested == Device::Cpu {
         return Ok(taken(tch::Device::Cpu, "the job says so"));
     }
     let gpus = find();
-    match (wanted.gpu(), gpus.count) {
+    match (requested.gpu(), gpus.count) {
         (None, 0) => Ok(taken(tch::Device::Cpu, &gpus.lack())),
         (None, 1) => Ok(taken(tch::Device::Cuda(0), "the one GPU that libtorch sees")),
         (None, count) => {
@@ -110,11 +110,11 @@ pub(super) fn choose(wanted: Device, find: impl FnOnce() -> Gpus) -> Result<Choi
             Ok(taken(tch::Device::Cuda(index), "the job says so"))
         }
         (Some(_), 0) => {
-            let problem = format!("is `{wanted}`, but {}", gpus.lack());
+            let problem = format!("is `{requested}`, but {}", gpus.lack());
             Err(Error::resources("runtime.device", problem).hint(gpus.hint()))
         }
         (Some(_), _) => {
-            let problem = format!("is `{wanted}`, but libtorch sees {}", gpus.names());
+            let problem = format!("is `{requested}`, but libtorch sees {}", gpus.names());
             let hint =
                 "use one of these, or `device = \"auto\"`; `CUDA_VISIBLE_DEVICES` may hide others";
             Err(Error::resources("runtime.device", problem).hint(hint))
@@ -146,13 +146,13 @@ mod tests {
         Gpus { cuda: Some("13.0".to_string()), count, driver: true, visible: None }
     }
 
-    fn taken(wanted: Device, gpus: Gpus) -> (String, String) {
-        let Choice { device, reason } = choose(wanted, || gpus).expect("a device");
+    fn taken(requested: Device, gpus: Gpus) -> (String, String) {
+        let Choice { device, reason } = choose(requested, || gpus).expect("a device");
         (name(device), reason)
     }
 
-    fn refused(wanted: Device, gpus: Gpus) -> String {
-        choose(wanted, || gpus).expect_err("no such device").to_string()
+    fn refused(requested: Device, gpus: Gpus) -> String {
+        choose(requested, || gpus).expect_err("no such device").to_string()
     }
 
     fn pair(device: &str, reason: &str) -> (String, String) {

@@ -285,7 +285,7 @@ impl Streams {
 }
 
 impl Drop for Runtime {
-    /// Does not wait for a model that is still computing: after a signal nobody wants its answer.
+    /// Does not wait for a model that is still computing: after a signal nobody waits for its predictions.
     fn drop(&mut self) {
         if let Some(tokio) = self.tokio.take() {
             tokio.shutdown_timeout(SHUTDOWN);
@@ -298,9 +298,9 @@ fn available_threads() -> usize {
 }
 
 /// The device that the job wants; where it may be any, the log says which it is and why.
-fn choose_device(wanted: Device) -> Result<tch::Device> {
-    let chosen = device::choose(wanted, Gpus::find)?;
-    if wanted == Device::Auto {
+fn choose_device(requested: Device) -> Result<tch::Device> {
+    let chosen = device::choose(requested, Gpus::find)?;
+    if requested == Device::Auto {
         let (device, reason) = (device::name(chosen.device), chosen.reason);
         tracing::info!(device, reason, "chose the device");
     }
@@ -330,10 +330,10 @@ pub fn usage() -> Usage {
         used.map_or(0, |used| (used.user_time() + used.system_time()).num_microseconds()) as f64
             / 1e6
     };
-    let own = getrusage(UsageWho::RUSAGE_SELF).ok();
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
     Usage {
         cpu_seconds: seconds(UsageWho::RUSAGE_SELF) + seconds(UsageWho::RUSAGE_CHILDREN),
-        peak_bytes: own.map_or(0, |own| own.max_rss() as u64 * 1024),
+        peak_bytes: usage.map_or(0, |usage| usage.max_rss() as u64 * 1024),
     }
 }
 

@@ -17,7 +17,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::TypePtr;
 
 use super::table::{self, BLOCK_ROWS};
-use super::{Group, Synth};
+use super::{Synth, SynthRowGroup};
 use crate::error::{Error, Result};
 
 /// How every file of the table is written.
@@ -75,7 +75,7 @@ pub(super) struct EncodedRowGroup {
 
 impl Format {
     /// Makes and encodes the rows of a row group.
-    pub(super) fn encode(&self, synth: &Synth, group: &Group) -> Result<EncodedRowGroup> {
+    pub(super) fn encode(&self, synth: &Synth, group: &SynthRowGroup) -> Result<EncodedRowGroup> {
         let wrong = |error| internal("rows cannot be encoded", error);
         let mut columns = self.columns.create_column_writers(0).map_err(wrong)?;
         let mut approved = 0;
@@ -159,11 +159,11 @@ impl<'a> Files<'a> {
     /// Completes the open file and gives it its name.
     pub(super) fn finish(&mut self) -> Result<()> {
         let Some(part) = self.open.take() else { return Ok(()) };
-        let place = self.dir.join(format!("part-{:05}.parquet", part.number));
+        let target_path = self.dir.join(format!("part-{:05}.parquet", part.number));
         let file =
             part.writer.into_inner().map_err(|error| cannot_write(&part.temporary, error))?;
         self.bytes += file.metadata().map_err(|error| cannot_write(&part.temporary, error))?.len();
-        fs::rename(&part.temporary, &place).map_err(|error| cannot_write(&place, error))
+        fs::rename(&part.temporary, &target_path).map_err(|error| cannot_write(&target_path, error))
     }
 }
 
@@ -192,6 +192,6 @@ fn internal(problem: &str, error: ParquetError) -> Error {
     Error::internal("synth", problem).source(error)
 }
 
-fn cannot_write(path: &Path, error: impl Into<crate::error::Source>) -> Error {
+fn cannot_write(path: &Path, error: impl Into<crate::error::BoxedError>) -> Error {
     Error::output(path.display().to_string(), "cannot be written").source(error)
 }

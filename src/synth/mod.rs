@@ -73,7 +73,8 @@ pub fn write(synth: &Synth, dir: &Path, on_rows: &(dyn Fn(u64) + Sync)) -> Resul
     // A few row groups at a time bound the memory; appending the last ones overlaps with making the next.
     let mut groups = synth.groups();
     loop {
-        let window: Vec<Group> = groups.by_ref().take(2 * rayon::current_num_threads()).collect();
+        let window: Vec<SynthRowGroup> =
+            groups.by_ref().take(2 * rayon::current_num_threads()).collect();
         if window.is_empty() {
             break;
         }
@@ -101,7 +102,7 @@ pub fn write(synth: &Synth, dir: &Path, on_rows: &(dyn Fn(u64) + Sync)) -> Resul
 }
 
 /// A row group: its file and its rows.
-struct Group {
+struct SynthRowGroup {
     file: usize,
     rows: Range<u64>,
 }
@@ -126,12 +127,13 @@ impl Synth {
     }
 
     /// The row groups of all files, in order.
-    fn groups(&self) -> impl Iterator<Item = Group> {
+    fn groups(&self) -> impl Iterator<Item = SynthRowGroup> {
         (0..self.files).flat_map(|file| {
             let Range { start, end } = self.rows_of(file);
-            (start..end)
-                .step_by(GROUP_ROWS as usize)
-                .map(move |first| Group { file, rows: first..(first + GROUP_ROWS).min(end) })
+            (start..end).step_by(GROUP_ROWS as usize).map(move |first| SynthRowGroup {
+                file,
+                rows: first..(first + GROUP_ROWS).min(end),
+            })
         })
     }
 

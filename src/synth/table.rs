@@ -176,9 +176,9 @@ pub(super) fn rows(synth: &Synth, schema: &SchemaRef, range: Range<u64>) -> Resu
     });
     let batch = RecordBatch::try_new(Arc::clone(schema), columns.collect())
         .map_err(|error| Error::internal("synth", "columns and schema differ").source(error))?;
-    let asked = &applications[skipped..];
-    let approved = asked.iter().filter(|row| row.decision == Decision::Approved).count();
-    Ok(BlockRows { batch: batch.slice(skipped, asked.len()), approved: approved as u64 })
+    let requested = &applications[skipped..];
+    let approved = requested.iter().filter(|row| row.decision == Decision::Approved).count();
+    Ok(BlockRows { batch: batch.slice(skipped, requested.len()), approved: approved as u64 })
 }
 
 /// Which of a block's values are null. The draws of a whole block are used up, so that the next

@@ -211,10 +211,10 @@ fn approvals_are_as_common_and_as_predictable_as_intended() {
 #[test]
 fn progress_and_summary_agree_with_the_table() {
     let (dir, seen) = (TempDir::new().unwrap(), AtomicU64::new(0));
-    let told = |rows| {
+    let observe = |rows| {
         seen.fetch_add(rows, Ordering::Relaxed);
     };
-    let summary = write(&synth(), &dir.path().join("new/folder"), &told).unwrap();
+    let summary = write(&synth(), &dir.path().join("new/folder"), &observe).unwrap();
     assert_eq!(seen.into_inner(), ROWS);
     let approved = mean(&is(&table(&synth(), 1), "approved", "approved"));
     assert!((summary.approved_share - approved).abs() < 1e-12);

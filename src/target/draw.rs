@@ -13,12 +13,12 @@ use crate::predictor::{NO_CLASS, Outcome, Scores};
 #[derive(Debug, Clone)]
 pub struct RowOrder {
     /// Rows in groups that take turns: one group, or one per predicted class.
-    groups: Vec<RowGroup>,
+    groups: Vec<TargetRows>,
     turn: usize,
 }
 
 #[derive(Debug, Clone)]
-struct RowGroup {
+struct TargetRows {
     rows: Vec<u32>,
     next: usize,
     random: ChaCha8Rng,
@@ -38,7 +38,7 @@ impl RowOrder {
         }
         let group = |rows: Vec<u32>| {
             let next = rows.len();
-            RowGroup { rows, next, random: ChaCha8Rng::seed_from_u64(random.next_u64()) }
+            TargetRows { rows, next, random: ChaCha8Rng::seed_from_u64(random.next_u64()) }
         };
         RowOrder {
             groups: groups.into_iter().filter(|rows| !rows.is_empty()).map(group).collect(),
@@ -328,7 +328,7 @@ mod tests {
         let mut order = RowOrder::new(8, Some(&labels), &mut random());
         let drawn = order.next(100);
         assert_eq!(drawn.iter().filter(|row| **row == 6).count(), 50);
-        assert!(!drawn.contains(&7), "a row without an answer teaches nothing");
+        assert!(!drawn.contains(&7), "a row without a prediction teaches nothing");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! How far inside its target an answer is.
+//! How far inside its target a prediction is.
 
 use super::{TargetCodec, Targets};
 use crate::predictor::{Outcome, Scores};
 
-/// How far inside the target each answer is, on one scale for all models: 0.5 at the border, 1 at most.
+/// How far inside the target each prediction is, on one scale for all models: 0.5 at the border, 1 at most.
 ///
 /// For classes p ÷ (p + q): p is the probability of the target class, q that of the most probable other one.
 /// With two classes that is p. For a range 0.5 + d ÷ 2u, no more than 1: d is the distance to the nearer end,

@@ -1,5 +1,5 @@
 //! What the model decided (y_M), what it should decide (y_T), as numbers for the networks, and what an
-//! answer is worth (R). Classes or a regression's values; labels, probabilities or whole distributions.
+//! prediction is worth (R). Classes or a regression's values; labels, probabilities or whole distributions.
 
 mod draw;
 mod margin;
@@ -143,7 +143,7 @@ impl TargetCodec {
                 let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
                 Ok(TargetCodec::Range { mean, std })
             }
-            _ => Err(Error::internal("targets", "answers do not fit the model's task")),
+            _ => Err(Error::internal("targets", "predictions do not fit the model's task")),
         }
     }
 
@@ -210,7 +210,7 @@ impl TargetCodec {
             (TargetCodec::Range { mean, std }, Outcome::Values(values)) => {
                 Ok(values.iter().map(|value| known(((value - mean) / std) as f32)).collect())
             }
-            _ => Err(Error::internal("targets", "answers do not fit the model's task")),
+            _ => Err(Error::internal("targets", "predictions do not fit the model's task")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! R: what an answer is worth, and whether it reaches its target.
+//! R: what a prediction is worth, and whether it reaches its target.
 
 use super::{TargetCodec, Targets};
 use crate::job::RewardKind;
@@ -10,7 +10,7 @@ const NEAR_SHARE_OF_CLASSES: f32 = 0.2;
 /// The same for a value's range, which is harder to hit than a class.
 const NEAR_SHARE_OF_RANGES: f32 = 0.5;
 
-/// Values an answer.
+/// Values a prediction.
 #[derive(Debug, Clone)]
 pub struct Rewarder {
     /// How much of the reward is for coming near; the rest is for being valid.
@@ -35,16 +35,16 @@ impl Rewarder {
     }
 
     /// What the model decided, as numbers for a critic that predicts outcomes: a slot for every class
-    /// and one for no answer. Where coming near counts, part of it is the model's own probabilities.
+    /// and one for no prediction. Where coming near counts, part of it is the model's own probabilities.
     pub fn outcomes(&self, scores: &Scores, classes: usize) -> Vec<f32> {
         let mut values = vec![0.0; scores.rows * (classes + 1)];
         let Outcome::Classes { labels, probabilities } = &scores.outcome else { return values };
         let share = self.near_share;
         for (row, (encoded, label)) in values.chunks_exact_mut(classes + 1).zip(labels).enumerate()
         {
-            let place = if *label == NO_CLASS { classes } else { *label as usize };
-            encoded[place] = 1.0;
-            if let Some(all) = probabilities.as_ref().filter(|_| share > 0.0 && place < classes) {
+            let slot = if *label == NO_CLASS { classes } else { *label as usize };
+            encoded[slot] = 1.0;
+            if let Some(all) = probabilities.as_ref().filter(|_| share > 0.0 && slot < classes) {
                 let of_row = &all[row * classes..(row + 1) * classes];
                 if of_row.iter().all(|part| part.is_finite()) {
                     encoded.iter_mut().for_each(|value| *value *= 1.0 - share);
@@ -98,7 +98,7 @@ pub fn is_valid(scores: &Scores, targets: &Targets) -> Vec<bool> {
     }
 }
 
-/// How near an answer came, 1 where it reaches its target: the target class's probability against the
+/// How near a prediction came, 1 where it reaches its target: the target class's probability against the
 /// most probable one's, the overlap of two distributions, the closeness of a value to its range. None
 /// where the model gives labels only.
 fn closeness(scores: &Scores, targets: &Targets, scale: f64) -> Option<Vec<f32>> {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::predictor::RowFailure;
 
-    fn answers() -> Scores {
+    fn example_scores() -> Scores {
         Scores {
             rows: 3,
             outcome: Outcome::Classes {
@@ -164,9 +164,9 @@ mod tests {
     fn labels_are_worth_one_or_nothing_and_probabilities_what_they_come_near() {
         let targets = Targets::Classes { classes: vec![1, 1, 1], probabilities: vec![0.0; 3] };
         let label = Rewarder { near_share: 0.0, scale: 1.0 };
-        assert_eq!(label.rewards(&answers(), &targets), [0.0, 1.0, 0.0]);
+        assert_eq!(label.rewards(&example_scores(), &targets), [0.0, 1.0, 0.0]);
         let near = Rewarder { near_share: 0.5, scale: 1.0 };
-        let rewards = near.rewards(&answers(), &targets);
+        let rewards = near.rewards(&example_scores(), &targets);
         assert!((rewards[0] - 0.5 * 0.4 / 0.6).abs() < 1e-6, "{rewards:?}");
         assert_eq!(rewards[1..], [1.0, 0.0]);
     }
@@ -174,10 +174,10 @@ mod tests {
     #[test]
     fn outcomes_are_the_decision_or_partly_the_probabilities_and_one_is_no_answer() {
         let label = Rewarder { near_share: 0.0, scale: 1.0 };
-        let encoded = label.outcomes(&answers(), 2);
+        let encoded = label.outcomes(&example_scores(), 2);
         assert_eq!(encoded, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
         let near = Rewarder { near_share: 0.5, scale: 1.0 };
-        let encoded = near.outcomes(&answers(), 2);
+        let encoded = near.outcomes(&example_scores(), 2);
         for (found, expected) in encoded.iter().zip([0.8, 0.2, 0.0, 0.05, 0.95, 0.0, 0.0, 0.0, 1.0])
         {
             assert!((found - expected).abs() < 1e-6, "{encoded:?}");
@@ -188,7 +188,7 @@ mod tests {
     fn a_demanded_probability_must_be_reached() {
         let targets =
             Targets::Classes { classes: vec![0, 1, 0], probabilities: vec![0.7, 0.7, 0.0] };
-        assert_eq!(is_valid(&answers(), &targets), [false, true, false]);
+        assert_eq!(is_valid(&example_scores(), &targets), [false, true, false]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::checkpoint::Saved;
 use super::rows::RowMatrix;
-use super::{Event, Setup};
+use super::{Event, TrainSetup};
 use crate::encode::Layout;
 use crate::error::{Error, Result};
 use crate::job::AutoencoderKind;
@@ -39,7 +39,11 @@ pub struct AutoencoderFigures {
 
 /// Hidden layers and latent for a table, by the paper's choices for its own: 15 for tables of few
 /// features, 50 for the 57 numerics of Spambase, one layer for the categoricals of Breast Cancer.
-pub(super) fn sizes(setup: &Setup<'_>, layout: &Layout, numerics: usize) -> (Vec<usize>, usize) {
+pub(super) fn sizes(
+    setup: &TrainSetup<'_>,
+    layout: &Layout,
+    numerics: usize,
+) -> (Vec<usize>, usize) {
     let features = layout.slots.len();
     let bare = numerics == 0 && layout.width <= 128;
     let hidden = if bare { Vec::new() } else { vec![128] };
@@ -57,7 +61,7 @@ pub(super) fn sizes(setup: &Setup<'_>, layout: &Layout, numerics: usize) -> (Vec
 /// # Errors
 /// When the job insists on an autoencoder and none is good enough.
 pub(super) fn fit(
-    setup: &Setup<'_>,
+    setup: &TrainSetup<'_>,
     rows: &[f32],
     held_out: &Tensor,
     tensor_layout: &TensorLayout,
@@ -114,7 +118,7 @@ pub(super) fn restore(saved: &Saved, layout: &Layout, device: Device) -> Result<
     })
 }
 
-fn refuse(setup: &Setup<'_>, figures: &AutoencoderFigures) -> Result<()> {
+fn refuse(setup: &TrainSetup<'_>, figures: &AutoencoderFigures) -> Result<()> {
     let least = setup.autoencoder.min_quality;
     let problem = format!(
         "reconstructs {:.3} of what there is to reconstruct, expected at least {least} (accuracy {:.3}, \
@@ -132,7 +136,7 @@ fn refuse(setup: &Setup<'_>, figures: &AutoencoderFigures) -> Result<()> {
 }
 
 fn learn(
-    setup: &Setup<'_>,
+    setup: &TrainSetup<'_>,
     autoencoder: &mut Autoencoder,
     rows: &RowMatrix,
     tensor_layout: &TensorLayout,
@@ -160,7 +164,7 @@ fn learn(
 }
 
 /// The same in plain memory, with gradients by hand: on a CPU.
-fn learn_on_host(setup: &Setup<'_>, autoencoder: &Autoencoder, rows: &[f32]) -> Result<()> {
+fn learn_on_host(setup: &TrainSetup<'_>, autoencoder: &Autoencoder, rows: &[f32]) -> Result<()> {
     let (job, layout) = (setup.autoencoder, setup.encoder.layout());
     let ranges = setup.constraints.numeric_ranges();
     let mut learner = HostAutoencoderFit::new(autoencoder, (layout, ranges))?;
@@ -185,7 +189,7 @@ fn learn_on_host(setup: &Setup<'_>, autoencoder: &Autoencoder, rows: &[f32]) -> 
 }
 
 /// Takes the autoencoder's steps, each with its learning rate.
-fn each_step(setup: &Setup<'_>, mut take: impl FnMut(f64) -> Result<()>) -> Result<()> {
+fn each_step(setup: &TrainSetup<'_>, mut take: impl FnMut(f64) -> Result<()>) -> Result<()> {
     let job = setup.autoencoder;
     for step in 0..job.steps {
         take(job.learning_rate * cosine(step as f64 / job.steps as f64))?;

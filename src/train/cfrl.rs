@@ -29,7 +29,7 @@
 //!    the paper's draws hardly ever contain.
 //! 9. For a regression, half of R says how near the value came.
 //! 10. Where targets are labels, the critic does not learn R but the model's decision, with a logarithmic loss,
-//!     and the actor descends on −log Q(y_T | x_cf). One answer teaches it about every class at once, which
+//!     and the actor descends on −log Q(y_T | x_cf). One prediction teaches it about every class at once, which
 //!     rare ones need; training rows, whose decisions are known, teach it too; and an actor that is far from
 //!     valid is told so, while −Q is flat there. Else the critic learns R, and λ_s and λ_c grow from nothing:
 //!     an actor that may first learn to be valid is not caught where no change at all is the nearest optimum.
@@ -51,13 +51,13 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
 use super::autoencoder::cosine;
-use super::engine::{ActorBatch, BatchOutcome, Draw, Engine, Factors, Losses};
+use super::engine::{ActorBatch, BatchOutcome, Draw, Factors, Losses, TrainingEngine};
 use super::evaluator::Evaluator;
 use super::explore::vary;
 use super::start::adapts;
 use super::table::Examples;
 use super::training_rows::Picked;
-use super::{Problem, Setup};
+use super::{Problem, TrainSetup};
 use crate::constrain::Conditions;
 use crate::encode::{Dense, Encoder};
 use crate::error::{Error, Result};
@@ -113,11 +113,11 @@ impl PresetOptions {
 
 /// What learning works with and on.
 pub(super) struct Learner<'a> {
-    pub(super) setup: &'a Setup<'a>,
+    pub(super) setup: &'a TrainSetup<'a>,
     pub(super) source: BatchSource<'a>,
     pub(super) shape: ActorShape,
     pub(super) order: RowOrder,
-    pub(super) engine: Box<dyn Engine + 'a>,
+    pub(super) engine: Box<dyn TrainingEngine + 'a>,
     /// Steps done.
     pub(super) step: usize,
     /// How much of λ_s counts: less while the actor is not valid often enough.
@@ -130,7 +130,7 @@ pub(super) struct Learner<'a> {
 
 /// Where batches come from: all that a step reads beside the networks.
 pub(super) struct BatchSource<'a> {
-    pub(super) setup: &'a Setup<'a>,
+    pub(super) setup: &'a TrainSetup<'a>,
     pub(super) problem: &'a Problem<'a>,
     pub(super) options: PresetOptions,
     /// Rows per step.
@@ -168,7 +168,7 @@ struct ModelReply {
 /// The two ends of the model's thread.
 struct ModelChannel {
     queries: SyncSender<ModelQuery>,
-    answers: Receiver<Result<ModelReply>>,
+    replies: Receiver<Result<ModelReply>>,
 }
 
 impl ModelChannel {
@@ -176,8 +176,8 @@ impl ModelChannel {
         Error::internal("training", "the model's thread has ended")
     }
 
-    fn answer(&self) -> Result<ModelReply> {
-        self.answers.recv().map_err(|_| ModelChannel::gone())?
+    fn reply(&self) -> Result<ModelReply> {
+        self.replies.recv().map_err(|_| ModelChannel::gone())?
     }
 }
 
@@ -191,20 +191,20 @@ impl<'a> Learner<'a> {
         let model_thread = ModelThread::of(self, evaluator);
         std::thread::scope(|scope| {
             let (queries, incoming) = sync_channel::<ModelQuery>(1);
-            let (tell, answers) = sync_channel::<Result<ModelReply>>(1);
+            let (tell, replies) = sync_channel::<Result<ModelReply>>(1);
             // M runs on a thread of its own, while the networks learn.
             let thread = std::thread::Builder::new().name("training-model".to_string());
-            let answer = move || {
+            let reply = move || {
                 for query in incoming {
-                    if tell.send(model_thread.answer(&query)).is_err() {
+                    if tell.send(model_thread.reply(&query)).is_err() {
                         break;
                     }
                 }
             };
             thread
-                .spawn_scoped(scope, answer)
+                .spawn_scoped(scope, reply)
                 .map_err(|error| Error::resources("threads", "cannot be started").source(error))?;
-            let model = ModelChannel { queries, answers };
+            let model = ModelChannel { queries, replies };
             loop {
                 let losses = self.take_step(&model)?;
                 if after(self, losses.as_ref())? {
@@ -231,11 +231,11 @@ impl<'a> Learner<'a> {
         };
         let update = draw.as_ref().map(|draw| (draw, factors));
         let losses = self.engine.step(&actor_batch, update, &mut send)?;
-        let answer = model.answer()?;
-        self.rewards.0 += answer.rewards.iter().map(|reward| f64::from(*reward)).sum::<f64>();
-        self.rewards.1 += answer.rewards.len();
+        let reply = model.reply()?;
+        self.rewards.0 += reply.rewards.iter().map(|reward| f64::from(*reward)).sum::<f64>();
+        self.rewards.1 += reply.rewards.len();
         // Stores (x, z, y_M, y_T, c, z̃, x̃, R) in D.
-        self.engine.remember(&actor_batch, &answer.outcome)?;
+        self.engine.remember(&actor_batch, &reply.outcome)?;
         self.step += 1;
         Ok(losses)
     }
@@ -303,7 +303,7 @@ impl<'a> Learner<'a> {
     }
 }
 
-/// Turns questions into answers, on the model's thread.
+/// Turns queries into replies, on the model's thread.
 struct ModelThread<'j> {
     evaluator: &'j Evaluator,
     rewarder: Rewarder,
@@ -325,17 +325,17 @@ impl<'j> ModelThread<'j> {
         }
     }
 
-    fn answer(&self, query: &ModelQuery) -> Result<ModelReply> {
+    fn reply(&self, query: &ModelQuery) -> Result<ModelReply> {
         let ModelQuery { decoded, context } = query;
         let evaluated = self.evaluator.evaluate(decoded, &context.picked, &context.conditions)?;
         let rewards = self.rewarder.rewards(&evaluated.scores, &context.targets);
         let seen =
             if self.shows { self.encoder.encode_rows(&evaluated.rows).values } else { Vec::new() };
-        let answers = match self.classes {
+        let outcomes = match self.classes {
             Some(classes) => self.rewarder.outcomes(&evaluated.scores, classes),
             None => rewards.clone(),
         };
-        Ok(ModelReply { rewards, outcome: BatchOutcome { seen, answers } })
+        Ok(ModelReply { rewards, outcome: BatchOutcome { seen, outcomes } })
     }
 }
 
@@ -373,7 +373,7 @@ impl BatchSource<'_> {
         Some(Draw { indexes, examples })
     }
 
-    /// y_T of rows: not what they have already, unless the paper's method is wanted.
+    /// y_T of rows: not what they have already, unless the paper's method is asked for.
     fn targets(&self, rows: &[u32], random: &mut ChaCha8Rng) -> Targets {
         match self.problem.training_rows.labels().filter(|_| self.options.form == Form::Relative) {
             Some(labels) => {

@@ -29,10 +29,10 @@ pub struct Checkpoints {
 
 /// What the end of a training is decided by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Counts {
-    /// Judgements since the last that was better.
+pub(super) struct StoppingCounters {
+    /// Evaluations since the last that was better.
     pub(super) since: usize,
-    /// Judgements in a row that were far below the best.
+    /// Evaluations in a row that were far below the best.
     pub(super) poor: usize,
     /// Times that it went back to the best.
     pub(super) rollbacks: u32,
@@ -42,7 +42,7 @@ pub(super) struct Counts {
 
 /// What a checkpoint holds beside tensors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct CheckpointState {
     pub(super) fingerprint: Fingerprint,
     /// The tensors' file.
     pub(super) tensors: String,
@@ -56,7 +56,7 @@ pub(super) struct State {
     /// Sum and number of rewards since the last evaluation.
     pub(super) rewards: (f64, usize),
     pub(super) seconds: f64,
-    pub(super) counts: Counts,
+    pub(super) counts: StoppingCounters,
     /// Steps of the optimisers at the best evaluation.
     #[serde(rename = "good_steps")]
     pub(super) best_steps: Option<[i64; 2]>,
@@ -67,7 +67,7 @@ pub(super) struct State {
 
 /// A checkpoint that was read.
 pub(super) struct Saved {
-    pub(super) state: State,
+    pub(super) state: CheckpointState,
     tensors: Vec<(String, Tensor)>,
     path: PathBuf,
 }
@@ -98,7 +98,11 @@ impl Checkpoints {
     }
 
     /// Replaces the checkpoint.
-    pub(super) fn save(&self, mut state: State, tensors: &[(&str, Tensor)]) -> Result<()> {
+    pub(super) fn save(
+        &self,
+        mut state: CheckpointState,
+        tensors: &[(&str, Tensor)],
+    ) -> Result<()> {
         state.tensors = tensors_name(state.step);
         fs::create_dir_all(&self.folder).map_err(|error| cannot_write(&self.folder, error))?;
         let (new, slot) = (self.folder.join(".tensors"), self.folder.join(&state.tensors));
@@ -140,7 +144,7 @@ impl Checkpoints {
                     .hint("check its permissions, or train without `--resume`"));
             }
         };
-        let state: State = serde_json::from_str(&text).map_err(|error| {
+        let state: CheckpointState = serde_json::from_str(&text).map_err(|error| {
             Error::input(&shown, format!("is not a checkpoint: {error}"))
                 .hint("train without `--resume`")
         })?;

@@ -6,10 +6,10 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::cfrl::CATEGORY_WEIGHT;
 use super::engine::{
-    ActorBatch, BatchOutcome, Draw, Engine, EngineInput, Evaluate, Factors, Losses, ReplayState,
-    SendQuery, Snapshot,
+    ActorBatch, BatchOutcome, Draw, EngineInput, Evaluate, Factors, Losses, ReplayState, SendQuery,
+    Snapshot, TrainingEngine,
 };
-use super::table::{Table, TableRows};
+use super::table::{TableRows, TrainingTable};
 use super::validate::Quality;
 use crate::encode::Layout;
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub(super) struct DeviceEngine {
     device: tch::Device,
     layout: Arc<Layout>,
     shape: ActorShape,
-    table: Table,
+    table: TrainingTable,
     generator: Generator,
     critic: Network,
     average: Tensor,
@@ -47,7 +47,7 @@ impl DeviceEngine {
             device,
             layout: Arc::clone(setup.encoder.layout()),
             shape: generator.shape,
-            table: no_grad(|| Table::new(&generator, &problem.encoded, decisions, device))?,
+            table: no_grad(|| TrainingTable::new(&generator, &problem.encoded, decisions, device))?,
             average: generator.actor.flat().copy(),
             adams: [Adam::new(&generator.actor), Adam::new(&critic)],
             replay: Replay::new(replay, capacity, device),
@@ -90,13 +90,13 @@ impl DeviceEngine {
         if self.shape.classes().is_none() {
             // L_Q = mean (Q(s, z̃, x̃) − R)²
             let q = self.critic.forward(&Tensor::cat(&[&rows.state, &batch.critic_input()], 1));
-            return Ok(critic_loss(&q, &batch.answers()));
+            return Ok(critic_loss(&q, &batch.outcomes()));
         }
         // L_Q = −mean log Q(M(x̃) | x̃), on training rows as well
         let examples = self.table.rows(&Tensor::from_slice(examples))?;
         let rows = Tensor::cat(&[batch.seen(), examples.x], 0);
         let decisions = examples.decisions.pad([0, 1], "constant", 0.0);
-        let outcomes = Tensor::cat(&[batch.answers(), decisions], 0);
+        let outcomes = Tensor::cat(&[batch.outcomes(), decisions], 0);
         Ok(outcome_loss(&self.critic.forward(&rows), &outcomes))
     }
 
@@ -169,7 +169,7 @@ fn indices(rows: &[u32]) -> Tensor {
     Tensor::from_slice(&rows.iter().map(|row| i64::from(*row)).collect::<Vec<_>>())
 }
 
-impl Engine for DeviceEngine {
+impl TrainingEngine for DeviceEngine {
     fn step(
         &mut self,
         actor_batch: &ActorBatch,
@@ -183,7 +183,7 @@ impl Engine for DeviceEngine {
     fn remember(&mut self, actor_batch: &ActorBatch, outcome: &BatchOutcome) -> Result<()> {
         let count = actor_batch.rows.len();
         let (y_t, c) = (self.matrix(&actor_batch.y_t, count)?, self.matrix(&actor_batch.c, count)?);
-        let answers = self.matrix(&outcome.answers, count)?;
+        let outcomes = self.matrix(&outcome.outcomes, count)?;
         let mut parts = vec![y_t, c];
         if self.shape.classes().is_none() {
             parts.extend(self.last_action.take());
@@ -191,7 +191,7 @@ impl Engine for DeviceEngine {
         if self.shape.form == Form::Relative {
             parts.push(self.matrix(&outcome.seen, count)?);
         }
-        parts.push(answers);
+        parts.push(outcomes);
         self.replay.append(&indices(&actor_batch.rows), &parts.iter().collect::<Vec<_>>());
         Ok(())
     }

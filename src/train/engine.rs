@@ -4,14 +4,14 @@
 use tch::Tensor;
 
 use super::validate::Quality;
-use super::{Problem, Setup};
+use super::{Problem, TrainSetup};
 use crate::encode::Dense;
 use crate::error::Result;
 use crate::nn::{Autoencoder, Generator, Network, ReplayShape};
 
 /// What an engine begins with.
 pub(super) struct EngineInput<'a> {
-    pub(super) setup: &'a Setup<'a>,
+    pub(super) setup: &'a TrainSetup<'a>,
     pub(super) problem: &'a Problem<'a>,
     pub(super) generator: Generator,
     pub(super) critic: Network,
@@ -59,7 +59,7 @@ pub(super) struct Factors {
 /// What the model says about a batch: x̃ where the critic is shown it, and R or which outcome.
 pub(super) struct BatchOutcome {
     pub(super) seen: Vec<f32>,
-    pub(super) answers: Vec<f32>,
+    pub(super) outcomes: Vec<f32>,
 }
 
 /// Losses of one update, perhaps still on a device.
@@ -120,7 +120,7 @@ pub(super) type SendQuery<'a> = &'a mut dyn FnMut(Dense) -> Result<()>;
 pub(super) type Evaluate<'a> = &'a mut dyn FnMut(&Generator) -> Result<Quality>;
 
 /// Networks that learn, and D.
-pub(super) trait Engine {
+pub(super) trait TrainingEngine {
     /// Lets the actor act and hands on what it did, and descends, if there is something to learn from.
     fn step(
         &mut self,

@@ -1,4 +1,4 @@
-//! From a decoded counterfactual to the model's answer: post-processed, in the table's types, scored.
+//! From a decoded counterfactual to the model's prediction: post-processed, in the table's types, scored.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Evaluator {
 pub struct Evaluated {
     /// Post-processed rows.
     pub rows: Rows,
-    /// The model's answers.
+    /// The model's predictions.
     pub scores: Scores,
 }
 

@@ -47,7 +47,7 @@ use training_loop::TrainingLoop;
 use validate::{Bridges, Validation};
 
 /// What training needs to know and to use.
-pub struct Setup<'a> {
+pub struct TrainSetup<'a> {
     /// How the generator is trained.
     pub train: &'a TrainJob,
     /// The autoencoder.
@@ -173,7 +173,7 @@ pub struct FitInput<'a> {
 ///
 /// # Errors
 /// When there is nothing to learn, the model fails, or learning diverges or comes to nothing.
-pub fn fit(setup: &Setup<'_>, input: FitInput<'_>) -> Result<Fitted> {
+pub fn fit(setup: &TrainSetup<'_>, input: FitInput<'_>) -> Result<Fitted> {
     let FitInput { training_rows, train, from, resume, learns } = input;
     let problem = Problem::new(setup, training_rows, train, from.is_some())?;
     let saved = match setup.checkpoints.filter(|_| resume) {
@@ -238,7 +238,7 @@ pub fn fit(setup: &Setup<'_>, input: FitInput<'_>) -> Result<Fitted> {
 /// # Errors
 /// When the model fails.
 pub fn evaluate_on(
-    setup: &Setup<'_>,
+    setup: &TrainSetup<'_>,
     fitted: &Fitted,
     training_rows: &TrainingRows,
 ) -> Result<Quality> {
@@ -251,7 +251,7 @@ pub fn evaluate_on(
 
 impl<'a> Problem<'a> {
     fn new(
-        setup: &Setup<'_>,
+        setup: &TrainSetup<'_>,
         training_rows: &'a TrainingRows,
         train: usize,
         warm: bool,
@@ -280,7 +280,7 @@ impl<'a> Problem<'a> {
     /// The autoencoder and, where there is an earlier generator, its actor and critic.
     fn start(
         &self,
-        setup: &Setup<'_>,
+        setup: &TrainSetup<'_>,
         from: Option<Artefact>,
         saved: Option<&checkpoint::Saved>,
     ) -> Result<(Start, AutoencoderFigures)> {
@@ -313,7 +313,7 @@ impl<'a> Problem<'a> {
 }
 
 fn refuse_nothing(
-    setup: &Setup<'_>,
+    setup: &TrainSetup<'_>,
     (steps, actor_steps): (usize, i64),
     validation: &Quality,
 ) -> Result<()> {
@@ -342,7 +342,7 @@ fn refuse_nothing(
 }
 
 /// An error if a signal has asked to end.
-fn stopped(setup: &Setup<'_>) -> Result<()> {
+fn stopped(setup: &TrainSetup<'_>) -> Result<()> {
     match setup.stop.load(Ordering::Relaxed) {
         0 => Ok(()),
         signal => Err(Error::interrupted(signal)),

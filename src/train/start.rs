@@ -4,10 +4,10 @@ use tch::Device;
 
 use super::cfrl::{BatchSource, FAIR_SPARSITY_SCALE, Learner, PresetOptions, WARM_UP};
 use super::device::DeviceEngine;
-use super::engine::{Engine, EngineInput};
+use super::engine::{EngineInput, TrainingEngine};
 use super::host::HostEngine;
 use super::table::Examples;
-use super::{Problem, Setup, Start};
+use super::{Problem, Start, TrainSetup};
 use crate::error::Result;
 use crate::job::{Balance, Method, TargetsKind};
 use crate::nn::{ActorShape, Form, Generator, Network, ReplayShape};
@@ -28,7 +28,7 @@ const OUTCOME_SPARSITY: f64 = 2.4;
 impl<'a> Learner<'a> {
     /// Initialises μ and Q at random (or from an earlier generator), and an empty D.
     pub(super) fn new(
-        setup: &'a Setup<'a>,
+        setup: &'a TrainSetup<'a>,
         problem: &'a Problem<'a>,
         start: Start,
     ) -> Result<Learner<'a>> {
@@ -67,7 +67,7 @@ impl<'a> Learner<'a> {
 }
 
 /// What learns: plain memory on a CPU, tensors elsewhere.
-fn engine<'a>(input: EngineInput<'a>) -> Result<Box<dyn Engine + 'a>> {
+fn engine<'a>(input: EngineInput<'a>) -> Result<Box<dyn TrainingEngine + 'a>> {
     Ok(if input.setup.device == Device::Cpu {
         Box::new(HostEngine::new(input)?)
     } else {
@@ -77,7 +77,7 @@ fn engine<'a>(input: EngineInput<'a>) -> Result<Box<dyn Engine + 'a>> {
 
 /// μ and Q, an earlier generator's or random ones, and what D is to hold.
 pub(super) fn engine_input<'a>(
-    setup: &'a Setup<'a>,
+    setup: &'a TrainSetup<'a>,
     problem: &'a Problem<'a>,
     start: Start,
 ) -> Result<EngineInput<'a>> {
@@ -99,7 +99,12 @@ pub(super) fn engine_input<'a>(
 }
 
 /// What the actor is given and what it moves.
-fn actor_shape(setup: &Setup<'_>, problem: &Problem<'_>, start: &Start, form: Form) -> ActorShape {
+fn actor_shape(
+    setup: &TrainSetup<'_>,
+    problem: &Problem<'_>,
+    start: &Start,
+    form: Form,
+) -> ActorShape {
     let codec = &problem.codec;
     let inputs = codec.decision_width() + codec.target_width() + setup.constraints.width();
     ActorShape {
@@ -114,7 +119,7 @@ fn actor_shape(setup: &Setup<'_>, problem: &Problem<'_>, start: &Start, form: Fo
 }
 
 /// λ_s and λ_c: the job's, or by what the critic learns and whether there is an autoencoder.
-fn lambdas(setup: &Setup<'_>, shape: ActorShape, trained: bool) -> (f64, f64) {
+fn lambdas(setup: &TrainSetup<'_>, shape: ActorShape, trained: bool) -> (f64, f64) {
     let method = &setup.train.method;
     let (with, without) = match shape.classes() {
         Some(_) => (OUTCOME_SPARSITY, OUTCOME_SPARSITY / 6.0),
@@ -137,20 +142,20 @@ fn batch(method: &Method, shape: ActorShape) -> usize {
 }
 
 /// What D keeps of an experience.
-fn replay_shape(setup: &Setup<'_>, codec: &TargetCodec, shape: ActorShape) -> ReplayShape {
+fn replay_shape(setup: &TrainSetup<'_>, codec: &TargetCodec, shape: ActorShape) -> ReplayShape {
     let width = setup.encoder.layout().width as i64;
     ReplayShape {
         target: codec.target_width() as i64,
         conditions: setup.constraints.width() as i64,
         latent: if shape.outcomes > 0 { 0 } else { shape.action() },
         seen: if shape.form == Form::Relative { width } else { 0 },
-        answer: shape.outcomes.max(1),
+        outcome: shape.outcomes.max(1),
     }
 }
 
-/// Outcomes that the critic predicts: where targets are labels, every answer of the model teaches it about
+/// Outcomes that the critic predicts: where targets are labels, every prediction of the model teaches it about
 /// all of them at once.
-fn outcomes(setup: &Setup<'_>, codec: &TargetCodec, form: Form) -> i64 {
+fn outcomes(setup: &TrainSetup<'_>, codec: &TargetCodec, form: Form) -> i64 {
     let labels = setup.train.method.targets == TargetsKind::Label;
     match codec {
         TargetCodec::Classes { classes, .. } if labels && form == Form::Relative => {
@@ -161,7 +166,7 @@ fn outcomes(setup: &Setup<'_>, codec: &TargetCodec, form: Form) -> i64 {
 }
 
 /// μ and Q with random weights.
-fn random_networks(setup: &Setup<'_>, shape: ActorShape) -> Result<(Network, Network)> {
+fn random_networks(setup: &TrainSetup<'_>, shape: ActorShape) -> Result<(Network, Network)> {
     let random = &mut setup.streams.random("actor and critic");
     let actor = Network::new(shape.actor(), random, setup.device)?;
     let critic = shape.critic(setup.encoder.layout().width);

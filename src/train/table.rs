@@ -14,7 +14,7 @@ use crate::nn::{Generator, to_tensor};
 const AT_ONCE: usize = 1 << 16;
 
 /// Training rows as tensors, side by side: x, dec(z), z, y_M.
-pub(super) struct Table {
+pub(super) struct TrainingTable {
     rows: RowMatrix,
     /// Widths of the four.
     widths: [i64; 4],
@@ -31,14 +31,14 @@ pub(super) struct TableRows {
     pub(super) decisions: Tensor,
 }
 
-impl Table {
+impl TrainingTable {
     /// A table of encoded rows, and of decisions of this width.
     pub(super) fn new(
         generator: &Generator,
         encoded: &Dense,
         (decisions, y_m): (&[f32], usize),
         device: Device,
-    ) -> Result<Table> {
+    ) -> Result<TrainingTable> {
         let tensor_layout = &generator.tensor_layout;
         let base = tensor_layout.numerics + tensor_layout.block_slots;
         let widths = [encoded.width as i64, base, generator.autoencoder.latent(), y_m as i64];
@@ -52,7 +52,7 @@ impl Table {
             let z = generator.autoencoder.encode(&x);
             rows.write(start, &Tensor::cat(&[&x, &generator.base(&z), &z, &y_m], 1));
         }
-        Ok(Table { rows, widths })
+        Ok(TrainingTable { rows, widths })
     }
 
     /// What is known of training rows, whose indices are on the host.
@@ -82,7 +82,7 @@ impl Examples {
         let labels = problem.training_rows.labels().unwrap_or_default();
         let mut by_class = vec![Vec::new(); classes];
         for (row, label) in (0u32..).zip(labels).take(problem.train) {
-            // A row without an answer is of no class.
+            // A row without a prediction is of no class.
             if let Some(rows) = by_class.get_mut(*label as usize) {
                 rows.push(row);
             }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::device::DeviceEngine;
-use super::engine::{ActorBatch, Draw, Engine, Factors, Losses, ReplayState, Snapshot};
+use super::engine::{ActorBatch, Draw, Factors, Losses, ReplayState, Snapshot, TrainingEngine};
 use super::host::HostEngine;
 use super::*;
 use crate::constrain::{Constraints, RowBounds};
@@ -68,9 +68,9 @@ fn filled(shape: &crate::nn::Shape, first_salt: f64) -> Vec<f32> {
 }
 
 /// A model that nobody asks.
-struct Silent(Task);
+struct UnaskedModel(Task);
 
-impl Predictor for Silent {
+impl Predictor for UnaskedModel {
     fn task(&self) -> &Task {
         &self.0
     }
@@ -230,7 +230,7 @@ const PAPER: Case =
     Case { preset: Preset::Paper, classes: true, trained: true, targets: TargetsKind::Label };
 
 /// Calls `check` with a setup and a problem of the oracle's six rows.
-fn with_problem(case: &Case, check: impl FnOnce(&Setup<'_>, &Problem<'_>)) {
+fn with_problem(case: &Case, check: impl FnOnce(&TrainSetup<'_>, &Problem<'_>)) {
     let schema = Arc::new(FeatureSchema::parse(SCHEMA, Path::new("f.toml")).expect("a schema"));
     let encoder = Encoder::new(Arc::clone(&schema), &stats());
     let constraints = Constraints::new(
@@ -246,14 +246,14 @@ fn with_problem(case: &Case, check: impl FnOnce(&Setup<'_>, &Problem<'_>)) {
     };
     let (mut train, autoencoder, stop) = (train_job(), autoencoder_job(), AtomicI32::new(0));
     (train.method.preset, train.method.targets) = (case.preset, case.targets);
-    let setup = Setup {
+    let setup = TrainSetup {
         train: &train,
         autoencoder: &autoencoder,
         target: None,
         schema: Arc::clone(&schema),
         encoder,
         constraints: Arc::new(constraints),
-        predictor: Arc::new(Silent(task)),
+        predictor: Arc::new(UnaskedModel(task)),
         device: Device::Cpu,
         streams: Streams::new(0),
         stop: &stop,
@@ -274,9 +274,9 @@ fn with_problem(case: &Case, check: impl FnOnce(&Setup<'_>, &Problem<'_>)) {
 /// Networks of the case's shape in the oracle's state, in memory or as tensors.
 fn engine<'a>(
     case: &Case,
-    (setup, problem): (&'a Setup<'a>, &'a Problem<'a>),
+    (setup, problem): (&'a TrainSetup<'a>, &'a Problem<'a>),
     plain: bool,
-) -> Box<dyn Engine + 'a> {
+) -> Box<dyn TrainingEngine + 'a> {
     let layout = setup.encoder.layout();
     let tensor_layout = TensorLayout::new(layout, setup.constraints.numeric_ranges(), Device::Cpu);
     let autoencoder = match case.trained {
@@ -305,7 +305,7 @@ fn oracle_tensor(oracle: &Value, name: &str) -> Tensor {
 }
 
 /// One update on the oracle's batch of experiences, and on further parts of it where more is kept.
-fn update(engine: &mut dyn Engine, parts: &[Tensor], action: usize) -> Losses {
+fn update(engine: &mut dyn TrainingEngine, parts: &[Tensor], action: usize) -> Losses {
     let rows = Tensor::arange(ROWS as i64, (Kind::Int64, Device::Cpu));
     let records = Tensor::cat(parts, 1);
     engine.restore_replay(&ReplayState { rows, records, next: ROWS as i64 }).expect("restored");
@@ -374,7 +374,7 @@ fn learning_in_plain_memory_is_learning_with_tensors() {
     }
 }
 
-fn assert_same<'a>(case: &Case, of: (&'a Setup<'a>, &'a Problem<'a>), oracle: &Value) {
+fn assert_same<'a>(case: &Case, of: (&'a TrainSetup<'a>, &'a Problem<'a>), oracle: &Value) {
     let results = [true, false].map(|plain| {
         let mut engine = engine(case, of, plain);
         let (parts, action) = parts_of(case, of, oracle);
@@ -397,10 +397,10 @@ fn assert_same<'a>(case: &Case, of: (&'a Setup<'a>, &'a Problem<'a>), oracle: &V
     }
 }
 
-/// Experiences of the case's widths: y_T, c, z̃, x̃ and the answer, as far as they are kept; and the width of actions.
+/// Experiences of the case's widths: y_T, c, z̃, x̃ and the outcome, as far as they are kept; and the width of actions.
 fn parts_of(
     case: &Case,
-    (setup, problem): (&Setup<'_>, &Problem<'_>),
+    (setup, problem): (&TrainSetup<'_>, &Problem<'_>),
     oracle: &Value,
 ) -> (Vec<Tensor>, usize) {
     let matrix = |width: usize, salt: f64| {

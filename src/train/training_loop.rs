@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use super::cfrl::{FAIR_SPARSITY_SCALE, Learner};
-use super::checkpoint::{Counts, Saved, State};
+use super::checkpoint::{CheckpointState, Saved, StoppingCounters};
 use super::engine::{Losses, ReplayState, Snapshot};
 use super::validate::{Bridges, Quality, Validation};
-use super::{AutoencoderFigures, Event, Point, Setup};
+use super::{AutoencoderFigures, Event, Point, TrainSetup};
 use crate::error::{Error, Result};
 use crate::job::{Balance, TrainLimits};
 use crate::nn::Autoencoder;
@@ -43,7 +43,7 @@ const BEST: [&str; 4] = ["good_actor", "good_critic", "good_actor_moments", "goo
 
 /// How far a training has come.
 pub(super) struct TrainingLoop<'a> {
-    setup: &'a Setup<'a>,
+    setup: &'a TrainSetup<'a>,
     pub(super) validation: &'a Validation,
     pub(super) bridges: &'a Bridges<'a>,
     autoencoder: AutoencoderFigures,
@@ -52,7 +52,7 @@ pub(super) struct TrainingLoop<'a> {
     best: Option<(f64, Tensor)>,
     /// Networks and optimisers at that time.
     best_snapshot: Option<Snapshot>,
-    counts: Counts,
+    counts: StoppingCounters,
     /// Why it ended, once it has.
     pub(super) ending: Option<Ending>,
     clock: Clock,
@@ -87,7 +87,7 @@ pub enum Ending {
     MaxSteps,
     /// The time is over.
     MaxSeconds,
-    /// Judgements on the validation rows no longer got better.
+    /// Evaluations on the validation rows no longer got better.
     Patience,
     /// Validity collapsed twice.
     Collapse,
@@ -126,7 +126,7 @@ impl fmt::Display for Divergence {
 
 impl<'a> TrainingLoop<'a> {
     pub(super) fn new(
-        setup: &'a Setup<'a>,
+        setup: &'a TrainSetup<'a>,
         validation: &'a Validation,
         bridges: &'a Bridges<'a>,
         autoencoder: AutoencoderFigures,
@@ -139,7 +139,7 @@ impl<'a> TrainingLoop<'a> {
             curve: Vec::new(),
             best: None,
             best_snapshot: None,
-            counts: Counts::default(),
+            counts: StoppingCounters::default(),
             ending: None,
             clock: Clock::new(),
         }
@@ -294,7 +294,7 @@ impl<'a> TrainingLoop<'a> {
         else {
             let problem = format!("diverged at step {step}: {reason}");
             return Err(Error::training("training", problem).hint(
-                "lower `train.learning_rate`, or check that the model's answers depend on the features",
+                "lower `train.learning_rate`, or check that the model's predictions depend on the features",
             ));
         };
         tracing::warn!(step, "training diverged ({reason}); going back, and on more slowly");
@@ -333,7 +333,7 @@ impl<'a> TrainingLoop<'a> {
             tensors.push(("encoder", encoder.flat().shallow_clone()));
             tensors.push(("decoder", decoder.flat().shallow_clone()));
         }
-        let state = State {
+        let state = CheckpointState {
             fingerprint: checkpoints.fingerprint().clone(),
             tensors: String::new(),
             step: learner.step,

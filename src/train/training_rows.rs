@@ -17,7 +17,7 @@ pub struct TrainingRows {
     pub originals: RecordBatch,
     /// Their own constraints.
     pub bounds: RowBounds,
-    /// The model's answers.
+    /// The model's predictions.
     pub scores: Scores,
 }
 

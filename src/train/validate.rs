@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
-use super::Setup;
+use super::TrainSetup;
 use super::evaluator::{Evaluated, Evaluator};
 use super::training_rows::{Picked, TrainingRows};
 use crate::constrain::{Conditions, Constraints};
@@ -91,7 +91,7 @@ pub(super) struct Bridges<'a> {
 }
 
 impl<'a> Bridges<'a> {
-    pub(super) fn new(setup: &'a Setup<'_>, codec: &'a TargetCodec) -> Bridges<'a> {
+    pub(super) fn new(setup: &'a TrainSetup<'_>, codec: &'a TargetCodec) -> Bridges<'a> {
         let (encoder, constraints) = (&setup.encoder, setup.constraints.as_ref());
         let evaluator = Evaluator::new(
             &setup.schema,

@@ -362,7 +362,7 @@ fn a_resumed_run_reads_the_version_that_it_began_with() {
     assert_eq!(header["versions"], json!([{ "name": "features", "table": source, "version": 0 }]));
     helper(&python, &["noise", &source, "0.2"]);
     let summary = bench.does("explain", &["--resume"]).ok().json();
-    assert!(summary["units_resumed"].as_u64() > Some(0), "{summary}");
+    assert!(summary["splits_resumed"].as_u64() > Some(0), "{summary}");
     assert_eq!(summary["rows_read"], 40_000);
     assert_eq!(bench.json("out/manifest.json")["run"]["versions"], header["versions"]);
     // What was published is whole: the next run reads the latest version, and is another one.

@@ -63,7 +63,7 @@ impl Summary {
         Summary { validity: number(&validation["validity"]), shares, whole }
     }
 
-    /// At least this share of rows must have got the wanted decision.
+    /// At least this share of rows must reach the target.
     fn reaches(self, validity: f64) -> Summary {
         assert!(self.validity >= validity, "{} < {validity}: {}", self.validity, self.whole);
         self

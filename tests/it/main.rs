@@ -41,6 +41,7 @@ mod run;
 mod schemas;
 mod scorers;
 mod search;
+mod shards;
 mod sql;
 mod stores;
 mod supply;

@@ -93,7 +93,7 @@ fn a_second_night_is_told_by_cause() {
     assert_eq!(causes[1].0.as_deref(), Some("configuration"));
     assert!(causes.len() == 2 && causes[1].1[4] > 100, "cheaper ones still hold: {causes:?}");
 
-    // Rows and the model: some rows have done what they were told, and are judged by another model.
+    // Rows and the model: some rows have made the changes, and are decided by another model.
     let arguments = [table, bench.text("out"), bench.text("second")];
     let [before, out, after] = arguments.each_ref().map(String::as_str);
     run_python(&python, SECOND_NIGHT, &[before, out, after]);

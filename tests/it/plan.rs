@@ -10,7 +10,7 @@ use futures::StreamExt;
 use overturn::artefact::{Artefact, load, load_neighbours};
 use overturn::document::Overrides;
 use overturn::engine::{ExplainPlan, Split, SplitRecord, SplitWork};
-use overturn::explain::{Columns, Explainer, Setup, StageSeconds};
+use overturn::explain::{ColumnIndices, ExplainSetup, Explainer, StageSeconds};
 use overturn::job::{Job, Placeholders};
 use overturn::output::{TableFiles, WriterOptions};
 use overturn::pipeline::{Inputs, Scope};
@@ -53,14 +53,14 @@ impl Planned {
             load(generator(), self.runtime.device).expect("a generator");
         let fields = inputs.columns.iter();
         let fields = fields.filter_map(|name| inputs.features.schema.field_with_name(name).ok());
-        let setup = Setup {
+        let setup = ExplainSetup {
             description: &description,
             schema: Arc::clone(&inputs.schema),
             table: Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>())),
-            columns: Columns {
+            columns: ColumnIndices {
                 key: inputs.key.to_vec(),
                 features: inputs.feature_columns.to_vec(),
-                ..Columns::default()
+                ..ColumnIndices::default()
             },
             predictor,
             decisions: None,

@@ -144,10 +144,10 @@ fn only_unfinished_pieces_are_done_again() {
     );
     bench.write(".out.journal/journal.jsonl", &journal);
     let summary = bench.does("run", &["--resume"]).ok().json();
-    assert_eq!(summary["units_resumed"], finished);
+    assert_eq!(summary["splits_resumed"], finished);
     assert_eq!(summary["rows_read"], 30_000);
     let parts = bench.names("out/counterfactuals");
-    assert_eq!(parts.len() as u64, summary["units"].as_u64().expect("a count"), "{parts:?}");
+    assert_eq!(parts.len() as u64, summary["splits"].as_u64().expect("a count"), "{parts:?}");
     assert!(parts.iter().all(|part| part.ends_with(".parquet")), "{parts:?}");
 }
 
@@ -180,7 +180,7 @@ fn told_to_stop_it_stops_and_can_go_on() {
         assert!(!bench.path("out").exists() && !bench.path(".out.lock").exists());
     }
     let summary = bench.does("run", &["--resume"]).ok().json();
-    assert!(summary["units_resumed"].as_u64() >= Some(2), "{summary}");
+    assert!(summary["splits_resumed"].as_u64() >= Some(2), "{summary}");
     bench.nothing_is_left();
 }
 
@@ -355,6 +355,6 @@ fn a_model_that_dies_in_mid_run() {
     bench.does("run", &["--resume"]).fails(1, &["cannot be resumed: the model changed"]);
     bench.replace("scorer.py", "# another version\n", "");
     let summary = bench.does("run", &["--resume"]).ok().json();
-    assert_eq!(summary["units_resumed"], finished);
+    assert_eq!(summary["splits_resumed"], finished);
     assert_eq!(summary["rows_explained"], 12_000);
 }

@@ -146,14 +146,14 @@ fn read_features() -> Vec<String> {
     schema.names().map(String::from).collect()
 }
 
-/// The summary for people: figures by wanted decision, and what to change to what.
+/// The summary for people: figures by target, and what to change to what.
 #[test]
 fn a_summary_that_people_read() {
     let bench = Bench::new();
     let table = applications(&bench, 1500, &[]);
     bench.explain_job(&table, "");
     let text = crate::util::overturn(&["run", &bench.text("job.toml")]).ok().stdout;
-    for expected in ["rows read", "1,500", "solved", "rows/s", "wanted", "MMD²", "published"] {
+    for expected in ["rows read", "1,500", "solved", "rows/s", "target", "MMD²", "published"] {
         assert!(text.contains(expected), "{expected:?} not in\n{text}");
     }
     let examples = text.lines().filter(|line| line.contains("rejected → approved if")).count();
@@ -546,7 +546,7 @@ fn a_dry_run_writes_nothing() {
     bench.explain_job(&table, "split_rows = 1000\n");
     let plan = bench.does("run", &["--dry-run"]).ok().json();
     assert_eq!(
-        (&plan["rows"], &plan["files"], &plan["units"]),
+        (&plan["rows"], &plan["files"], &plan["splits"]),
         (&json!(2000), &json!(2), &json!(2))
     );
     assert!(plan["explaining_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{plan}");

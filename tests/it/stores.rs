@@ -72,8 +72,8 @@ fn put(port: u16, path: &str) -> Option<()> {
 }
 
 /// A bench with a table and models in the store, each test below a prefix of its own.
-struct Lake {
-    bench: Bench,
+pub struct Lake {
+    pub bench: Bench,
     prefix: &'static str,
     port: u16,
     store: AmazonS3,
@@ -81,7 +81,7 @@ struct Lake {
 }
 
 impl Lake {
-    fn new(prefix: &'static str, rows: u64) -> Option<Lake> {
+    pub fn new(prefix: &'static str, rows: u64) -> Option<Lake> {
         let port = server(prefix)?;
         let store = AmazonS3Builder::new()
             .with_endpoint(format!("http://127.0.0.1:{port}"))
@@ -135,7 +135,7 @@ impl Lake {
         Some(String::from_utf8(content.to_vec()).expect("text"))
     }
 
-    fn names(&self, prefix: &str) -> Vec<String> {
+    pub fn names(&self, prefix: &str) -> Vec<String> {
         let (root, below) = (self.key(prefix), format!("{}/{prefix}/", self.prefix));
         let list = self.store.list(Some(&root)).map_ok(|found| found.location.to_string());
         let names: Vec<String> = self.tokio.block_on(list.try_collect()).expect("listed");
@@ -162,9 +162,13 @@ impl Lake {
 
     /// `run` on a machine: what its cache holds is its own.
     fn command(&self, machine: &str, out: &str, arguments: &[&str]) -> Command {
+        self.command_of("run", machine, (out, arguments))
+    }
+
+    fn command_of(&self, name: &str, machine: &str, (out, arguments): (&str, &[&str])) -> Command {
         let mut command = program();
         let out = if out.starts_with('/') { out.to_string() } else { self.url(out) };
-        command.args(["run", &self.bench.text("job.toml"), "--format", "json"]);
+        command.args([name, &self.bench.text("job.toml"), "--format", "json"]);
         command.args(["--set", &format!("in={}", self.url("").trim_end_matches('/'))]);
         command.args(["--set", &format!("out={out}")]).args(arguments);
         command.env("XDG_CACHE_HOME", self.bench.path(machine));
@@ -173,15 +177,24 @@ impl Lake {
         command
     }
 
-    fn run(&self, machine: &str, out: &str, arguments: &[&str]) -> Run {
-        let run = Run::of(&mut self.command(machine, out, arguments));
+    pub fn run(&self, machine: &str, out: &str, arguments: &[&str]) -> Run {
+        self.told(self.command(machine, out, arguments))
+    }
+
+    /// Publishes what shards have finished.
+    pub fn publish(&self, machine: &str, out: &str) -> Run {
+        self.told(self.command_of("publish", machine, (out, &[])))
+    }
+
+    fn told(&self, mut command: Command) -> Run {
+        let run = Run::of(&mut command);
         for told in [&run.stdout, &run.stderr] {
             assert!(!told.contains(SECRET) && !told.contains(KEY), "a secret is told: {told}");
         }
         run
     }
 
-    fn same(&self, prefix: &str, local: &str) {
+    pub fn same(&self, prefix: &str, local: &str) {
         let found = self.fetch(prefix);
         for table in
             ["counterfactuals", "rejects", "reports/validity.parquet", "reports/mmd.parquet"]
@@ -258,11 +271,11 @@ fn a_killed_run_is_resumed_on_another_machine() {
     child.wait().expect("ended");
     let visible = |name: &String| !name.starts_with("_overturn/");
     assert!(!lake.names("out").iter().any(visible), "visible before it is decided");
-    // Another job does not go on from it.
+    // Another job does not resume from it.
     let other = ["--resume", "--override", "runtime.seed=7"];
     lake.run("b", "out", &other).fails(1, &["cannot be resumed: the seed changed"]);
     let run = lake.run("b", "out", &["--resume"]).ok();
-    let resumed = run.json()["units_resumed"].as_u64().expect("a count");
+    let resumed = run.json()["splits_resumed"].as_u64().expect("a count");
     assert!(resumed >= 3, "{resumed} of its splits were used");
     lake.same("out", "local");
 }

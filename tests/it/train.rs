@@ -313,7 +313,7 @@ fn a_training_that_was_over_stays_as_it_was() {
     let Some(python) = python("a_training_that_was_over_stays_as_it_was") else { return };
     let [whole, bench] = [(); 2].map(|()| {
         let bench = breaking(&python);
-        // The only checkpoint is that of the end, before the generator is judged for the last time.
+        // The only checkpoint is that of the end, before the generator is evaluated for the last time.
         let at_the_end = "os.path.exists(\".out.checkpoint/checkpoint.json\")";
         bench.replace("scorer.py", "place == 200", at_the_end);
         bench.replace("job.toml", "max_steps = 300", "max_steps = 5000\npatience = 4");

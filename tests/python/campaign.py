@@ -1,6 +1,7 @@
 """What the campaigns share: a small job whose runs take about a second, digests of what must be the same, and a
 reader that looks at an output folder all the time."""
 
+import argparse
 import hashlib
 import json
 import os
@@ -180,3 +181,23 @@ def clean(folder):
     for path in folder.iterdir():
         if path.name == "out" or path.name.startswith(".out"):
             remove(path)
+
+
+def arguments(purpose, **defaults):
+    """What a campaign is started with: the program, a work folder, and an option for each default, of its type."""
+    parser = argparse.ArgumentParser(description=purpose.splitlines()[0])
+    parser.add_argument("overturn")
+    parser.add_argument("work", type=Path)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    given = parser.parse_args()
+    given.work = given.work.resolve()
+    return given
+
+
+def together(tasks):
+    threads = [threading.Thread(target=task) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -43,7 +43,7 @@ OUTCOMES = [("solved", source) for source in SOURCES] + [(status, None) for stat
 # The cost of a changed number beyond its move, of a category, and of one of few categories; the part of an ordered
 # one's that does not grow with the ranks passed.
 NUMBER_COST, CATEGORY_COST, FEW_CATEGORIES_COST, ORDERED_COST = 0.3, 1.1, 1.5, 0.5
-# Counterfactuals of rows that have not got the wanted decision.
+# Counterfactuals of rows that are not at the target.
 NEEDED = "status <> 'already_target'"
 QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 MEASURES = ["l0", "l1", "n_changed"]
@@ -646,8 +646,8 @@ def status_rules(run):
         "unknown statuses": f"status NOT IN {texts(STATUSES)}",
         "`valid` is not the decision": f"valid <> {wanted.format('after')}",
         "`already_target` is not the decision": f"({already}) <> {wanted.format('before')}",
-        "as wanted already, but changed": f"{already} AND (n_changed > 0 OR l0 > 0 OR l1 > 0)",
-        "as wanted already, but decided otherwise": f"{already} AND after IS DISTINCT FROM before",
+        "already at the target, but changed": f"{already} AND (n_changed > 0 OR l0 > 0 OR l1 > 0)",
+        "already at the target, but decided otherwise": f"{already} AND after IS DISTINCT FROM before",
         "unknown sources": f"source NOT IN {texts(SOURCES + RIVAL_SOURCES)}",
         "`source` is there or missing against the status": f"({SOLVED}) <> (source IS NOT NULL)",
         "`cost` is there or missing against the status": f"({SOLVED}) <> (cost IS NOT NULL)",

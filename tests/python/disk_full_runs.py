@@ -18,7 +18,6 @@ on an empty disk.
 The last line is a JSON object with what was done. Ends with code 1 if anything was wrong.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -26,9 +25,8 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
-from campaign import UNFINISHED, clean, differences, fingerprint, is_whole, prepare
+from campaign import UNFINISHED, arguments, clean, differences, fingerprint, is_whole, prepare
 
 STAGES = ["training", "explaining", "publishing"]
 # The page of the file system: nothing smaller matters.
@@ -150,19 +148,8 @@ def sizes(below, above, count):
     return [max(above - PAGE - (above - below) * step // count // PAGE * PAGE, 0) for step in range(count)]
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("overturn")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--sizes", type=int, default=30)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--rows", type=int, default=800)
-    return parser.parse_args()
-
-
 def main():
-    given, began = arguments(), time.monotonic()
-    given.work = given.work.resolve()
+    given, began = arguments(__doc__, sizes=30, seconds=600.0, rows=800), time.monotonic()
     prepare(given.overturn, given.work / "home", given.rows)
     campaign = Campaign(given)
     trained, explained = campaign.measure("run"), campaign.measure("explain")

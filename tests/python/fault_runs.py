@@ -17,7 +17,6 @@ rows read are rows out of scope, results and rejects; started again without a fa
 The last line is a JSON object with what was done. Ends with code 1 if anything was wrong.
 """
 
-import argparse
 import json
 import random
 import re
@@ -27,9 +26,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
-from campaign import clean, differences, fingerprint, is_whole, prepare
+from campaign import arguments, clean, differences, fingerprint, is_whole, prepare, together
 
 ERRORS = {
     "openat": ["EACCES", "EMFILE", "EIO", "ENOMEM"], "read": ["EIO", "EINTR"], "pread64": ["EIO", "EINTR"],
@@ -53,7 +51,7 @@ class World:
         self.points, self.kinds = [], Counter()
         prepare(given.overturn, self.folder, given.rows)
 
-    def arguments(self, command, *more):
+    def line(self, command, *more):
         line = [str(self.given.overturn), command, str(self.folder / "job.toml"), "--format", "json", *more]
         if command in ("explain", "report"):
             line += ["--override", f"explain.generator={self.folder}/generator"]
@@ -78,7 +76,7 @@ class World:
 
     def rehearse(self):
         """What every command gives without a fault, and what it touches."""
-        code, _, talk = self.run(self.arguments("train"))
+        code, _, talk = self.run(self.line("train"))
         if code != 0:
             return self.failures.append(f"train without a fault: {code} {talk[-300:]}")
         shutil.copytree(self.out / "generator", self.folder / "generator")
@@ -87,7 +85,7 @@ class World:
             trace = self.folder / "trace"
             calls = ",".join(f"?{call}" for call in ERRORS)
             strace = ["strace", "-f", "-y", "-qq", "-s", "4096", "-o", str(trace), "-e", f"trace={calls}"]
-            code, _, talk = self.run(strace + self.arguments(command))
+            code, _, talk = self.run(strace + self.line(command))
             if code != 0:
                 return self.failures.append(f"{command} without a fault: {code} {talk[-300:]}")
             self.expected[command] = fingerprint(self.out)
@@ -118,7 +116,7 @@ class World:
         strace += ["-P", path] if path else []
         strace += ["-e", f"inject={call}:error={error}:when={when}"]
         where = f"{command}: {call} of {path.replace(str(self.folder), '')} fails with {error}, time {when}"
-        code, said, talk = self.run(strace + self.arguments(command))
+        code, said, talk = self.run(strace + self.line(command))
         self.codes[str(code)] += 1
         self.kinds[call] += 1
         if code not in (0, 1, 2):
@@ -157,7 +155,7 @@ class World:
         """The same without a fault."""
         if command == "score":
             clean(self.folder)
-        code, _, talk = self.run(self.arguments(command, *(["--resume"] if command == "explain" else [])))
+        code, _, talk = self.run(self.line(command, *(["--resume"] if command == "explain" else [])))
         if code != 0:
             return self.failures.append(f"{where}: without the fault, code {code}: {talk[-300:]}")
         different = differences(self.expected[command], fingerprint(self.out))
@@ -197,28 +195,8 @@ class Shared:
             return self.left >= 0 and time.monotonic() < self.until
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("overturn")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--points", type=int, default=120)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--rows", type=int, default=800)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
-
-
-def together(tasks):
-    threads = [threading.Thread(target=task) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def main():
-    given, began = arguments(), time.monotonic()
-    given.work = given.work.resolve()
+    given, began = arguments(__doc__, points=120, seconds=600.0, rows=800, seed=0), time.monotonic()
     shared = Shared(given.points, given.seconds)
     worlds = [World(given, name, shared) for name in ("a", "b")]
     together(world.rehearse for world in worlds)

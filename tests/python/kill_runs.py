@@ -21,7 +21,6 @@ The last line is a JSON object with what was done. Ends with code 1 if anything 
 many kills or seconds.
 """
 
-import argparse
 import json
 import os
 import random
@@ -30,9 +29,8 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
-from campaign import UNFINISHED, Reader, clean, differences, fingerprint, prepare, processes
+from campaign import UNFINISHED, Reader, arguments, clean, differences, fingerprint, prepare, processes, together
 
 CASES = ["run", "overwrite", "train", "report", "score", "program"]
 # Settings of the run that replaces, and of the reports that replace.
@@ -215,28 +213,8 @@ class Plan:
             self.bytes += sum((out / name).stat().st_size if (out / name).exists() else 1 for name in names)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("overturn")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--seconds", type=float, default=900)
-    parser.add_argument("--rows", type=int, default=800)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
-
-
-def together(tasks):
-    threads = [threading.Thread(target=task) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def main():
-    given, began = arguments(), time.monotonic()
-    given.work = given.work.resolve()
+    given, began = arguments(__doc__, kills=500, seconds=900.0, rows=800, seed=0), time.monotonic()
     plan = Plan(given)
     worlds = [World(given, name, plan) for name in ("a", "b")]
     together(world.rehearse for world in worlds)

@@ -200,7 +200,7 @@ CASES = {
     "constant": Case(constant, LOGISTIC, deciding=("b",)),
     # No change whatsoever changes the decision.
     "one_class": Case(linear, LOGISTIC, adjust=always_yes),
-    # The wanted class exists in name only.
+    # The target class exists in name only.
     "never_predicted": Case(three, LOGISTIC, adjust=never_top, target=lambda _: 'class = "top"'),
     # Ten rows to train on.
     "tiny": Case(linear, LOGISTIC, rows=12, deciding=("b",)),

@@ -17,7 +17,7 @@ PATIENCES = [2, 3, 4, 5, 6, 8, 12, 20]
 
 
 def curve(run):
-    """Step, validity and score of each judgement."""
+    """Step, validity and score of each evaluation."""
     table = pyarrow.parquet.read_table(Path(run) / "reports" / "training.parquet").to_pydict()
     rows = zip(table["step"], table["validity"], table["l0"], table["l1"], strict=True)
     return [(step, valid, valid - DISTANCE_WEIGHT * ((l0 or 0) + (l1 or 0))) for step, valid, l0, l1 in rows]

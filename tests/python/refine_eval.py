@@ -10,7 +10,7 @@ a random class other than the classifier's own decision as the wanted one: the s
 variants. Each seed has one generator, trained on the split `train`; each variant, a name and lines of `[explain]`,
 is a run with that generator. LINES go into the `[train]` of the generator's job.
 
-Figures are taken from the published tables: validity over all rows with a wanted class; L0, L1, changed features
+Figures are taken from the published tables: validity over all rows with a target; L0, L1, changed features
 and certificates over the valid ones; queries over all; MMD² of all counterfactuals of a class, its ratio to that of
 the rows left as they are, and the floor of rows held out (means over classes, then class by class); violations by
 check_run.py, with the names of its other checks that failed; seconds of the whole run.

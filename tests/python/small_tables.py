@@ -4,7 +4,7 @@
     small_tables.py --make TABLE FOLDER             only the files of a table: table, schema, model, job
 
 Tables: `mixed` (numbers and categories, 800 rows to train on and 200 in need), `breast_cancer` and `wine` of
-scikit-learn. The model has seen the training rows only; rows in need are rows that it does not decide as wanted.
+scikit-learn. The model has seen the training rows only; rows in need are rows that it does not predict the target for.
 Every line has the CPU seconds of the whole run, as the program counts them.
 """
 

@@ -10,7 +10,6 @@ of the runs to the last.
 The last line is a JSON object with what was seen. Ends with code 1 if anything was wrong.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -19,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from campaign import UNFINISHED, differences, fingerprint, prepare, processes
+from campaign import UNFINISHED, arguments, differences, fingerprint, prepare, processes
 
 
 def watch(process, peak):
@@ -47,16 +46,6 @@ def one(given, job, temporary):
     return process.returncode, peak
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("overturn")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--rows", type=int, default=800)
-    parser.add_argument("--seconds", type=float, default=600)
-    return parser.parse_args()
-
-
 def beside(given, job, before):
     """What lies beside the output and was not there after the first runs: earlier runs may be kept."""
     hidden = f".{job.removesuffix('.toml')}-out."
@@ -67,8 +56,7 @@ def beside(given, job, before):
 
 
 def main():
-    given, began = arguments(), time.monotonic()
-    given.work = given.work.resolve()
+    given, began = arguments(__doc__, runs=100, rows=800, seconds=600.0), time.monotonic()
     mark = f"overturn-soak-{os.getpid()}"
     prepare(given.overturn, given.work, given.rows, mark)
     temporary = given.work / "temporary"

@@ -5,13 +5,13 @@ mod measure;
 
 use arrow::array::RecordBatch;
 
-use super::cells::{Cell, GroupCounts};
+use super::cells::{GroupCell, GroupCounts};
 use super::curves::budgets;
-use super::{Level, Setup, levels, reference};
+use super::{AuditSetup, GroupLevel, levels, reference};
 use crate::error::Result;
 use crate::metrics::{benjamini_yekutieli, holm};
 use crate::output::audit_gaps_schema;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 use measure::{Gap, Sides, gaps_between};
 
@@ -29,24 +29,24 @@ pub struct Gaps {
 
 /// What a group is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Against {
+enum ComparedWith {
     Reference,
     Rest,
 }
 
-impl Against {
+impl ComparedWith {
     fn name(self) -> &'static str {
         match self {
-            Against::Reference => "reference",
-            Against::Rest => "rest",
+            ComparedWith::Reference => "reference",
+            ComparedWith::Rest => "rest",
         }
     }
 }
 
 /// Gaps of a group against something.
-struct Comparison<'a> {
-    level: Level<'a>,
-    against: Against,
+struct GapComparison<'a> {
+    level: GroupLevel<'a>,
+    against: ComparedWith,
     other: Option<&'a str>,
     suppressed: bool,
     gaps: Vec<Gap>,
@@ -56,15 +56,15 @@ struct Comparison<'a> {
 ///
 /// # Errors
 /// Only if there is a bug.
-pub fn gaps(setup: &Setup<'_>, counts: &GroupCounts) -> Result<Gaps> {
+pub fn gaps(setup: &AuditSetup<'_>, counts: &GroupCounts) -> Result<Gaps> {
     let mut compared = Vec::new();
     for level in levels(counts).into_iter().filter(|level| level.attribute > 0) {
         compared.extend(with_reference(setup, counts, level));
         compared.extend(with_rest(setup, counts, level));
     }
-    adjust(&mut compared, Against::Reference);
-    adjust(&mut compared, Against::Rest);
-    let mut columns = Columns::default();
+    adjust(&mut compared, ComparedWith::Reference);
+    adjust(&mut compared, ComparedWith::Rest);
+    let mut columns = ReportColumns::default();
     for comparison in &compared {
         comparison
             .gaps
@@ -75,51 +75,55 @@ pub fn gaps(setup: &Setup<'_>, counts: &GroupCounts) -> Result<Gaps> {
 }
 
 fn with_reference<'a>(
-    setup: &Setup<'_>,
+    setup: &AuditSetup<'_>,
     counts: &'a GroupCounts,
-    level: Level<'a>,
-) -> Option<Comparison<'a>> {
+    level: GroupLevel<'a>,
+) -> Option<GapComparison<'a>> {
     let (target, attribute) = (level.target, level.attribute);
     let number = reference(setup, counts, (target, attribute))?;
     let other = &counts.cells[&target][attribute][number];
     let reference = counts.value(attribute, number);
     (number != level.value)
-        .then(|| compare((setup, counts), level, (Against::Reference, reference), other))
+        .then(|| compare((setup, counts), level, (ComparedWith::Reference, reference), other))
 }
 
 fn with_rest<'a>(
-    setup: &Setup<'_>,
+    setup: &AuditSetup<'_>,
     counts: &'a GroupCounts,
-    level: Level<'a>,
-) -> Option<Comparison<'a>> {
+    level: GroupLevel<'a>,
+) -> Option<GapComparison<'a>> {
     let mut others = counts.cells[&level.target][level.attribute].iter().enumerate();
     if !others.any(|(value, cell)| value != level.value && cell.sums.rows > 0) {
         return None;
     }
     let everybody = &counts.cells[&level.target][0][0];
     let sums = everybody.sums.without(&level.cell.sums);
-    let rest = Cell { sums, costs: everybody.costs.without(&level.cell.costs), ..Cell::default() };
-    Some(compare((setup, counts), level, (Against::Rest, None), &rest))
+    let rest = GroupCell {
+        sums,
+        costs: everybody.costs.without(&level.cell.costs),
+        ..GroupCell::default()
+    };
+    Some(compare((setup, counts), level, (ComparedWith::Rest, None), &rest))
 }
 
 fn compare<'a>(
-    (setup, counts): (&Setup<'_>, &GroupCounts),
-    level: Level<'a>,
-    (against, other_value): (Against, Option<&'a str>),
-    other: &Cell,
-) -> Comparison<'a> {
+    (setup, counts): (&AuditSetup<'_>, &GroupCounts),
+    level: GroupLevel<'a>,
+    (against, other_value): (ComparedWith, Option<&'a str>),
+    other: &GroupCell,
+) -> GapComparison<'a> {
     let suppressed = setup.suppresses(level.cell) || setup.suppresses(other);
     let budgets = budgets(setup, counts, level.target);
-    let sides = Sides { own: level.cell, other };
+    let sides = Sides { of_group: level.cell, other };
     let mut gaps = gaps_between(setup, &sides, &budgets);
     if suppressed {
         gaps.iter_mut().for_each(Gap::suppress);
     }
-    Comparison { level, against, other: other_value, suppressed, gaps }
+    GapComparison { level, against, other: other_value, suppressed, gaps }
 }
 
 /// Adjusts p-values for how many of them the table has.
-fn adjust(compared: &mut [Comparison<'_>], against: Against) {
+fn adjust(compared: &mut [GapComparison<'_>], against: ComparedWith) {
     let mut gaps: Vec<&mut Gap> = compared
         .iter_mut()
         .filter(|comparison| comparison.against == against)
@@ -134,9 +138,9 @@ fn adjust(compared: &mut [Comparison<'_>], against: Against) {
 }
 
 fn write(
-    columns: &mut Columns,
-    setup: &Setup<'_>,
-    (comparison, gap): (&Comparison<'_>, &Gap),
+    columns: &mut ReportColumns,
+    setup: &AuditSetup<'_>,
+    (comparison, gap): (&GapComparison<'_>, &Gap),
     counts: &GroupCounts,
 ) {
     setup.begin(columns, &comparison.level, counts);
@@ -144,10 +148,12 @@ fn write(
     columns.text(comparison.other);
     columns.text(Some(gap.metric));
     columns.number(gap.budget);
-    columns.number(gap.figures.map(|(own, _)| own));
+    columns.number(gap.figures.map(|(of_group, _)| of_group));
     columns.number(gap.figures.map(|(_, other)| other));
     columns.number(gap.difference());
-    columns.number(gap.figures.map(|(own, other)| own / other).filter(|ratio| ratio.is_finite()));
+    columns.number(
+        gap.figures.map(|(of_group, other)| of_group / other).filter(|ratio| ratio.is_finite()),
+    );
     let interval = gap.contrast.and_then(|contrast| contrast.interval);
     columns.number(interval.map(|of| of.low));
     columns.number(interval.map(|of| of.high));
@@ -161,8 +167,8 @@ fn write(
     columns.flag(Some(comparison.suppressed));
 }
 
-fn widest(compared: &[Comparison<'_>]) -> Option<f64> {
-    let gaps = compared.iter().filter(|comparison| comparison.against == Against::Reference);
+fn widest(compared: &[GapComparison<'_>]) -> Option<f64> {
+    let gaps = compared.iter().filter(|comparison| comparison.against == ComparedWith::Reference);
     let gaps = gaps.flat_map(|comparison| &comparison.gaps);
     let gaps = gaps.filter(|gap| gap.metric == measure::RECOURSE);
     let stands = |gap: &Gap| gap.adjusted.is_some_and(|(holm, _)| holm <= SIGNIFICANT);

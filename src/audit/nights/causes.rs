@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::artefact::GENERATOR_FILE;
-use crate::output::{FileEntry, Manifest, RunFacts};
+use crate::output::{FileEntry, Manifest, RunProvenance};
 
 /// What changed between two runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const WITHOUT_EFFECT: [&str; 14] = [
 #[derive(Debug, Clone, Copy)]
 pub struct RunState<'a> {
     /// Hashes.
-    pub facts: &'a RunFacts,
+    pub provenance: &'a RunProvenance,
     /// The job as resolved.
     pub job: &'a Value,
     /// Versions of the program and of what it stands on.
@@ -53,9 +53,9 @@ pub struct RunState<'a> {
 impl<'a> RunState<'a> {
     /// That of a published run.
     pub fn of(manifest: &'a Manifest) -> Option<RunState<'a>> {
-        let facts = manifest.run.as_ref()?;
+        let provenance = manifest.run.as_ref()?;
         let Manifest { job, versions, generator, .. } = manifest;
-        Some(RunState { facts, job, versions, generator })
+        Some(RunState { provenance, job, versions, generator })
     }
 
     /// Networks and training rows. The description beside them says also when and of what they were made.
@@ -77,14 +77,15 @@ impl Causes {
             .map(|section| format!("`[{section}]`"))
             .collect();
         let others = [
-            ("feature schema", old.facts.schema != new.facts.schema),
-            ("seed", old.facts.seed != new.facts.seed),
-            ("device", old.facts.device != new.facts.device),
+            ("feature schema", old.provenance.schema != new.provenance.schema),
+            ("seed", old.provenance.seed != new.provenance.seed),
+            ("device", old.provenance.device != new.provenance.device),
             ("version of overturn or of a library", old.versions != new.versions),
             ("generator", brought && generator),
         ];
         configuration.extend(others.into_iter().filter(|of| of.1).map(|of| of.0.to_string()));
-        let model = old.facts.model != new.facts.model || before["predictor"] != now["predictor"];
+        let model =
+            old.provenance.model != new.provenance.model || before["predictor"] != now["predictor"];
         Causes { model, configuration, generator }
     }
 
@@ -110,8 +111,8 @@ impl Causes {
 /// A job's settings without those that have no effect.
 fn settings(job: &Value) -> Value {
     let mut job = job.clone();
-    for place in WITHOUT_EFFECT {
-        if let Some(setting) = job.pointer_mut(place) {
+    for pointer in WITHOUT_EFFECT {
+        if let Some(setting) = job.pointer_mut(pointer) {
             *setting = Value::Null;
         }
     }
@@ -124,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    fn facts(model: &str) -> RunFacts {
-        RunFacts {
+    fn provenance(model: &str) -> RunProvenance {
+        RunProvenance {
             versions: Vec::new(),
             run_id: "a".to_string(),
             fingerprint: "a".to_string(),
@@ -157,31 +158,31 @@ mod tests {
     fn causes_are_told_by_hashes_and_settings_not_by_places() {
         let versions = json!({ "overturn": "1" });
         let between = |one: (&str, &Value, &str), two: (&str, &Value, &str)| {
-            let (old, new) = (facts(one.0), facts(two.0));
+            let (old, new) = (provenance(one.0), provenance(two.0));
             let (before, now) = (files(one.2), files(two.2));
             let versions = &versions;
             Causes::between(
-                RunState { facts: &old, job: one.1, versions, generator: &before },
-                RunState { facts: &new, job: two.1, versions, generator: &now },
+                RunState { provenance: &old, job: one.1, versions, generator: &before },
+                RunState { provenance: &new, job: two.1, versions, generator: &now },
             )
         };
-        let told = |causes: &Causes| (causes.of(true, true), causes.of(false, true));
+        let of_causes = |causes: &Causes| (causes.of(true, true), causes.of(false, true));
         let monday = job("monday.onnx", 1);
         let old = ("m", &monday, "g");
         let same = between(old, ("m", &job("tuesday.onnx", 1), "g"));
-        assert_eq!(told(&same), ("none", "row"));
+        assert_eq!(of_causes(&same), ("none", "row"));
         assert_eq!(same.of(true, false), "model", "by a score table");
-        assert_eq!(told(&between(old, ("n", &monday, "h"))), ("model", "row+model"));
-        assert_eq!(told(&between(old, ("m", &monday, "h"))), ("generator", "row"));
+        assert_eq!(of_causes(&between(old, ("n", &monday, "h"))), ("model", "row+model"));
+        assert_eq!(of_causes(&between(old, ("m", &monday, "h"))), ("generator", "row"));
         let more = between(old, ("m", &job("monday.onnx", 2), "h"));
         assert_eq!(more.configuration, ["`[explain]`"]);
-        assert_eq!(told(&more), ("configuration", "row+configuration"));
+        assert_eq!(of_causes(&more), ("configuration", "row+configuration"));
         let mut brought = monday.clone();
         brought["explain"]["generator"] = json!("b");
         let other = between(("m", &brought, "g"), ("m", &brought, "h"));
         assert_eq!(other.configuration, ["generator"]);
         let mut renamed = monday.clone();
         renamed["predictor"]["kind"]["Onnx"]["rename"] = json!({ "a": "b" });
-        assert_eq!(told(&between(old, ("m", &renamed, "g"))).0, "model");
+        assert_eq!(of_causes(&between(old, ("m", &renamed, "g"))).0, "model");
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 
-use super::answers::{AnswerSetup, Answers, Entry, Slice};
 use super::causes::Causes;
 use super::groups::Groups;
+use super::results::{RecordedResult, RecordedResults, ResultSetup, Slice};
 use crate::error::{Error, Result};
 use crate::explain::{CurrentRows, Recheck};
 use crate::feature::{Cell, Edit, Edits};
@@ -29,9 +29,9 @@ pub struct Asking {
 }
 
 /// Compares runs, row by row.
-pub struct Comparison {
+pub struct RunComparison {
     /// How both runs' tables are read.
-    pub setup: AnswerSetup,
+    pub setup: ResultSetup,
     /// What changed between them.
     pub causes: Causes,
     /// Makes changes once more.
@@ -43,9 +43,9 @@ pub struct Comparison {
 /// Both runs in memory: a slice of all keys.
 pub struct Nights {
     /// The previous run.
-    pub before: Answers,
+    pub before: RecordedResults,
     /// This run.
-    pub now: Answers,
+    pub now: RecordedResults,
     /// Which keys.
     pub slice: Slice,
 }
@@ -112,13 +112,13 @@ impl Compared {
 }
 
 /// A row and target that both runs have.
-struct Pair<'a> {
+struct MatchedRow<'a> {
     row: u32,
-    now: &'a Entry,
+    now: &'a RecordedResult,
     /// What the previous run says of the row …
-    row_before: &'a Entry,
+    row_before: &'a RecordedResult,
     /// … and of the target.
-    before: Option<&'a Entry>,
+    before: Option<&'a RecordedResult>,
 }
 
 /// Changes of the previous run that were made once more.
@@ -130,7 +130,7 @@ struct Carried {
     met: bool,
 }
 
-impl Comparison {
+impl RunComparison {
     /// Compares the rows of a batch, with the columns that divide them; adds to the counts of groups.
     ///
     /// # Errors
@@ -146,19 +146,21 @@ impl Comparison {
         let mut numbers = groups.of(segments)?;
         numbers[0].resize(batch.num_rows(), 0);
         let of_row = |row: u32| numbers.iter().map(move |column| column[row as usize]);
-        let mut pairs: Vec<Pair<'_>> = Vec::new();
+        let mut pairs: Vec<MatchedRow<'_>> = Vec::new();
         for (row, hash) in (0u32..).zip(&hashes) {
             if !nights.slice.has(*hash) {
                 continue;
             }
-            let before: Vec<&Entry> = nights.before.of(*hash).collect();
-            let mut now: Vec<&Entry> = nights.now.of(*hash).collect();
+            let before: Vec<&RecordedResult> = nights.before.of(*hash).collect();
+            let mut now: Vec<&RecordedResult> = nights.now.of(*hash).collect();
             now.sort_unstable_by_key(|entry| entry.target);
             for now in now {
                 let same = before.iter().find(|entry| entry.target == now.target).copied();
                 match before.first() {
                     None => groups.appear(of_row(row), now.target),
-                    Some(row_before) => pairs.push(Pair { row, now, row_before, before: same }),
+                    Some(row_before) => {
+                        pairs.push(MatchedRow { row, now, row_before, before: same });
+                    }
                 }
             }
         }
@@ -175,13 +177,13 @@ impl Comparison {
         &self,
         nights: &Nights,
         batch: &RecordBatch,
-        pairs: &[Pair<'_>],
+        pairs: &[MatchedRow<'_>],
     ) -> Result<Vec<Option<Carried>>> {
         let mut found = vec![None; pairs.len()];
         let promised = pairs
             .iter()
             .enumerate()
-            .filter_map(|(index, pair)| Some((index, pair.before?.answer?)));
+            .filter_map(|(index, pair)| Some((index, pair.before?.counterfactual?)));
         let promised: Vec<(usize, u32)> = promised.collect();
         if promised.is_empty() {
             return Ok(found);
@@ -190,7 +192,9 @@ impl Comparison {
         let current = self.recheck.read(&taken(batch, rows)?)?;
         let changes: Vec<Edits> = (0..)
             .zip(&promised)
-            .map(|(row, (_, answer))| edits(&nights.before, *answer, (&current, row)))
+            .map(|(row, (_, counterfactual))| {
+                edits(&nights.before, *counterfactual, (&current, row))
+            })
             .collect();
         let remade = self.recheck.remake(&current, &changes)?;
         let asked = |(index, _): &(usize, u32)| self.asks(pairs[*index].now.key);
@@ -223,12 +227,12 @@ impl Comparison {
         self.asking.share >= 1.0 || ((key >> 64) as u64 as f64) < self.asking.share * 2f64.powi(64)
     }
 
-    /// Whether the model's answer about a row is the wanted one. A row that it fails on does not hold.
+    /// Whether the model's counterfactual about a row is the wanted one. A row that it fails on does not hold.
     fn holds(&self, outcome: &Outcome, row: usize, target: u32) -> bool {
         match (outcome, self.asking.predictor.task(), &self.asking.target) {
             (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }, _) => {
-                let wanted = self.setup.targets.get(target as usize);
-                classes.get(labels[row] as usize).is_some_and(|class| Some(class) == wanted)
+                let target_class = self.setup.targets.get(target as usize);
+                classes.get(labels[row] as usize).is_some_and(|class| Some(class) == target_class)
             }
             (Outcome::Values(values), _, Target::Range { low, high }) => {
                 (*low..=*high).contains(&values[row])
@@ -237,16 +241,21 @@ impl Comparison {
         }
     }
 
-    fn compared(&self, nights: &Nights, pair: &Pair<'_>, carried: Option<Carried>) -> Compared {
-        let Pair { row, now, row_before, before } = *pair;
-        let promised = before.filter(|entry| entry.answer.is_some());
-        let both = promised.and_then(|before| before.answer).zip(now.answer);
+    fn compared(
+        &self,
+        nights: &Nights,
+        pair: &MatchedRow<'_>,
+        carried: Option<Carried>,
+    ) -> Compared {
+        let MatchedRow { row, now, row_before, before } = *pair;
+        let promised = before.filter(|entry| entry.counterfactual.is_some());
+        let both = promised.and_then(|before| before.counterfactual).zip(now.counterfactual);
         let flip = now.decision != row_before.decision;
-        let same = both.map(|(before, now)| likeness(nights, before, now));
+        let same = both.map(|(before, now)| sameness(nights, before, now));
         let known = |cost: f64| (!cost.is_nan()).then_some(cost);
         let needless = same.zip(carried).and_then(|(same, carried)| {
             let cheap = carried.cost <= now.cost * (1.0 + SAME_COST);
-            Some(carried.valid? && carried.allowed && cheap && !same.answer)
+            Some(carried.valid? && carried.allowed && cheap && !same.counterfactual)
         });
         Compared {
             row,
@@ -259,11 +268,11 @@ impl Comparison {
             still_allowed: carried.map(|carried| carried.allowed),
             decision_flip: flip,
             same_features: same.map(|same| same.features),
-            same_answer: same.map(|same| same.answer),
+            same_answer: same.map(|same| same.counterfactual),
             jaccard: same.map(|same| same.jaccard),
             previous_cost: promised.and_then(|before| known(before.cost)),
             carried_cost: carried.map(|carried| carried.cost),
-            cost: now.answer.and(known(now.cost)),
+            cost: now.counterfactual.and(known(now.cost)),
             needless,
             broken_promise: now.needed() && carried.is_some_and(|carried| carried.met),
         }
@@ -272,13 +281,13 @@ impl Comparison {
 
 /// How alike two counterfactuals are.
 #[derive(Debug, Clone, Copy)]
-struct Likeness {
+struct Sameness {
     features: bool,
-    answer: bool,
+    counterfactual: bool,
     jaccard: f64,
 }
 
-fn likeness(nights: &Nights, before: u32, now: u32) -> Likeness {
+fn sameness(nights: &Nights, before: u32, now: u32) -> Sameness {
     let words = nights.before.changed(before).iter().zip(nights.now.changed(now));
     let (mut common, mut all) = (0, 0);
     for (before, now) in words {
@@ -290,33 +299,42 @@ fn likeness(nights: &Nights, before: u32, now: u32) -> Likeness {
         before == nights.now.rows.cell(*feature, now as usize)
     };
     let features = common == all;
-    Likeness {
+    Sameness {
         features,
-        answer: features && nights.before.features(before).all(|feature| value(&feature)),
+        counterfactual: features && nights.before.features(before).all(|feature| value(&feature)),
         // Two that change nothing are alike.
         jaccard: if all == 0 { 1.0 } else { f64::from(common) / f64::from(all) },
     }
 }
 
 /// The changes of a counterfactual that a row has not made yet.
-fn edits(answers: &Answers, answer: u32, (current, row): (&CurrentRows, usize)) -> Edits {
-    let open = |feature: &usize| !is_made(answers, answer, (current, row), *feature);
-    let edit = |feature| Edit { feature, cell: answers.rows.cell(feature, answer as usize) };
-    answers.features(answer).filter(open).map(edit).collect()
+fn edits(
+    results: &RecordedResults,
+    counterfactual: u32,
+    (current, row): (&CurrentRows, usize),
+) -> Edits {
+    let open = |feature: &usize| !is_made(results, counterfactual, (current, row), *feature);
+    let edit =
+        |feature| Edit { feature, cell: results.rows.cell(feature, counterfactual as usize) };
+    results.features(counterfactual).filter(open).map(edit).collect()
 }
 
 /// Whether a row has made a change of a counterfactual: a number may have gone further.
 fn is_made(
-    answers: &Answers,
-    answer: u32,
+    results: &RecordedResults,
+    counterfactual: u32,
     (current, row): (&CurrentRows, usize),
     feature: usize,
 ) -> bool {
-    let wanted = answers.rows.cell(feature, answer as usize);
-    match (current.rows.cell(feature, row), wanted) {
-        (Cell::Number(is), Cell::Number(wanted)) if answers.rises(answer, feature) => is >= wanted,
-        (Cell::Number(is), Cell::Number(wanted)) => is <= wanted,
-        (is, wanted) => is == wanted,
+    let target_class = results.rows.cell(feature, counterfactual as usize);
+    match (current.rows.cell(feature, row), target_class) {
+        (Cell::Number(is), Cell::Number(target_class))
+            if results.rises(counterfactual, feature) =>
+        {
+            is >= target_class
+        }
+        (Cell::Number(is), Cell::Number(target_class)) => is <= target_class,
+        (is, target_class) => is == target_class,
     }
 }
 

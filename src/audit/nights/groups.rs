@@ -25,7 +25,7 @@ pub struct GroupNames {
 }
 
 /// A group: column and value, none for everybody.
-pub(super) type Group = (Option<usize>, Option<String>);
+pub(super) type NightGroup = (Option<usize>, Option<String>);
 
 /// What became of the counterfactuals of some rows.
 #[derive(Debug, Clone, Default)]
@@ -143,7 +143,7 @@ pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
 #[derive(Debug, Clone)]
 pub struct Groups {
     /// Groups by their numbers.
-    names: Vec<Group>,
+    names: Vec<NightGroup>,
     /// By column: value → number.
     numbers: Vec<HashMap<Option<String>, u32>>,
     /// By target and group, then by cause.
@@ -235,9 +235,9 @@ impl Groups {
             })
             .collect();
         for ((target, group), causes) in other.counts {
-            let own = self.counts.entry((target, numbers[group as usize])).or_default();
+            let of_group = self.counts.entry((target, numbers[group as usize])).or_default();
             for (cause, counts) in causes {
-                own.entry(cause).or_default().merge(&counts);
+                of_group.entry(cause).or_default().merge(&counts);
             }
         }
         for ((target, group), rows) in other.appeared {
@@ -261,8 +261,8 @@ impl Groups {
     }
 
     /// Targets with their groups, everybody first, then by column and value.
-    pub(super) fn listed(&self) -> Vec<(u32, &Group, u32)> {
-        let mut found: Vec<(u32, &Group, u32)> = Vec::new();
+    pub(super) fn listed(&self) -> Vec<(u32, &NightGroup, u32)> {
+        let mut found: Vec<(u32, &NightGroup, u32)> = Vec::new();
         for (target, group) in self.counts.keys().chain(self.appeared.keys()).copied() {
             found.push((target, &self.names[group as usize], group));
         }

@@ -7,7 +7,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 use serde_json::Value;
 
-use super::answers::AnswerSetup;
+use super::results::ResultSetup;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::type_name;
 use crate::output::{
@@ -77,15 +77,15 @@ impl Previous {
 
     /// Valid counterfactuals in it that were needed, at most.
     pub fn solved(&self) -> u64 {
-        let told = self.manifest.summary["statuses"]["solved"].as_u64();
-        told.unwrap_or(u64::MAX).min(self.rows())
+        let solved = self.manifest.summary["statuses"]["solved"].as_u64();
+        solved.unwrap_or(u64::MAX).min(self.rows())
     }
 
     /// Refuses a run that cannot be compared with one of this job.
     ///
     /// # Errors
     /// All that speaks against it.
-    pub fn check(&self, job: &Value, setup: &AnswerSetup) -> Result<()> {
+    pub fn check(&self, job: &Value, setup: &ResultSetup) -> Result<()> {
         let shown = &self.run.path;
         let mut faults = Vec::new();
         let settings = [
@@ -93,15 +93,15 @@ impl Previous {
             ("key", "/input/key", "rows are found by their keys"),
             ("target", "/target", "counterfactuals for another target cannot be compared"),
         ];
-        for (what, place, hint) in settings {
-            let (found, expected) = (self.manifest.job.pointer(place), job.pointer(place));
+        for (what, pointer, hint) in settings {
+            let (found, expected) = (self.manifest.job.pointer(pointer), job.pointer(pointer));
             if found != expected {
-                let told =
+                let solved =
                     |value: Option<&Value>| value.map_or("none".to_string(), Value::to_string);
                 let problem = format!(
                     "is `{shown}`, whose {what} is {}, expected {}",
-                    told(found),
-                    told(expected)
+                    solved(found),
+                    solved(expected)
                 );
                 faults.push(Fault::new(KEY, problem).hint(hint));
             }
@@ -115,7 +115,7 @@ impl Previous {
     }
 
     /// Columns that are missing or of another type. All files of a run have the same.
-    fn column_faults(&self, file: &TableEntry, setup: &AnswerSetup) -> Result<Vec<Fault>> {
+    fn column_faults(&self, file: &TableEntry, setup: &ResultSetup) -> Result<Vec<Fault>> {
         let path = Path::new(&self.run.path).join(&file.path);
         let unreadable =
             |error| Error::input(path.display().to_string(), "cannot be read").source(error);

@@ -9,7 +9,7 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 
 use super::compare::Compared;
-use super::groups::{Group, GroupNames, Groups, Stability};
+use super::groups::{GroupNames, Groups, NightGroup, Stability};
 use crate::error::{Error, Result};
 use crate::metrics::{Status, wilson};
 use crate::output::audit_stability_schema;
@@ -24,17 +24,17 @@ pub fn rows_table(
     targets: &[String],
     compared: &[Compared],
 ) -> Result<RecordBatch> {
-    let told: Vec<&Compared> = compared.iter().filter(|of| of.needed()).collect();
-    let rows = UInt32Array::from_iter_values(told.iter().map(|of| of.row));
+    let needed: Vec<&Compared> = compared.iter().filter(|of| of.needed()).collect();
+    let rows = UInt32Array::from_iter_values(needed.iter().map(|of| of.row));
     let mut columns = take_record_batch(key, &rows).map_err(misfit)?.columns().to_vec();
     let flag = |of: &dyn Fn(&Compared) -> Option<bool>| -> ArrayRef {
-        Arc::new(BooleanArray::from_iter(told.iter().map(|row| of(row))))
+        Arc::new(BooleanArray::from_iter(needed.iter().map(|row| of(row))))
     };
     let number = |of: &dyn Fn(&Compared) -> Option<f64>| -> ArrayRef {
-        Arc::new(Float64Array::from_iter(told.iter().map(|row| of(row))))
+        Arc::new(Float64Array::from_iter(needed.iter().map(|row| of(row))))
     };
     let text = |of: &dyn Fn(&Compared) -> Option<String>| -> ArrayRef {
-        Arc::new(StringArray::from_iter(told.iter().map(|row| of(row))))
+        Arc::new(StringArray::from_iter(needed.iter().map(|row| of(row))))
     };
     let columns_of_rows: [ArrayRef; 16] = [
         text(&|of| targets.get(of.target as usize).cloned()),
@@ -60,7 +60,7 @@ pub fn rows_table(
 
 /// Cells of a table, column by column.
 #[derive(Default)]
-struct Cells {
+struct StabilityColumns {
     texts: [Vec<Option<String>>; 4],
     appeared: Vec<Option<i64>>,
     vanished: Vec<Option<i64>>,
@@ -74,7 +74,7 @@ struct Cells {
 /// # Errors
 /// Only if there is a bug.
 pub fn stability_table(groups: &Groups, names: &GroupNames, min_cell: u64) -> Result<RecordBatch> {
-    let mut cells = Cells::default();
+    let mut cells = StabilityColumns::default();
     for (target, group, number) in groups.listed() {
         let (appeared, vanished) = groups.unpaired_of(target, number);
         for (cause, counts) in groups.causes(target, number) {
@@ -88,8 +88,13 @@ pub fn stability_table(groups: &Groups, names: &GroupNames, min_cell: u64) -> Re
     cells.finish()
 }
 
-impl Cells {
-    fn name(&mut self, names: &GroupNames, (target, group): (u32, &Group), cause: Option<&str>) {
+impl StabilityColumns {
+    fn name(
+        &mut self,
+        names: &GroupNames,
+        (target, group): (u32, &NightGroup),
+        cause: Option<&str>,
+    ) {
         let (column, value) = group;
         let texts = [
             names.targets.get(target as usize).cloned(),
@@ -162,7 +167,7 @@ impl Cells {
             broken,
             paired,
             features,
-            answer,
+            same_counterfactual,
             needless,
         ] = self.counts.map(count);
         let mut columns: Vec<ArrayRef> = self.texts.into_iter().map(text).collect();
@@ -173,7 +178,7 @@ impl Cells {
         columns.extend(numbers.by_ref().take(3));
         columns.extend([promised, asked, valid]);
         columns.extend(numbers.by_ref().take(3));
-        columns.extend([allowed, broken, paired, features, answer]);
+        columns.extend([allowed, broken, paired, features, same_counterfactual]);
         columns.extend(numbers.by_ref().take(1));
         columns.push(needless);
         columns.extend(numbers);

@@ -3,7 +3,7 @@
 use super::charts::Caption;
 
 /// A numbered section.
-pub(super) struct Section {
+pub(super) struct PageSection {
     pub(super) number: usize,
     /// Its anchor.
     pub(super) id: &'static str,
@@ -20,13 +20,13 @@ pub(super) enum Block {
     /// A heading below the section's.
     Heading(String),
     /// What was found, as a box.
-    Finding(Finding),
+    Finding(Callout),
     /// A few figures in large.
     Figures(Vec<KeyFigure>),
     /// Drawings side by side.
     Charts(Vec<Chart>),
     /// A table that is always seen.
-    Grid(Grid),
+    Grid(GridBlock),
     /// Names with what they are.
     Terms(Vec<(String, String)>),
     /// A list.
@@ -34,7 +34,7 @@ pub(super) enum Block {
     /// Something to be typed.
     Command { what: String, text: String },
     /// Rows to be looked up.
-    Lookup(Grid),
+    Lookup(GridBlock),
 }
 
 /// How a finding stands; a sign and a word say it, besides the colour.
@@ -71,7 +71,7 @@ impl Tone {
 }
 
 /// A box.
-pub(super) struct Finding {
+pub(super) struct Callout {
     pub(super) tone: Tone,
     pub(super) title: String,
     pub(super) text: String,
@@ -94,14 +94,14 @@ pub(super) struct Chart {
     pub(super) reading: String,
     /// What is not in the drawing.
     pub(super) note: String,
-    pub(super) grid: Grid,
+    pub(super) grid: GridBlock,
 }
 
 /// A table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Grid {
+pub(super) struct GridBlock {
     pub(super) caption: String,
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<GridColumn>,
     pub(super) rows: Vec<Vec<String>>,
     /// What is not shown, and where it is.
     pub(super) more: String,
@@ -109,21 +109,21 @@ pub(super) struct Grid {
 
 /// A column's heading.
 #[derive(Debug, Clone)]
-pub(super) struct Column {
+pub(super) struct GridColumn {
     pub(super) name: String,
     /// Whether figures stand in it.
     pub(super) numeric: bool,
 }
 
-impl Grid {
+impl GridBlock {
     /// A table without rows yet; names of columns with figures begin with `#`.
-    pub(super) fn new(caption: impl Into<String>, columns: &[&str]) -> Grid {
-        let column = |name: &&str| Column {
+    pub(super) fn new(caption: impl Into<String>, columns: &[&str]) -> GridBlock {
+        let column = |name: &&str| GridColumn {
             name: name.trim_start_matches('#').to_string(),
             numeric: name.starts_with('#'),
         };
         let columns = columns.iter().map(column).collect();
-        Grid { caption: caption.into(), columns, ..Grid::default() }
+        GridBlock { caption: caption.into(), columns, ..GridBlock::default() }
     }
 
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {

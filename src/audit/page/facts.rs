@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::metrics::Status;
-use crate::output::{MANIFEST_FILE, Manifest, RunFacts};
+use crate::output::{MANIFEST_FILE, Manifest, RunProvenance};
 use crate::report::Gate;
 
 /// What a manifest says, or will say, of the run that a page is about.
 #[derive(Debug, Clone)]
 pub struct PageFacts {
     /// What the run worked on.
-    pub run: RunFacts,
+    pub run: RunProvenance,
     /// The command that made it.
     pub command: String,
     /// Versions of this program and of what it stands on, by name.
     pub versions: Vec<(String, String)>,
     /// Where every row went.
-    pub accounts: Accounts,
+    pub accounts: RowAccounts,
     /// What the job demands, and whether it was reached.
     pub gates: Vec<Gate>,
     /// How far groups may be apart.
@@ -54,7 +54,7 @@ impl PageFacts {
             run,
             command: manifest.command.clone(),
             versions: versions.map(shown).collect(),
-            accounts: Accounts::of_summary(&manifest.summary),
+            accounts: RowAccounts::of_summary(&manifest.summary),
             gates: typed(&manifest.summary["gates"]),
             tolerance: audit["tolerance"].as_f64().unwrap_or_default(),
             min_cell: audit["min_cell"].as_u64().unwrap_or_default(),
@@ -73,15 +73,16 @@ fn typed<T: DeserializeOwned + Default>(value: &Value) -> T {
 impl PastRun {
     /// What a manifest says of its run.
     pub fn of(label: String, manifest: &Manifest) -> PastRun {
-        let accounts = Accounts::of_summary(&manifest.summary);
+        let accounts = RowAccounts::of_summary(&manifest.summary);
         let [solved, open, shut_out] =
             [Status::Solved, Status::Unsolved, Status::Infeasible].map(|of| accounts.of(of));
-        let (needed, answers) = (solved + open + shut_out, accounts.statuses.values().sum());
+        let (needed, rows_and_targets) =
+            (solved + open + shut_out, accounts.statuses.values().sum());
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         PastRun {
             label,
             rows: accounts.explained(),
-            refused: share(needed, answers),
+            refused: share(needed, rows_and_targets),
             helped: share(solved, needed),
             shut_out: share(shut_out, needed),
         }
@@ -105,21 +106,21 @@ pub struct PastRun {
 
 /// Where every row went.
 #[derive(Debug, Clone, Default)]
-pub struct Accounts {
+pub struct RowAccounts {
     /// Rows of the feature table.
     pub read: u64,
     /// Those that `input.where` leaves out.
     pub out_of_scope: u64,
     /// Those set aside, by reason.
     pub rejected: BTreeMap<String, u64>,
-    /// First answers by status: as many as rows, or as rows and targets where rows have several.
+    /// First counterfactuals by status: as many as rows, or as rows and targets where rows have several.
     pub statuses: BTreeMap<String, u64>,
 }
 
-impl Accounts {
+impl RowAccounts {
     /// What a summary says.
-    fn of_summary(summary: &Value) -> Accounts {
-        Accounts {
+    fn of_summary(summary: &Value) -> RowAccounts {
+        RowAccounts {
             read: summary["rows_read"].as_u64().unwrap_or_default(),
             out_of_scope: summary["rows_out_of_scope"].as_u64().unwrap_or_default(),
             rejected: typed(&summary["rows_rejected"]),
@@ -137,7 +138,7 @@ impl Accounts {
         self.read.saturating_sub(self.out_of_scope).saturating_sub(self.rejected())
     }
 
-    /// First answers of a status.
+    /// First counterfactuals of a status.
     pub fn of(&self, status: Status) -> u64 {
         self.statuses.get(status.name()).copied().unwrap_or(0)
     }

@@ -23,10 +23,10 @@ use std::path::Path;
 use askama::Template;
 
 use crate::error::{Error, Result};
-use blocks::{Block, Section};
+use blocks::{Block, PageSection};
 use data::Data;
-pub use facts::{Accounts, PageFacts, PastRun};
-use sections::{Source, sections};
+pub use facts::{PageFacts, PastRun, RowAccounts};
+use sections::{SectionInput, sections};
 use words::{clipped, counted, listed, name};
 
 /// Goes into the page as it is, and its hash into the page's policy.
@@ -49,7 +49,7 @@ struct Page<'a> {
     version: String,
     policy: String,
     first: &'a str,
-    sections: &'a [Section],
+    sections: &'a [PageSection],
     foot: String,
     style: &'a str,
     script: &'a str,
@@ -61,7 +61,7 @@ struct Page<'a> {
 /// When a table cannot be read, or was written by another version.
 pub fn render(folder: &Path, facts: &PageFacts) -> Result<String> {
     let data = Data::read(folder)?;
-    let sections = sections(&Source { data: &data, facts, folder })?;
+    let sections = sections(&SectionInput { data: &data, facts, folder })?;
     let version = facts.versions.iter().find(|(of, _)| of == "overturn");
     let version = version.map_or(String::new(), |(_, version)| version.clone());
     let page = Page {
@@ -82,14 +82,14 @@ pub fn render(folder: &Path, facts: &PageFacts) -> Result<String> {
 fn lead(data: &Data, facts: &PageFacts) -> String {
     let targets: Vec<String> =
         data.targets().into_iter().map(|of| format!("“{}”", name(Some(of)))).collect();
-    let asked = match targets.as_slice() {
+    let targets_text = match targets.as_slice() {
         [] => String::new(),
         [one] => format!(" The decision asked for is {one}."),
         few if few.len() <= 4 => format!(" The decisions asked for are {}.", listed(few)),
         many => format!(" {} decisions are asked for.", many.len()),
     };
     format!(
-        "{} were put to the model.{asked} For those it refuses, this page says who could have had another decision, by \
+        "{} were put to the model.{targets_text} For those it refuses, this page says who could have had another decision, by \
          which change and at what cost, who is shut out, and how far groups differ.",
         counted(facts.accounts.explained(), "row")
     )

@@ -1,8 +1,8 @@
 //! A chart before it is drawn: its words and its data. Whoever cannot see a drawing is told the lines in it.
 
-use super::blocks::{Chart, Grid};
+use super::blocks::{Chart, GridBlock};
 use super::charts::{
-    Bar, Caption, Curve, Intervals, Night, Stage, bars, curves, intervals, nights, waterfall,
+    Bar, Caption, Curve, Intervals, Night, WaterfallBar, bars, curves, intervals, nights, waterfall,
 };
 
 /// What stands around a drawing.
@@ -14,21 +14,21 @@ pub(super) struct Plate {
     pub(super) reading: String,
     /// What is not in the drawing.
     pub(super) note: String,
-    pub(super) grid: Grid,
+    pub(super) grid: GridBlock,
 }
 
 impl Plate {
     /// Bars, up to `most`, or to the longest. None if there are none.
     pub(super) fn bars(self, list: &[Bar], most: Option<f64>) -> Option<Chart> {
-        let told = list.iter().map(|bar| (bar.label.as_str(), bar.shown.as_str()));
-        let caption = self.caption(told)?;
+        let labels = list.iter().map(|bar| (bar.label.as_str(), bar.shown.as_str()));
+        let caption = self.caption(labels)?;
         Some(self.chart(bars(&caption, list, most), caption))
     }
 
     /// Intervals. None if there are none.
     pub(super) fn intervals(self, drawing: &Intervals<'_>) -> Option<Chart> {
-        let told = drawing.list.iter().map(|line| (line.label.as_str(), line.shown.as_str()));
-        let caption = self.caption(told)?;
+        let labels = drawing.list.iter().map(|line| (line.label.as_str(), line.shown.as_str()));
+        let caption = self.caption(labels)?;
         Some(self.chart(intervals(&caption, drawing), caption))
     }
 
@@ -40,7 +40,7 @@ impl Plate {
     }
 
     /// A count that becomes smaller. None if it has no steps.
-    pub(super) fn waterfall(self, list: &[Stage]) -> Option<Chart> {
+    pub(super) fn waterfall(self, list: &[WaterfallBar]) -> Option<Chart> {
         let caption = self.caption(list.iter().map(|of| (of.label.as_str(), of.shown.as_str())))?;
         Some(self.chart(waterfall(&caption, list), caption))
     }
@@ -51,17 +51,18 @@ impl Plate {
             .iter()
             .filter_map(|night| Some((night.label.clone(), show(night.value?))))
             .collect();
-        let told = known.iter().map(|(label, value)| (label.as_str(), value.as_str()));
-        let caption = self.caption(told.filter(|_| known.len() > 1))?;
+        let labels = known.iter().map(|(label, value)| (label.as_str(), value.as_str()));
+        let caption = self.caption(labels.filter(|_| known.len() > 1))?;
         Some(self.chart(nights(&caption, list, show), caption))
     }
 
-    fn caption<'a>(&self, told: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Caption> {
-        let told: Vec<String> = told.map(|(label, shown)| format!("{label}: {shown}")).collect();
-        (!told.is_empty()).then(|| Caption {
+    fn caption<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Caption> {
+        let labels: Vec<String> =
+            labels.map(|(label, shown)| format!("{label}: {shown}")).collect();
+        (!labels.is_empty()).then(|| Caption {
             id: self.id.clone(),
             title: self.title.clone(),
-            description: told.join("; "),
+            description: labels.join("; "),
         })
     }
 

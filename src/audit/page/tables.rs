@@ -12,19 +12,19 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use crate::error::{Error, Result};
 
 /// A table.
-pub(super) struct Table {
+pub(super) struct PageTable {
     name: String,
     batch: RecordBatch,
 }
 
-impl Table {
+impl PageTable {
     /// Reads a table, by its path in the run's folder; none if the run has none of it.
-    pub(super) fn read(folder: &Path, name: &str) -> Result<Option<Table>> {
+    pub(super) fn read(folder: &Path, name: &str) -> Result<Option<PageTable>> {
         let file = match File::open(folder.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file,
         };
-        let unreadable = |source: crate::error::Source| {
+        let unreadable = |source: crate::error::BoxedError| {
             Error::input(folder.join(name).display().to_string(), "cannot be read").source(source)
         };
         let file = file.map_err(|error| unreadable(error.into()))?;
@@ -35,7 +35,7 @@ impl Table {
         let batches: Vec<RecordBatch> =
             reader.collect::<Result<_, _>>().map_err(|error| unreadable(error.into()))?;
         let batch = concat_batches(&schema, &batches).map_err(|error| unreadable(error.into()))?;
-        Ok(Some(Table { name: name.to_string(), batch }))
+        Ok(Some(PageTable { name: name.to_string(), batch }))
     }
 
     /// How many rows there are.

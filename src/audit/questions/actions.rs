@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use super::ask::{Copy, Derived, ask};
+use super::ask::{Copy, DerivedPolicy, ask};
 use super::budget::Allotment;
 use super::candidates::{Action, MOST_ACTIONS, candidates};
 use super::groups::{count, mean};
-use super::sample::{Chosen, Group, Sample};
-use super::{Asker, Table};
+use super::sample::{AuditSample, Chosen, SampledGroup};
+use super::{Asker, NamedTable};
 use crate::error::Result;
 use crate::feature::Edits;
 use crate::output::{action_sets_schema, actions_schema};
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Rows among which actions are chosen, at most.
 pub(super) const CHOSEN_ON: usize = 20_000;
@@ -44,11 +44,11 @@ pub(super) fn actions(
     asker: &Asker<'_>,
     refused: &Chosen,
     allotted: &Allotment,
-) -> Result<Vec<Table>> {
+) -> Result<Vec<NamedTable>> {
     let chosen_on = (CHOSEN_ON as u64).min(allotted.rows()) as usize;
     let explainer = asker.explainer.as_ref();
-    let mut actions_table = Columns::default();
-    let mut sets = Columns::default();
+    let mut actions_table = ReportColumns::default();
+    let mut sets = ReportColumns::default();
     let first = refused.slice(0, chosen_on).inspect(explainer, asker.table)?;
     if let Some(first) = first {
         let left = allotted.questions.saturating_sub(chosen_on as u64 * PER_ROW) / PER_FURTHER_ROW;
@@ -58,7 +58,7 @@ pub(super) fn actions(
             let found = candidates(&first, explainer, target);
             let effects = effects(asker, (&first, target), &found)?;
             let chosen = choose(&effects, &rows_of(&first, target));
-            let tried = Tried { actions: &found, effects: &effects, chosen: &chosen };
+            let tried = TriedActions { actions: &found, effects: &effects, chosen: &chosen };
             tried.tell((asker, &first, target), &mut actions_table);
             let set: Vec<Action> = chosen.iter().map(|index| found[*index].clone()).collect();
             let verified = match &further {
@@ -67,7 +67,7 @@ pub(super) fn actions(
             };
             let parts = (&first, tried.of_set());
             let further = verified.as_ref().map(|(rows, of)| (*rows, of.iter().collect()));
-            let parts: Vec<Part<'_>> = std::iter::once(parts).chain(further).collect();
+            let parts: Vec<GroupEffects<'_>> = std::iter::once(parts).chain(further).collect();
             tell_sets((asker, target), (&tried, &parts), &mut sets);
         }
     }
@@ -78,24 +78,24 @@ pub(super) fn actions(
 }
 
 /// Some rows, and what the chosen actions come to for them.
-type Part<'a> = (&'a Sample, Vec<&'a Effects>);
+type GroupEffects<'a> = (&'a AuditSample, Vec<&'a Effects>);
 
 /// Actions that were tried.
-struct Tried<'a> {
+struct TriedActions<'a> {
     actions: &'a [Action],
     effects: &'a [Effects],
     /// Indexes of the chosen ones, in the order of their choice.
     chosen: &'a [usize],
 }
 
-fn targets(sample: &Sample) -> Vec<u32> {
+fn targets(sample: &AuditSample) -> Vec<u32> {
     let mut targets = sample.rows.target_numbers.clone();
     targets.sort_unstable();
     targets.dedup();
     targets
 }
 
-fn rows_of(sample: &Sample, target: u32) -> Vec<u32> {
+fn rows_of(sample: &AuditSample, target: u32) -> Vec<u32> {
     let of_target = |row: &u32| sample.rows.target_numbers[*row as usize] == target;
     (0..sample.len() as u32).filter(of_target).collect()
 }
@@ -103,7 +103,7 @@ fn rows_of(sample: &Sample, target: u32) -> Vec<u32> {
 /// What actions come to for rows of a target; nothing for others.
 fn effects(
     asker: &Asker<'_>,
-    (sample, target): (&Sample, u32),
+    (sample, target): (&AuditSample, u32),
     actions: &[Action],
 ) -> Result<Vec<Effects>> {
     let explainer = asker.explainer.as_ref();
@@ -118,15 +118,15 @@ fn effects(
             .zip(&edits)
             .filter_map(|(row, edits)| Some(Copy { row: *row, edits: edits.clone()? }));
         let copies: Vec<Copy> = copies.collect();
-        let answers = ask(explainer, (&sample.rows, Derived::Follow), &copies)?;
+        let predictions = ask(explainer, (&sample.rows, DerivedPolicy::Follow), &copies)?;
         let mut applicable = vec![false; sample.len()];
         let mut costs = vec![f64::INFINITY; sample.len()];
-        for (copy, answer) in copies.iter().zip(answers) {
+        for (copy, prediction) in copies.iter().zip(predictions) {
             let row = copy.row as usize;
             applicable[row] = true;
-            if answer.reached {
-                let own = |feature: usize| sample.rows.originals.cell(feature, row);
-                costs[row] = explainer.cost(&copy.edits, own);
+            if prediction.reached {
+                let original = |feature: usize| sample.rows.originals.cell(feature, row);
+                costs[row] = explainer.cost(&copy.edits, original);
             }
         }
         Ok(Effects { applicable, costs })
@@ -164,14 +164,18 @@ fn choose(effects: &[Effects], rows: &[u32]) -> Vec<usize> {
     chosen
 }
 
-impl<'a> Tried<'a> {
+impl<'a> TriedActions<'a> {
     fn of_set(&self) -> Vec<&'a Effects> {
         self.chosen.iter().map(|index| &self.effects[*index]).collect()
     }
 
     /// A row for each group and action.
-    fn tell(&self, (asker, sample, target): (&Asker<'_>, &Sample, u32), columns: &mut Columns) {
-        let of_target = |group: &Group| group.target == target;
+    fn tell(
+        &self,
+        (asker, sample, target): (&Asker<'_>, &AuditSample, u32),
+        columns: &mut ReportColumns,
+    ) {
+        let of_target = |group: &SampledGroup| group.target == target;
         for group in sample.groups().into_iter().filter(of_target) {
             let rows = group.rows.len() as u64;
             for (index, (action, of)) in self.actions.iter().zip(self.effects).enumerate() {
@@ -185,10 +189,10 @@ impl<'a> Tried<'a> {
                 columns.count(flipped);
                 asker.names.share(columns, flipped, rows);
                 let costs = group.rows.iter().map(|row| of.costs[*row as usize]);
-                let told = asker.names.tells(rows);
-                columns.number(mean(costs.filter(|cost| cost.is_finite())).filter(|_| told));
-                let place = self.chosen.iter().position(|chosen| *chosen == index);
-                columns.maybe_count(place.map(|place| place as u64 + 1));
+                let shown = asker.names.shows(rows);
+                columns.number(mean(costs.filter(|cost| cost.is_finite())).filter(|_| shown));
+                let position = self.chosen.iter().position(|chosen| *chosen == index);
+                columns.maybe_count(position.map(|position| position as u64 + 1));
             }
         }
     }
@@ -211,8 +215,8 @@ struct GroupCosts {
 /// A row for each group: what the chosen actions come to together.
 fn tell_sets(
     (asker, target): (&Asker<'_>, u32),
-    (tried, parts): (&Tried<'_>, &[Part<'_>]),
-    columns: &mut Columns,
+    (tried, parts): (&TriedActions<'_>, &[GroupEffects<'_>]),
+    columns: &mut ReportColumns,
 ) {
     let least = |effects: &[&Effects], row: usize| {
         effects.iter().map(|of| of.costs[row]).fold(f64::INFINITY, f64::min)
@@ -230,19 +234,19 @@ fn tell_sets(
         }
     }
     for ((attribute, value), GroupCosts { costs, tried: rows_tried }) in grouped {
-        let group = Group { target, attribute, value, rows: rows_tried };
+        let group = SampledGroup { target, attribute, value, rows: rows_tried };
         let rows = costs.len() as u64;
         let flipped: Vec<f64> = costs.into_iter().filter(|cost| cost.is_finite()).collect();
-        let told = asker.names.tells(rows);
+        let shown = asker.names.shows(rows);
         asker.names.begin(columns, &group);
         columns.count(rows);
         columns.count(tried.chosen.len() as u64);
         columns.count(flipped.len() as u64);
         asker.names.share(columns, flipped.len() as u64, rows);
-        columns.number(mean(flipped.into_iter()).filter(|_| told));
+        columns.number(mean(flipped.into_iter()).filter(|_| shown));
         columns.count(tried.actions.len() as u64);
-        let told = asker.names.tells(group.rows.len() as u64);
-        columns.maybe_count(told.then(|| tried.choices(&group.rows)));
+        let shown = asker.names.shows(group.rows.len() as u64);
+        columns.maybe_count(shown.then(|| tried.choices(&group.rows)));
         columns.number(Some(CHOICE));
     }
 }

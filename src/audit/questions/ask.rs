@@ -25,7 +25,7 @@ pub(crate) struct Copy {
 
 /// What happens to features that are computed from changed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Derived {
+pub(crate) enum DerivedPolicy {
     /// They follow: the row is one that could be.
     Follow,
     /// They stay: the question is about a single input of the model.
@@ -34,7 +34,7 @@ pub(crate) enum Derived {
 
 /// What the model says of a copy.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct CopyPrediction {
     /// Whether it is the target.
     pub reached: bool,
     /// The decision: a class, or [`NO_CLASS`].
@@ -45,8 +45,8 @@ pub(crate) struct Answer {
 }
 
 /// What the model says of the rows as they are.
-pub(crate) fn as_they_are(rows: &Inspected) -> Vec<Answer> {
-    answers(&rows.decided, &rows.targets)
+pub(crate) fn as_they_are(rows: &Inspected) -> Vec<CopyPrediction> {
+    predictions(&rows.decided, &rows.targets)
 }
 
 /// What the model says of copies, which are in the order of their rows.
@@ -55,13 +55,13 @@ pub(crate) fn as_they_are(rows: &Inspected) -> Vec<Answer> {
 /// When the model as a whole fails.
 pub(crate) fn ask(
     explainer: &Explainer,
-    (rows, derived): (&Inspected, Derived),
+    (rows, derived): (&Inspected, DerivedPolicy),
     copies: &[Copy],
-) -> Result<Vec<Answer>> {
+) -> Result<Vec<CopyPrediction>> {
     let blocks = copies
         .chunk_by(|one, next| one.row as usize / BLOCK_ROWS == next.row as usize / BLOCK_ROWS);
     let blocks: Vec<&[Copy]> = blocks.collect();
-    let found: Vec<Vec<Answer>> = blocks
+    let found: Vec<Vec<CopyPrediction>> = blocks
         .par_iter()
         .map(|block| ask_block(explainer, (rows, derived), block))
         .collect::<Result<_>>()?;
@@ -71,9 +71,9 @@ pub(crate) fn ask(
 /// The same about copies of at most [`BLOCK_ROWS`] rows.
 fn ask_block(
     explainer: &Explainer,
-    (rows, derived): (&Inspected, Derived),
+    (rows, derived): (&Inspected, DerivedPolicy),
     copies: &[Copy],
-) -> Result<Vec<Answer>> {
+) -> Result<Vec<CopyPrediction>> {
     let Some(first) = copies.first() else { return Ok(Vec::new()) };
     let first = (first.row as usize / BLOCK_ROWS * BLOCK_ROWS) as u32;
     let last = (rows.len() as u32).min(first + BLOCK_ROWS as u32);
@@ -84,8 +84,8 @@ fn ask_block(
         let original = |feature: usize| block.originals.cell(feature, row as usize);
         let edits: &[Edit] = &copy.edits;
         match derived {
-            Derived::Stay => (row, copy.edits.clone()),
-            Derived::Follow => {
+            DerivedPolicy::Stay => (row, copy.edits.clone()),
+            DerivedPolicy::Follow => {
                 let all = constraints.follow(edits, original);
                 (row, all.as_deref().unwrap_or(edits).iter().copied().collect())
             }
@@ -104,7 +104,7 @@ fn ask_block(
             None => by_rows(explainer, &block, &some)?,
         };
         let at: Vec<u32> = some.iter().map(|(row, _)| *row).collect();
-        found.extend(answers(&scores, &block.targets.take(&at)));
+        found.extend(predictions(&scores, &block.targets.take(&at)));
     }
     Ok(found)
 }
@@ -122,28 +122,29 @@ fn by_rows(explainer: &Explainer, block: &Inspected, some: &[(u32, Edits)]) -> R
 }
 
 /// What scores mean beside what is wanted.
-pub(super) fn answers(scores: &Scores, targets: &Targets) -> Vec<Answer> {
+pub(super) fn predictions(scores: &Scores, targets: &Targets) -> Vec<CopyPrediction> {
     let reached = is_valid(scores, targets);
-    let answer = |(row, reached): (usize, bool)| match (&scores.outcome, targets) {
+    let prediction = |(row, reached): (usize, bool)| match (&scores.outcome, targets) {
         (Outcome::Values(values), Targets::Ranges { low, high }) => {
             let value = values[row];
             let away = (low[row] - value).max(value - high[row]).max(0.0);
             let score = if value.is_nan() { f64::NAN } else { -away };
-            Answer { reached, class: NO_CLASS, score }
+            CopyPrediction { reached, class: NO_CLASS, score }
         }
         (Outcome::Classes { labels, probabilities }, _) => {
-            let wanted = targets.classes().map(|classes| classes[row] as usize);
-            let share = probabilities.as_ref().zip(wanted).map(|(all, wanted)| {
-                let width = all.len() / labels.len().max(1);
-                all[row * width + wanted]
-            });
+            let targets_of_rows = targets.classes().map(|classes| classes[row] as usize);
+            let share =
+                probabilities.as_ref().zip(targets_of_rows).map(|(all, targets_of_rows)| {
+                    let width = all.len() / labels.len().max(1);
+                    all[row * width + targets_of_rows]
+                });
             let failed = labels[row] == NO_CLASS;
             let label = if failed { f64::NAN } else { f64::from(u8::from(reached)) };
-            Answer { reached, class: labels[row], score: share.unwrap_or(label) }
+            CopyPrediction { reached, class: labels[row], score: share.unwrap_or(label) }
         }
-        (Outcome::Values(_), _) => Answer { reached, class: NO_CLASS, score: f64::NAN },
+        (Outcome::Values(_), _) => CopyPrediction { reached, class: NO_CLASS, score: f64::NAN },
     };
-    reached.into_iter().enumerate().map(answer).collect()
+    reached.into_iter().enumerate().map(prediction).collect()
 }
 
 #[cfg(test)]
@@ -156,17 +157,17 @@ mod tests {
         let labels = vec![1, 1, NO_CLASS];
         let probabilities = Some(vec![0.3, 0.7, 0.2, 0.8, f64::NAN, f64::NAN]);
         let outcome = Outcome::Classes { labels: labels.clone(), probabilities };
-        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
+        let found = predictions(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
         let reached: Vec<bool> = found.iter().map(|one| one.reached).collect();
         assert_eq!(reached, [true, false, false]);
         assert_eq!([found[0].score, found[1].score], [0.7, 0.2]);
         assert!(found[2].score.is_nan());
         let outcome = Outcome::Classes { labels, probabilities: None };
-        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
+        let found = predictions(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
         assert_eq!([found[0].score, found[1].score], [1.0, 0.0], "labels alone");
         let targets = Targets::Ranges { low: vec![1.0; 3], high: vec![2.0; 3] };
         let outcome = Outcome::Values(vec![0.5, 1.5, 4.0]);
-        let found = answers(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
+        let found = predictions(&Scores { rows: 3, outcome, failures: Vec::new() }, &targets);
         let scores: Vec<f64> = found.iter().map(|one| one.score).collect();
         assert_eq!(scores, [-0.5, 0.0, -2.0], "how far from the range");
     }

@@ -7,10 +7,10 @@ use super::lifts::{Lift, lifts};
 use super::reservoir::Ticket;
 use super::sample::Chosen;
 use super::search::CHUNK_ROWS;
-use super::{Asker, Table};
+use super::{Asker, NamedTable};
 use crate::error::Result;
 use crate::output::binding_schema;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 use crate::stop;
 
 /// Rows that are searched again, at most.
@@ -32,7 +32,7 @@ pub(super) fn binding(
     asker: &Asker<'_>,
     stuck: &Chosen,
     allotted: &Allotment,
-) -> Result<Vec<Table>> {
+) -> Result<Vec<NamedTable>> {
     let unchanged = asker.setup.unchanged();
     let lifts = lifts(&unchanged, &asker.setup.artefact.description.stats);
     let explainers = lifts.iter().map(|lift| asker.explainer_of(&lift.variation));
@@ -51,17 +51,17 @@ pub(super) fn binding(
         }
         looked_at += rows.len();
     }
-    let columns = told(asker, &stuck.slice(0, looked_at), (&lifts, &solved))?;
+    let columns = table(asker, &stuck.slice(0, looked_at), (&lifts, &solved))?;
     Ok(vec![("binding", columns.finish(binding_schema())?)])
 }
 
 /// A row for each group and constraint.
-fn told(
+fn table(
     asker: &Asker<'_>,
     rows: &Chosen,
     (lifts, solved): (&[Lift], &[Vec<bool>]),
-) -> Result<Columns> {
-    let mut columns = Columns::default();
+) -> Result<ReportColumns> {
+    let mut columns = ReportColumns::default();
     // The first lifts nothing: what is solved then needs no constraint lifted.
     let only = |row: usize, lift: usize| {
         solved[lift][row] && !(0..lifts.len()).any(|other| other != lift && solved[other][row])

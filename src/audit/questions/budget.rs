@@ -2,7 +2,7 @@
 
 /// What a section would ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Need {
+pub(super) struct SectionNeed {
     /// Its name.
     pub section: &'static str,
     /// Rows that it would look at.
@@ -19,7 +19,7 @@ pub(super) struct Need {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Allotment {
     /// Whose it is.
-    pub need: Need,
+    pub need: SectionNeed,
     /// Questions that it may ask.
     pub questions: u64,
 }
@@ -33,7 +33,7 @@ impl Allotment {
 
     /// What is said before anything is asked.
     pub(super) fn said(&self) -> String {
-        let Need { section, rows, .. } = &self.need;
+        let SectionNeed { section, rows, .. } = &self.need;
         let (certain, questions) = (self.rows(), self.questions);
         let sampled = match certain < *rows {
             true => format!("{certain} of {rows} rows, more if they cost less"),
@@ -44,17 +44,17 @@ impl Allotment {
 }
 
 /// Shares the questions: whoever needs less than an equal share gets what is needed, the others share what is left.
-pub(super) fn share(needs: &[Need], budget: u64) -> Vec<Allotment> {
-    let wanted = |need: &Need| {
+pub(super) fn share(needs: &[SectionNeed], budget: u64) -> Vec<Allotment> {
+    let cost = |need: &SectionNeed| {
         need.rows.saturating_mul(need.per_row).saturating_add(need.before + need.more)
     };
     let mut order: Vec<usize> = (0..needs.len()).collect();
-    order.sort_by_key(|index| wanted(&needs[*index]));
+    order.sort_by_key(|index| cost(&needs[*index]));
     let mut questions = vec![0; needs.len()];
     let mut left = budget;
-    for (place, index) in order.iter().enumerate() {
-        let equal = left / (needs.len() - place) as u64;
-        questions[*index] = wanted(&needs[*index]).min(equal);
+    for (position, index) in order.iter().enumerate() {
+        let equal = left / (needs.len() - position) as u64;
+        questions[*index] = cost(&needs[*index]).min(equal);
         left -= questions[*index];
     }
     let allotted = needs.iter().zip(questions);
@@ -67,8 +67,8 @@ mod tests {
 
     use super::*;
 
-    fn need(rows: u64, per_row: u64) -> Need {
-        Need { section: "actions", rows, per_row, before: 0, more: 0 }
+    fn need(rows: u64, per_row: u64) -> SectionNeed {
+        SectionNeed { section: "actions", rows, per_row, before: 0, more: 0 }
     }
 
     #[test]
@@ -91,16 +91,16 @@ mod tests {
             needs in prop::collection::vec((0u64..100_000, 1u64..1_000), 0..8),
             budget in 0u64..10_000_000,
         ) {
-            let needs: Vec<Need> = needs.into_iter().map(|(rows, per_row)| need(rows, per_row)).collect();
+            let needs: Vec<SectionNeed> = needs.into_iter().map(|(rows, per_row)| need(rows, per_row)).collect();
             let found = share(&needs, budget);
             let total: u64 = found.iter().map(|one| one.questions).sum();
             prop_assert!(total <= budget);
             let most = found.iter().map(|one| one.questions).max().unwrap_or(0);
             for one in &found {
-                let wanted = one.need.rows * one.need.per_row;
-                prop_assert!(one.questions <= wanted);
+                let cost = one.need.rows * one.need.per_row;
+                prop_assert!(one.questions <= cost);
                 // Whoever gets less than is needed gets as much as anybody, but for what does not divide.
-                prop_assert!(one.questions == wanted || one.questions + found.len() as u64 >= most);
+                prop_assert!(one.questions == cost || one.questions + found.len() as u64 >= most);
             }
         }
     }

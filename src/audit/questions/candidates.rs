@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sample::Sample;
+use super::sample::AuditSample;
 use crate::explain::Explainer;
 use crate::feature::{Cell, Edit, Edits, FeatureSchema, Rows};
 
@@ -26,7 +26,7 @@ enum Direction {
 
 /// What a row is to do about a feature.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Step {
+enum FeatureMove {
     /// Change a number by this.
     By(f64),
     /// Become this category.
@@ -38,23 +38,24 @@ enum Step {
 pub(super) struct Action {
     /// Which of the sizes it has.
     pub size: &'static str,
-    steps: Vec<(usize, Step)>,
+    steps: Vec<(usize, FeatureMove)>,
 }
 
-type Signature = Vec<(usize, Direction)>;
+type DirectionSignature = Vec<(usize, Direction)>;
 
 /// The actions of a target: from the commonest changes of its valid counterfactuals.
-pub(super) fn candidates(sample: &Sample, explainer: &Explainer, target: u32) -> Vec<Action> {
-    let answers = explainer.constraints().without_derived(&sample.answers, &sample.rows.originals);
-    let mut found: BTreeMap<Signature, Vec<u32>> = BTreeMap::new();
+pub(super) fn candidates(sample: &AuditSample, explainer: &Explainer, target: u32) -> Vec<Action> {
+    let counterfactuals =
+        explainer.constraints().without_derived(&sample.counterfactuals, &sample.rows.originals);
+    let mut found: BTreeMap<DirectionSignature, Vec<u32>> = BTreeMap::new();
     for row in 0..sample.len() {
         if sample.rows.target_numbers[row] == target && sample.valid[row] {
-            let signature = signature(&sample.rows.originals, &answers, row);
+            let signature = signature(&sample.rows.originals, &counterfactuals, row);
             found.entry(signature).or_default().push(row as u32);
         }
     }
-    found.remove(&Signature::new());
-    let mut found: Vec<(Signature, Vec<u32>)> = found.into_iter().collect();
+    found.remove(&DirectionSignature::new());
+    let mut found: Vec<(DirectionSignature, Vec<u32>)> = found.into_iter().collect();
     // The sort keeps equally common ones in the order of the features.
     found.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.len()));
     found.truncate(SIGNATURES);
@@ -62,11 +63,11 @@ pub(super) fn candidates(sample: &Sample, explainer: &Explainer, target: u32) ->
     for (signature, rows) in &found {
         for (size, share) in SIZES {
             let step = |(feature, direction): &(usize, Direction)| {
-                let sizes = || sizes(&sample.rows.originals, &answers, (*feature, rows));
+                let sizes = || sizes(&sample.rows.originals, &counterfactuals, (*feature, rows));
                 let step = match direction {
-                    Direction::Up => Step::By(nearest_rank(sizes(), share)),
-                    Direction::Down => Step::By(-nearest_rank(sizes(), share)),
-                    Direction::To(code) => Step::To(*code),
+                    Direction::Up => FeatureMove::By(nearest_rank(sizes(), share)),
+                    Direction::Down => FeatureMove::By(-nearest_rank(sizes(), share)),
+                    Direction::To(code) => FeatureMove::To(*code),
                 };
                 (*feature, step)
             };
@@ -79,17 +80,17 @@ pub(super) fn candidates(sample: &Sample, explainer: &Explainer, target: u32) ->
     actions
 }
 
-fn signature(originals: &Rows, answers: &Rows, row: usize) -> Signature {
-    let mut signature = Signature::new();
+fn signature(originals: &Rows, counterfactuals: &Rows, row: usize) -> DirectionSignature {
+    let mut signature = DirectionSignature::new();
     for feature in 0..originals.cells.len() {
-        match (originals.cell(feature, row), answers.cell(feature, row)) {
-            (Cell::Number(own), Cell::Number(new)) if new > own => {
+        match (originals.cell(feature, row), counterfactuals.cell(feature, row)) {
+            (Cell::Number(original), Cell::Number(new)) if new > original => {
                 signature.push((feature, Direction::Up));
             }
-            (Cell::Number(own), Cell::Number(new)) if new < own => {
+            (Cell::Number(original), Cell::Number(new)) if new < original => {
                 signature.push((feature, Direction::Down));
             }
-            (Cell::Code(own), Cell::Code(new)) if new != own => {
+            (Cell::Code(original), Cell::Code(new)) if new != original => {
                 signature.push((feature, Direction::To(new)));
             }
             _ => {}
@@ -99,12 +100,12 @@ fn signature(originals: &Rows, answers: &Rows, row: usize) -> Signature {
 }
 
 /// How far a number moves in some rows, ascending.
-fn sizes(originals: &Rows, answers: &Rows, (feature, rows): (usize, &[u32])) -> Vec<f64> {
+fn sizes(originals: &Rows, counterfactuals: &Rows, (feature, rows): (usize, &[u32])) -> Vec<f64> {
     let size = |row: &u32| match (
         originals.cell(feature, *row as usize),
-        answers.cell(feature, *row as usize),
+        counterfactuals.cell(feature, *row as usize),
     ) {
-        (Cell::Number(own), Cell::Number(new)) => (new - own).abs(),
+        (Cell::Number(original), Cell::Number(new)) => (new - original).abs(),
         _ => 0.0,
     };
     let mut sizes: Vec<f64> = rows.iter().map(size).collect();
@@ -119,16 +120,16 @@ fn nearest_rank(ascending: Vec<f64>, share: f64) -> f64 {
 }
 
 impl Action {
-    /// It in words: `income +5000, housing = own`.
+    /// It in words: `income +5000, housing = original`.
     pub(super) fn text(&self, schema: &FeatureSchema) -> String {
-        let word = |(feature, step): &(usize, Step)| {
+        let word = |(feature, step): &(usize, FeatureMove)| {
             let feature = &schema.features[*feature];
             match (step, feature.categorical()) {
-                (Step::To(code), Some(categorical)) => {
+                (FeatureMove::To(code), Some(categorical)) => {
                     format!("{} = {}", feature.name, categorical.values[*code as usize])
                 }
-                (Step::By(size), _) => format!("{} {size:+}", feature.name),
-                (Step::To(_), None) => feature.name.clone(),
+                (FeatureMove::By(size), _) => format!("{} {size:+}", feature.name),
+                (FeatureMove::To(_), None) => feature.name.clone(),
             }
         };
         self.steps.iter().map(word).collect::<Vec<_>>().join(", ")
@@ -139,33 +140,33 @@ impl Action {
     /// a range.
     pub(super) fn edits(
         &self,
-        (sample, explainer): (&Sample, &Explainer),
+        (sample, explainer): (&AuditSample, &Explainer),
         row: usize,
     ) -> Option<Edits> {
         let (rows, constraints) = (&sample.rows, explainer.constraints());
         let feasible = constraints.feasible(&rows.conditions, &rows.bounds, row);
-        let own = |feature: usize| rows.originals.cell(feature, row);
+        let original = |feature: usize| rows.originals.cell(feature, row);
         let mut edits = Edits::new();
         for (feature, step) in &self.steps {
-            let cell = match (step, own(*feature)) {
-                (Step::By(size), Cell::Number(number)) => {
-                    let wanted = number + size;
-                    let found = feasible.number(*feature, wanted, number);
+            let cell = match (step, original(*feature)) {
+                (FeatureMove::By(size), Cell::Number(number)) => {
+                    let moved = number + size;
+                    let found = feasible.number(*feature, moved, number);
                     let beside = |side: f64| feasible.beside(*feature, found, number, side);
-                    let near = (wanted - found).abs() <= 1e-9 * (wanted.abs() + number.abs());
-                    let between = beside(-1.0) < wanted && wanted < beside(1.0);
+                    let near = (moved - found).abs() <= 1e-9 * (moved.abs() + number.abs());
+                    let between = beside(-1.0) < moved && moved < beside(1.0);
                     let moves = (found - number) * size > 0.0;
                     (moves && (near || between)).then_some(Cell::Number(found))?
                 }
-                (Step::To(code), Cell::Code(old)) if *code == old => continue,
-                (Step::To(code), Cell::Code(old)) => {
+                (FeatureMove::To(code), Cell::Code(old)) if *code == old => continue,
+                (FeatureMove::To(code), Cell::Code(old)) => {
                     feasible.allows(*feature, *code, old).then_some(Cell::Code(*code))?
                 }
                 _ => return None,
             };
             edits.push(Edit { feature: *feature, cell });
         }
-        let possible = !edits.is_empty() && constraints.is_coherent(&edits, own);
+        let possible = !edits.is_empty() && constraints.is_coherent(&edits, original);
         possible.then_some(edits)
     }
 }

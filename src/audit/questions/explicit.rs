@@ -1,16 +1,16 @@
 //! Whether a protected feature decides by itself: rows get its other values, with all else as it is.
 
-use super::ask::{Answer, Copy, Derived, as_they_are, ask};
+use super::ask::{Copy, CopyPrediction, DerivedPolicy, as_they_are, ask};
 use super::budget::Allotment;
 use super::groups::count;
-use super::sample::{Chosen, Sample};
+use super::sample::{AuditSample, Chosen};
 use super::values::stored;
-use super::{Asker, Table};
+use super::{Asker, NamedTable};
 use crate::error::Result;
 use crate::feature::{Cell, Edit, Edits, FeatureSchema, FeatureStats, Stats};
 use crate::output::explicit_schema;
 use crate::predictor::NO_CLASS;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Rows that are looked at, at most.
 pub(super) const ROWS: usize = 2_000;
@@ -50,8 +50,8 @@ pub(super) fn explicit(
     asker: &Asker<'_>,
     (any, protected): (&Chosen, &[usize]),
     allotted: &Allotment,
-) -> Result<Vec<Table>> {
-    let mut columns = Columns::default();
+) -> Result<Vec<NamedTable>> {
+    let mut columns = ReportColumns::default();
     let rows = any.slice(0, allotted.rows() as usize);
     if let Some(sample) = rows.inspect(&asker.explainer, asker.table)? {
         let flips = protected.iter().map(|feature| flips(asker, &sample, *feature));
@@ -63,7 +63,7 @@ pub(super) fn explicit(
                     group.rows.iter().map(|row| u64::from(of[*row as usize])).sum::<u64>()
                 };
                 let (copies, flipped) = (sum(&of.copies), sum(&of.flipped));
-                let told = asker.names.tells(rows) && copies > 0;
+                let told = asker.names.shows(rows) && copies > 0;
                 let rows_flipped = count(&group.rows, |row| of.flipped[row] > 0);
                 asker.names.begin(&mut columns, &group);
                 columns.text(Some(&asker.explainer.schema().features[*feature].name));
@@ -79,7 +79,7 @@ pub(super) fn explicit(
     Ok(vec![("explicit", columns.finish(explicit_schema())?)])
 }
 
-fn flips(asker: &Asker<'_>, sample: &Sample, feature: usize) -> Result<Flips> {
+fn flips(asker: &Asker<'_>, sample: &AuditSample, feature: usize) -> Result<Flips> {
     let explainer = asker.explainer.as_ref();
     let stats = &asker.setup.artefact.description.stats;
     let mut values = others(explainer.schema(), stats, feature);
@@ -97,13 +97,13 @@ fn flips(asker: &Asker<'_>, sample: &Sample, feature: usize) -> Result<Flips> {
         let edits = other.map(|cell| Edits::from_iter([Edit { feature, cell: *cell }]));
         copies.extend(edits.map(|edits| Copy { row: row as u32, edits }));
     }
-    let answers = ask(explainer, (&sample.rows, Derived::Stay), &copies)?;
+    let predictions = ask(explainer, (&sample.rows, DerivedPolicy::Stay), &copies)?;
     let before = as_they_are(&sample.rows);
     let mut found = Flips { copies: vec![0; sample.len()], flipped: vec![0; sample.len()] };
-    for (copy, answer) in copies.iter().zip(answers) {
+    for (copy, prediction) in copies.iter().zip(predictions) {
         let row = copy.row as usize;
         found.copies[row] += 1;
-        found.flipped[row] += u32::from(differs(&before[row], &answer));
+        found.flipped[row] += u32::from(differs(&before[row], &prediction));
     }
     Ok(found)
 }
@@ -113,7 +113,7 @@ fn number(cell: &Cell) -> Option<f64> {
 }
 
 /// Whether two decisions differ: classes, or for a regression whether the value is the target.
-fn differs(before: &Answer, after: &Answer) -> bool {
+fn differs(before: &CopyPrediction, after: &CopyPrediction) -> bool {
     match (before.class, after.class) {
         (NO_CLASS, NO_CLASS) => before.reached != after.reached,
         (before, after) => before != after,

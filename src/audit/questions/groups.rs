@@ -1,12 +1,12 @@
 //! What groups of rows are called, and the cells that every table of the audit begins with.
 
-use super::sample::Group;
+use super::sample::SampledGroup;
 use crate::metrics::{Interval, wilson};
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// What targets and attributes are called.
 #[derive(Debug, Clone)]
-pub struct Names {
+pub struct QuestionNames {
     /// Targets, in the order of their numbers.
     pub targets: Vec<String>,
     /// Attributes, in the order of the job.
@@ -15,9 +15,9 @@ pub struct Names {
     pub min_cell: u64,
 }
 
-impl Names {
+impl QuestionNames {
     /// The first cells of a row of a table.
-    pub(in crate::audit) fn begin(&self, columns: &mut Columns, group: &Group) {
+    pub(in crate::audit) fn begin(&self, columns: &mut ReportColumns, group: &SampledGroup) {
         columns.text(self.targets.get(group.target as usize).map(String::as_str));
         let attribute = group.attribute.and_then(|attribute| self.attributes.get(attribute));
         columns.text(attribute.map(String::as_str));
@@ -25,8 +25,8 @@ impl Names {
     }
 
     /// A share of rows with its interval; nothing of groups that are too small to tell of.
-    pub(in crate::audit) fn share(&self, columns: &mut Columns, part: u64, whole: u64) {
-        let told = self.tells(whole);
+    pub(in crate::audit) fn share(&self, columns: &mut ReportColumns, part: u64, whole: u64) {
+        let told = self.shows(whole);
         let Interval { low, high } = wilson(part, whole);
         columns.number(told.then(|| part as f64 / whole as f64));
         columns.number(told.then_some(low));
@@ -34,7 +34,7 @@ impl Names {
     }
 
     /// Whether figures of so many rows are told.
-    pub(in crate::audit) fn tells(&self, rows: u64) -> bool {
+    pub(in crate::audit) fn shows(&self, rows: u64) -> bool {
         rows >= self.min_cell.max(1)
     }
 }

@@ -33,15 +33,15 @@ use crate::feature::FeatureSchema;
 use crate::job::{AuditJob, Section};
 use crate::predictor::Predictor;
 
-pub(super) use ask::{Answer, Copy, Derived, as_they_are, ask};
-use budget::{Allotment, Need, share};
+pub(super) use ask::{Copy, CopyPrediction, DerivedPolicy, as_they_are, ask};
+use budget::{Allotment, SectionNeed, share};
 use counted::CountedPredictor;
-pub use groups::Names;
+pub use groups::QuestionNames;
 pub(super) use groups::mean;
-pub(super) use sample::{Chosen, Group, Sample};
+pub(super) use sample::{AuditSample, Chosen, SampledGroup};
 use sampler::GROUP_ROWS;
 pub(super) use sampler::REFERENCE_ROWS as REFERENCES;
-pub use sampler::{SampleSetup, Sampler, Sizes};
+pub use sampler::{SampleSetup, SampleSizes, Sampler};
 pub use search::ExplainerSetup;
 use search::Variation;
 pub use second_search::doubted;
@@ -50,7 +50,7 @@ pub use second_search::doubted;
 const MOST_REFUSED: usize = 200_000;
 
 /// A table by its name.
-pub type Table = (&'static str, RecordBatch);
+pub type NamedTable = (&'static str, RecordBatch);
 
 /// What is to be asked, and whom.
 pub struct Questions<'a> {
@@ -59,16 +59,16 @@ pub struct Questions<'a> {
     /// How rows are explained.
     pub setup: ExplainerSetup<'a>,
     /// What targets and attributes are called.
-    pub names: Names,
+    pub names: QuestionNames,
     /// The model.
     pub predictor: Arc<dyn Predictor>,
 }
 
 /// What came of the questions.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct QuestionResults {
     /// Tables of the audit.
-    pub tables: Vec<Table>,
+    pub tables: Vec<NamedTable>,
     /// Candidate reasons by row, if they were asked for.
     pub reasons: Option<RecordBatch>,
     /// Times that the model was asked.
@@ -83,7 +83,7 @@ pub(super) struct Asker<'a> {
     /// It explains as the run did.
     pub(super) explainer: Arc<Explainer>,
     pub(super) table: &'a Schema,
-    pub(super) names: &'a Names,
+    pub(super) names: &'a QuestionNames,
     predictor: Arc<CountedPredictor>,
     /// Rows that were searched again for the section, where it does that.
     searched: Cell<Option<u64>>,
@@ -95,7 +95,7 @@ pub(super) struct Asker<'a> {
 }
 
 /// Rows for the sections that ask.
-struct Rows {
+struct QuestionRows {
     refused: Chosen,
     valid: Chosen,
     stuck: Chosen,
@@ -107,15 +107,15 @@ struct Rows {
 }
 
 /// How many rows of each kind the sections of a job may ask about.
-pub fn sizes(job: &AuditJob) -> Sizes {
+pub fn sizes(job: &AuditJob) -> SampleSizes {
     let when = |section: Section, rows: usize| if job.has(section) { rows } else { 0 };
     // More rows than there are questions cannot be asked about.
     let affordable = |rows: usize| rows.min(usize::try_from(job.queries).unwrap_or(usize::MAX));
     let several = if job.reasons || job.has(Section::Actions) { MOST_REFUSED } else { 0 };
     let few = when(Section::Responsiveness, responsiveness::ROWS)
-        // Of refused rows some have no answer.
+        // Of refused rows some have no counterfactual.
         .max(when(Section::Robustness, 4 * robustness::ROWS));
-    Sizes {
+    SampleSizes {
         refused: affordable(several.max(few)),
         stuck: affordable(when(Section::Binding, binding::ROWS)),
         any: affordable(when(Section::Explicit, explicit::ROWS)),
@@ -136,7 +136,7 @@ impl Questions<'_> {
     ///
     /// # Errors
     /// When the model as a whole fails.
-    pub fn ask(&self, sampler: Sampler) -> Result<Told> {
+    pub fn ask(&self, sampler: Sampler) -> Result<QuestionResults> {
         let predictor = Arc::new(CountedPredictor::new(Arc::clone(&self.predictor)));
         let unchanged = self.setup.unchanged();
         let counted: Arc<dyn Predictor> = Arc::clone(&predictor) as Arc<dyn Predictor>;
@@ -152,9 +152,9 @@ impl Questions<'_> {
             sizes: sampler.group_sizes().clone(),
         };
         let all_refused = sampler.rows_refused;
-        let rows = Rows::new(sampler)?;
+        let rows = QuestionRows::new(sampler)?;
         let needs = self.needs(&asker, &rows);
-        let mut told = Told::default();
+        let mut told = QuestionResults::default();
         let held = rows.refused.len() as u64;
         if self.job.reasons && held < all_refused {
             told.remarks.push(format!(
@@ -179,10 +179,10 @@ impl Questions<'_> {
     fn tell_section(
         &self,
         asker: &Asker<'_>,
-        (rows, allotted): (&Rows, &Allotment),
-        told: &mut Told,
+        (rows, allotted): (&QuestionRows, &Allotment),
+        told: &mut QuestionResults,
     ) -> Result<()> {
-        let Need { section, rows: wanted, .. } = allotted.need;
+        let SectionNeed { section, rows: wanted, .. } = allotted.need;
         let before = asker.predictor.asked();
         asker.searched.set(None);
         self.tell(asker, rows, (allotted, told))?;
@@ -200,7 +200,7 @@ impl Questions<'_> {
     }
 
     /// What every section would ask.
-    fn needs(&self, asker: &Asker<'_>, rows: &Rows) -> Vec<Need> {
+    fn needs(&self, asker: &Asker<'_>, rows: &QuestionRows) -> Vec<SectionNeed> {
         let (schema, stats) = (&self.setup.schema, &self.setup.artefact.description.stats);
         let features = schema.features.len();
         let targets = asker.targets_per_row();
@@ -226,13 +226,19 @@ impl Questions<'_> {
             let further = rows.refused.len() as u64 - at_most(&rows.refused, actions::CHOSEN_ON);
             let actions = *of == Section::Actions;
             let more = if actions { further * actions::PER_FURTHER_ROW } else { 0 };
-            Need { section: of.name(), rows: rows_of, per_row, before: 0, more }
+            SectionNeed { section: of.name(), rows: rows_of, per_row, before: 0, more }
         };
-        let mut needs: Vec<Need> = asking.map(need).collect();
+        let mut needs: Vec<SectionNeed> = asking.map(need).collect();
         if self.job.reasons {
             let before = rows.passing.values().map(|of| of.len() as u64).sum();
             let (held, per_row) = (rows.refused.len() as u64, reasons::per_row(features));
-            needs.push(Need { section: reasons::NAME, rows: held, per_row, before, more: 0 });
+            needs.push(SectionNeed {
+                section: reasons::NAME,
+                rows: held,
+                per_row,
+                before,
+                more: 0,
+            });
         }
         needs
     }
@@ -240,8 +246,8 @@ impl Questions<'_> {
     fn tell(
         &self,
         asker: &Asker<'_>,
-        rows: &Rows,
-        (allotted, told): (&Allotment, &mut Told),
+        rows: &QuestionRows,
+        (allotted, told): (&Allotment, &mut QuestionResults),
     ) -> Result<()> {
         let tables = match allotted.need.section {
             "actions" => actions::actions(asker, &rows.refused, allotted)?,
@@ -268,15 +274,15 @@ impl Questions<'_> {
     }
 }
 
-impl Rows {
-    fn new(mut sampler: Sampler) -> Result<Rows> {
+impl QuestionRows {
+    fn new(mut sampler: Sampler) -> Result<QuestionRows> {
         let group_limit = sampler.group_limit();
         let grouped = Chosen::new(sampler.grouped()?);
         let Sampler { refused, stuck, any, passing, .. } = sampler;
         let refused = Chosen::new(refused.finish()?);
         let passing =
             passing.into_iter().map(|(target, of)| Ok((target, Chosen::new(of.finish()?))));
-        Ok(Rows {
+        Ok(QuestionRows {
             valid: refused.valid()?,
             stuck: Chosen::new(stuck.finish()?),
             any: Chosen::new(any.finish()?),
@@ -328,7 +334,11 @@ impl Asker<'_> {
     }
 
     /// What a group is compared with: the value that the job names, or the largest group.
-    fn reference<'g>(&self, group: &Group, groups: &'g [Group]) -> Option<&'g Group> {
+    fn reference<'g>(
+        &self,
+        group: &SampledGroup,
+        groups: &'g [SampledGroup],
+    ) -> Option<&'g SampledGroup> {
         let attribute = group.attribute?;
         let named = self.reference.get(&self.names.attributes[attribute]).map(Some);
         let of_attribute = |(target, other, _): &&(u32, usize, Option<String>)| {
@@ -344,7 +354,7 @@ impl Asker<'_> {
             largest.map(|((_, _, value), _)| value.as_ref())
         };
         let value = named.or_else(largest)?;
-        let same = |other: &&Group| {
+        let same = |other: &&SampledGroup| {
             (other.target, other.attribute, other.value.as_ref())
                 == (group.target, group.attribute, value)
         };

@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use super::ask::{Copy, Derived, ask};
+use super::ask::{Copy, DerivedPolicy, ask};
 use super::budget::Allotment;
 use super::groups::{count, mean};
-use super::sample::{Chosen, Group, Sample};
-use super::{Asker, Table};
+use super::sample::{AuditSample, Chosen, SampledGroup};
+use super::{Asker, NamedTable};
 use crate::error::Result;
 use crate::explain::Explainer;
 use crate::feature::{Cell, Edit, Edits};
 use crate::output::responsiveness_schema;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Rows that are looked at, at most.
 pub(super) const ROWS: usize = 1_000;
@@ -24,7 +24,7 @@ pub(super) fn per_row(features: usize) -> u64 {
 }
 
 /// What the values of a feature do for each row.
-struct Tried {
+struct TriedValues {
     values: Vec<u32>,
     reached: Vec<u32>,
 }
@@ -37,13 +37,13 @@ pub(super) fn responsiveness(
     asker: &Asker<'_>,
     refused: &Chosen,
     allotted: &Allotment,
-) -> Result<Vec<Table>> {
-    let mut columns = Columns::default();
+) -> Result<Vec<NamedTable>> {
+    let mut columns = ReportColumns::default();
     let rows = refused.slice(0, allotted.rows() as usize);
     if let Some(sample) = rows.inspect(&asker.explainer, asker.table)? {
         let groups = sample.groups();
         let features = asker.explainer.schema().features.len();
-        let tried: Vec<Option<Tried>> = (0..features)
+        let tried: Vec<Option<TriedValues>> = (0..features)
             .map(|feature| try_values(asker, &sample, feature))
             .collect::<Result<_>>()?;
         for group in &groups {
@@ -58,7 +58,11 @@ pub(super) fn responsiveness(
 }
 
 /// Tries a feature's values on all rows; none if no row may change it.
-fn try_values(asker: &Asker<'_>, sample: &Sample, feature: usize) -> Result<Option<Tried>> {
+fn try_values(
+    asker: &Asker<'_>,
+    sample: &AuditSample,
+    feature: usize,
+) -> Result<Option<TriedValues>> {
     let explainer = asker.explainer.as_ref();
     let mut copies = Vec::new();
     for row in 0..sample.len() {
@@ -68,17 +72,21 @@ fn try_values(asker: &Asker<'_>, sample: &Sample, feature: usize) -> Result<Opti
     if copies.is_empty() {
         return Ok(None);
     }
-    let answers = ask(explainer, (&sample.rows, Derived::Follow), &copies)?;
-    let mut tried = Tried { values: vec![0; sample.len()], reached: vec![0; sample.len()] };
-    for (copy, answer) in copies.iter().zip(answers) {
+    let predictions = ask(explainer, (&sample.rows, DerivedPolicy::Follow), &copies)?;
+    let mut tried = TriedValues { values: vec![0; sample.len()], reached: vec![0; sample.len()] };
+    for (copy, prediction) in copies.iter().zip(predictions) {
         tried.values[copy.row as usize] += 1;
-        tried.reached[copy.row as usize] += u32::from(answer.reached);
+        tried.reached[copy.row as usize] += u32::from(prediction.reached);
     }
     Ok(Some(tried))
 }
 
 /// What a feature of a row may become alone: all of it, or values spread evenly over it.
-fn values(explainer: &Explainer, sample: &Sample, (feature, row): (usize, usize)) -> Vec<Edits> {
+fn values(
+    explainer: &Explainer,
+    sample: &AuditSample,
+    (feature, row): (usize, usize),
+) -> Vec<Edits> {
     let (rows, constraints) = (&sample.rows, explainer.constraints());
     if constraints.is_derived(feature) {
         return Vec::new();
@@ -108,9 +116,9 @@ fn values(explainer: &Explainer, sample: &Sample, (feature, row): (usize, usize)
 }
 
 fn tell(
-    (asker, group): (&Asker<'_>, &Group),
-    (feature, tried): (usize, &Tried),
-    columns: &mut Columns,
+    (asker, group): (&Asker<'_>, &SampledGroup),
+    (feature, tried): (usize, &TriedValues),
+    columns: &mut ReportColumns,
 ) {
     let movable: Vec<u32> =
         group.rows.iter().copied().filter(|row| tried.values[*row as usize] > 0).collect();
@@ -126,7 +134,7 @@ fn tell(
     columns.count(rows);
     columns.count(sum(&tried.values));
     columns.count(sum(&tried.reached));
-    columns.number(mean(movable.iter().map(share)).filter(|_| asker.names.tells(rows)));
+    columns.number(mean(movable.iter().map(share)).filter(|_| asker.names.shows(rows)));
     columns.count(responsive);
     asker.names.share(columns, responsive, rows);
 }

@@ -1,4 +1,4 @@
-//! Whether answers stand small errors: copies of valid counterfactuals with some noise in their numbers.
+//! Whether counterfactuals stay valid under small errors: copies of valid counterfactuals with some noise in their numbers.
 
 use arrow::datatypes::DataType;
 use rand::SeedableRng;
@@ -6,16 +6,16 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::ask::{Copy, Derived, ask};
+use super::ask::{Copy, DerivedPolicy, ask};
 use super::budget::Allotment;
 use super::groups::{count, mean};
-use super::sample::{Chosen, Sample};
+use super::sample::{AuditSample, Chosen};
 use super::values::stored;
-use super::{Asker, Table};
+use super::{Asker, NamedTable};
 use crate::error::Result;
 use crate::feature::{Cell, Edit, Edits, FeatureStats};
 use crate::output::robustness_schema;
-use crate::report::Columns;
+use crate::report::ReportColumns;
 
 /// Counterfactuals that are looked at, at most.
 pub(super) const ROWS: usize = 1_000;
@@ -37,20 +37,20 @@ pub(super) fn robustness(
     asker: &Asker<'_>,
     valid: &Chosen,
     allotted: &Allotment,
-) -> Result<Vec<Table>> {
-    let mut columns = Columns::default();
+) -> Result<Vec<NamedTable>> {
+    let mut columns = ReportColumns::default();
     let rows = valid.slice(0, allotted.rows() as usize);
     if let Some(sample) = rows.inspect(&asker.explainer, asker.table)? {
         let copies = noisy(asker, &sample)?;
-        let answers = ask(&asker.explainer, (&sample.rows, Derived::Follow), &copies)?;
+        let predictions = ask(&asker.explainer, (&sample.rows, DerivedPolicy::Follow), &copies)?;
         let mut held = vec![0u32; sample.len()];
-        for (copy, answer) in copies.iter().zip(answers) {
-            held[copy.row as usize] += u32::from(answer.reached);
+        for (copy, prediction) in copies.iter().zip(predictions) {
+            held[copy.row as usize] += u32::from(prediction.reached);
         }
         for group in sample.groups() {
             let rows = group.rows.len() as u64;
             let share = |row: &u32| f64::from(held[*row as usize]) / COPIES as f64;
-            let validity = mean(group.rows.iter().map(share)).filter(|_| asker.names.tells(rows));
+            let validity = mean(group.rows.iter().map(share)).filter(|_| asker.names.shows(rows));
             asker.names.begin(&mut columns, &group);
             columns.count(rows);
             columns.count(COPIES as u64);
@@ -65,14 +65,15 @@ pub(super) fn robustness(
 
 /// Copies of the counterfactuals: every number that is not computed from others moves by Gaussian noise, stays within
 /// what training rows or the counterfactual have, and becomes what its column can hold. Categories and nulls stay.
-fn noisy(asker: &Asker<'_>, sample: &Sample) -> Result<Vec<Copy>> {
+fn noisy(asker: &Asker<'_>, sample: &AuditSample) -> Result<Vec<Copy>> {
     let seed = asker.setup.streams.seed_of("audit noise");
     let constraints = asker.explainer.constraints();
     let stats = &asker.setup.artefact.description.stats.features;
     let mut cells: Vec<Vec<Cell>> = Vec::with_capacity(stats.len());
     for (feature, stats) in stats.iter().enumerate() {
-        let answers = (0..sample.len()).map(|row| sample.answers.cell(feature, row));
-        let copies = answers.flat_map(|cell| std::iter::repeat_n(cell, COPIES));
+        let counterfactuals =
+            (0..sample.len()).map(|row| sample.counterfactuals.cell(feature, row));
+        let copies = counterfactuals.flat_map(|cell| std::iter::repeat_n(cell, COPIES));
         let FeatureStats::Numeric(stats) = stats else {
             cells.push(copies.collect());
             continue;
@@ -104,15 +105,15 @@ fn noisy(asker: &Asker<'_>, sample: &Sample) -> Result<Vec<Copy>> {
 
 /// A feature's numbers in the copies of all rows.
 fn moved(
-    (sample, feature): (&Sample, usize),
+    (sample, feature): (&AuditSample, usize),
     (seed, deviation): (u64, f64),
     (data_type, seen): (&DataType, (f64, f64)),
 ) -> Result<Vec<f64>> {
     let mut all = Vec::with_capacity(sample.len() * COPIES);
     for row in 0..sample.len() {
-        let Cell::Number(answer) = sample.answers.cell(feature, row) else { continue };
-        if answer.is_nan() {
-            all.extend([answer; COPIES]);
+        let Cell::Number(number) = sample.counterfactuals.cell(feature, row) else { continue };
+        if number.is_nan() {
+            all.extend([number; COPIES]);
             continue;
         }
         let mut bytes = [0; 28];
@@ -122,10 +123,10 @@ fn moved(
         let mut random = ChaCha8Rng::seed_from_u64(xxh3_64_with_seed(&bytes, seed));
         let noise = |_| {
             let noise: f64 = StandardNormal.sample(&mut random);
-            answer + deviation * noise
+            number + deviation * noise
         };
         let noisy: Vec<f64> = (0..COPIES).map(noise).collect();
-        all.extend(stored(&noisy, data_type, (seen.0.min(answer), seen.1.max(answer)))?);
+        all.extend(stored(&noisy, data_type, (seen.0.min(number), seen.1.max(number)))?);
     }
     Ok(all)
 }

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::reservoir::Ticket;
 use super::sampler::{ATTRIBUTE, WRITTEN};
-use super::search::Found;
+use super::search::SearchResult;
 use crate::error::{Error, Result};
 use crate::explain::{Explainer, Inspected};
 use crate::feature::Rows;
@@ -26,7 +26,7 @@ pub struct Chosen {
 }
 
 /// Rows with what the run has found for them.
-pub struct Sample {
+pub struct AuditSample {
     /// The rows as they are, and what they may become.
     pub rows: Inspected,
     /// What became of them.
@@ -36,7 +36,7 @@ pub struct Sample {
     /// What it costs; NaN where there is none.
     pub costs: Vec<f64>,
     /// Their counterfactuals; as they are where there is none.
-    pub answers: Rows,
+    pub counterfactuals: Rows,
     /// Texts of the attributes.
     pub attributes: Vec<ArrayRef>,
     /// The rows of the input, each of its own batch of columns.
@@ -45,7 +45,7 @@ pub struct Sample {
 
 /// Rows of a sample that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct SampledGroup {
     /// Number of the target.
     pub target: u32,
     /// The attribute; none for everybody.
@@ -109,12 +109,12 @@ impl Chosen {
     ///
     /// # Errors
     /// Only if there is a bug.
-    pub fn written(&self) -> Result<Vec<Found>> {
+    pub fn written(&self) -> Result<Vec<SearchResult>> {
         let Some(batch) = &self.batch else { return Ok(Vec::new()) };
         let written = prefixed(batch, WRITTEN)?;
         let (valid, costs) = (named(&written, "valid")?, named(&written, "cost")?);
         let costs = costs.as_primitive::<Float64Type>().iter();
-        let found = valid.as_boolean().iter().zip(costs).map(|(valid, cost)| Found {
+        let found = valid.as_boolean().iter().zip(costs).map(|(valid, cost)| SearchResult {
             valid: valid.unwrap_or(false),
             cost: cost.unwrap_or(f64::NAN),
         });
@@ -125,7 +125,7 @@ impl Chosen {
     ///
     /// # Errors
     /// Only if there is a bug.
-    pub fn groups(&self) -> Result<Vec<Group>> {
+    pub fn groups(&self) -> Result<Vec<SampledGroup>> {
         let Some(batch) = &self.batch else { return Ok(Vec::new()) };
         let targets: Vec<u32> = self.tickets.iter().map(|ticket| ticket.target).collect();
         Ok(grouped(&targets, prefixed(batch, ATTRIBUTE)?.columns()))
@@ -150,7 +150,7 @@ impl Chosen {
     ///
     /// # Errors
     /// When the model as a whole fails.
-    pub fn inspect(&self, explainer: &Explainer, table: &Schema) -> Result<Option<Sample>> {
+    pub fn inspect(&self, explainer: &Explainer, table: &Schema) -> Result<Option<AuditSample>> {
         let Some(block) = self.block(table)? else { return Ok(None) };
         let inspected = explainer.inspect(&block)?;
         let places: HashMap<(u128, u32), u32> = inspected
@@ -167,34 +167,36 @@ impl Chosen {
         let (kept, at): (Vec<u32>, Vec<u32>) = found.unzip();
         let chosen = self.take(&kept)?;
         let Some(batch) = &chosen.batch else { return Ok(None) };
-        Sample::new((inspected.take(&at)?, explainer), (batch, table)).map(Some)
+        AuditSample::new((inspected.take(&at)?, explainer), (batch, table)).map(Some)
     }
 }
 
-impl Sample {
+impl AuditSample {
     fn new(
         (rows, explainer): (Inspected, &Explainer),
         (batch, table): (&RecordBatch, &Schema),
-    ) -> Result<Sample> {
+    ) -> Result<AuditSample> {
         let written = prefixed(batch, WRITTEN)?;
         let attributes = prefixed(batch, ATTRIBUTE)?.columns().to_vec();
-        let answers = prefixed(&written, "cf_")?;
-        let answers: Vec<(String, ArrayRef)> = explainer
+        let counterfactuals = prefixed(&written, "cf_")?;
+        let counterfactuals: Vec<(String, ArrayRef)> = explainer
             .schema()
             .names()
-            .map(|name| Ok((name.to_string(), named(&answers, name)?)))
+            .map(|name| Ok((name.to_string(), named(&counterfactuals, name)?)))
             .collect::<Result<_>>()?;
-        let answers = answers.into_iter().map(|(name, column)| (name, column, true));
-        let answers = RecordBatch::try_from_iter_with_nullable(answers).map_err(misfit)?;
+        let counterfactuals =
+            counterfactuals.into_iter().map(|(name, column)| (name, column, true));
+        let counterfactuals =
+            RecordBatch::try_from_iter_with_nullable(counterfactuals).map_err(misfit)?;
         let valid = named(&written, "valid")?;
         let costs = cast(&named(&written, "cost")?, &arrow::datatypes::DataType::Float64);
         let costs = costs.map_err(misfit)?;
         let costs = costs.as_primitive::<Float64Type>().iter();
-        Ok(Sample {
+        Ok(AuditSample {
             status: written_statuses(&written)?,
             valid: valid.as_boolean().iter().map(|valid| valid.unwrap_or(false)).collect(),
             costs: costs.map(|cost| cost.unwrap_or(f64::NAN)).collect(),
-            answers: explainer.reader().read(&answers)?,
+            counterfactuals: explainer.reader().read(&counterfactuals)?,
             attributes,
             block: input_of(batch, table)?,
             rows,
@@ -207,12 +209,12 @@ impl Sample {
     }
 
     /// Everybody and the values of every attribute, for each target, in this order.
-    pub fn groups(&self) -> Vec<Group> {
+    pub fn groups(&self) -> Vec<SampledGroup> {
         grouped(&self.rows.target_numbers, &self.attributes)
     }
 }
 
-fn grouped(targets: &[u32], attributes: &[ArrayRef]) -> Vec<Group> {
+fn grouped(targets: &[u32], attributes: &[ArrayRef]) -> Vec<SampledGroup> {
     let mut found: BTreeMap<(u32, Option<usize>, Option<String>), Vec<u32>> = BTreeMap::new();
     for (row, target) in targets.iter().enumerate() {
         found.entry((*target, None, None)).or_default().push(row as u32);
@@ -222,7 +224,8 @@ fn grouped(targets: &[u32], attributes: &[ArrayRef]) -> Vec<Group> {
             found.entry((*target, Some(attribute), value)).or_default().push(row as u32);
         }
     }
-    let group = |((target, attribute, value), rows)| Group { target, attribute, value, rows };
+    let group =
+        |((target, attribute, value), rows)| SampledGroup { target, attribute, value, rows };
     found.into_iter().map(group).collect()
 }
 

@@ -28,7 +28,7 @@ pub(super) const ATTRIBUTE: &str = "attribute:";
 
 /// How many rows of each kind are kept.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sizes {
+pub struct SampleSizes {
     /// Refused rows.
     pub refused: usize,
     /// Refused rows without a counterfactual.
@@ -45,7 +45,7 @@ pub struct Sizes {
 #[derive(Debug, Clone)]
 pub struct SampleSetup {
     /// How many are kept.
-    pub sizes: Sizes,
+    pub sizes: SampleSizes,
     /// Names of the targets, in the order of their numbers.
     pub targets: Vec<String>,
     /// Whether a row has a target for every other class.
@@ -89,7 +89,7 @@ struct Offered {
 impl Sampler {
     /// None yet.
     pub fn new(setup: &Arc<SampleSetup>) -> Sampler {
-        let Sizes { refused, stuck, any, .. } = setup.sizes;
+        let SampleSizes { refused, stuck, any, .. } = setup.sizes;
         Sampler {
             setup: Arc::clone(setup),
             refused: Reservoir::new(refused),
@@ -103,7 +103,7 @@ impl Sampler {
         }
     }
 
-    /// Looks at answers about rows of the input, whose attributes are texts.
+    /// Looks at counterfactuals about rows of the input, whose attributes are texts.
     ///
     /// # Errors
     /// When the tables are not those of the run.
@@ -320,7 +320,7 @@ impl Sampler {
         self.refused.merge(other.refused)?;
         self.stuck.merge(other.stuck)?;
         self.any.merge(other.any)?;
-        let Sizes { passing, group, .. } = self.setup.sizes;
+        let SampleSizes { passing, group, .. } = self.setup.sizes;
         for (target, more) in other.passing {
             let of_target = self.passing.entry(target).or_insert_with(|| Reservoir::new(passing));
             of_target.merge(more)?;
@@ -389,12 +389,12 @@ fn value_of(column: &ArrayRef, row: usize) -> Option<String> {
 /// Rows of the input beside their attributes and what was written about them.
 fn joined(
     (input, attributes, rows): (&RecordBatch, &[ArrayRef], &[u32]),
-    (written, answers): (&RecordBatch, &[u32]),
+    (written, first_rows): (&RecordBatch, &[u32]),
 ) -> Result<RecordBatch> {
     let misfit = |error| Error::internal("sample", "rows do not fit").source(error);
     let input = take_record_batch(input, &UInt32Array::from(rows.to_vec())).map_err(misfit)?;
     let written =
-        take_record_batch(written, &UInt32Array::from(answers.to_vec())).map_err(misfit)?;
+        take_record_batch(written, &UInt32Array::from(first_rows.to_vec())).map_err(misfit)?;
     let mut fields: Vec<FieldRef> = input.schema().fields().iter().cloned().collect();
     let mut columns = input.columns().to_vec();
     for (number, attribute) in attributes.iter().enumerate() {

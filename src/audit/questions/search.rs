@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::sample::Chosen;
 use crate::artefact::Artefact;
 use crate::error::{Error, Result};
-use crate::explain::{Columns, ExplainStats, Explainer, Setup};
+use crate::explain::{ColumnIndices, ExplainSetup, ExplainStats, Explainer};
 use crate::feature::{FeatureSchema, key_hashes};
 use crate::job::{ExplainJob, Target};
 use crate::nearest::Points;
@@ -35,7 +35,7 @@ pub struct ExplainerSetup<'a> {
     /// The input's columns …
     pub table: SchemaRef,
     /// … and what they are.
-    pub columns: Columns,
+    pub columns: ColumnIndices,
     /// What the model should decide.
     pub target: &'a Target,
     /// How rows were explained.
@@ -50,14 +50,14 @@ pub struct Variation {
     /// The feature schema.
     pub schema: Arc<FeatureSchema>,
     /// What columns are.
-    pub columns: Columns,
+    pub columns: ColumnIndices,
     /// How rows are explained.
     pub explain: ExplainJob,
 }
 
 /// What a search has found for a row and target.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// Whether there is a valid counterfactual.
     pub valid: bool,
     /// What it costs; NaN where there is none.
@@ -65,7 +65,7 @@ pub struct Found {
 }
 
 /// By key and target.
-pub(super) type FoundRows = HashMap<(u128, u32), Found>;
+pub(super) type FoundRows = HashMap<(u128, u32), SearchResult>;
 
 impl ExplainerSetup<'_> {
     /// Nothing differs, but for limits that belong to the run: one counterfactual a row, and no clock.
@@ -86,7 +86,7 @@ impl ExplainerSetup<'_> {
         predictor: Arc<dyn Predictor>,
     ) -> Result<Arc<Explainer>> {
         let description = &self.artefact.description;
-        let setup = Setup {
+        let setup = ExplainSetup {
             description,
             schema: Arc::clone(&variation.schema),
             table: Arc::clone(&self.table),
@@ -122,7 +122,7 @@ impl ExplainerSetup<'_> {
             let table = explainer.worker()?.explain(block, &mut ExplainStats::default())?;
             found_in(&table, key, targets)
         };
-        let found: Vec<Vec<((u128, u32), Found)>> =
+        let found: Vec<Vec<((u128, u32), SearchResult)>> =
             blocks.par_iter().map(search).collect::<Result<_>>()?;
         Ok(found.into_iter().flatten().collect())
     }
@@ -133,7 +133,7 @@ fn found_in(
     table: &RecordBatch,
     (key, seed): (usize, u64),
     targets: &[String],
-) -> Result<Vec<((u128, u32), Found)>> {
+) -> Result<Vec<((u128, u32), SearchResult)>> {
     let key = table.project(&(0..key).collect::<Vec<usize>>());
     let key = key.map_err(|error| Error::internal("search", "a key is lost").source(error))?;
     let hashes = key_hashes(&key, seed)?;
@@ -143,7 +143,7 @@ fn found_in(
     let found = names.iter().zip(valid).zip(costs).zip(hashes);
     let found = found.map(|(((name, valid), cost), hash)| {
         let target = targets.iter().position(|target| Some(target.as_str()) == name);
-        let found = Found { valid: valid.unwrap_or(false), cost: cost.unwrap_or(f64::NAN) };
+        let found = SearchResult { valid: valid.unwrap_or(false), cost: cost.unwrap_or(f64::NAN) };
         ((hash, target.unwrap_or(0) as u32), found)
     });
     Ok(found.collect())

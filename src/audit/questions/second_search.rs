@@ -10,12 +10,12 @@ use hashbrown::HashMap;
 use super::budget::Allotment;
 use super::groups::mean;
 use super::reservoir::Ticket;
-use super::sample::{Chosen, Group};
-use super::search::{CHUNK_ROWS, Found};
-use super::{Asker, Table};
+use super::sample::{Chosen, SampledGroup};
+use super::search::{CHUNK_ROWS, SearchResult};
+use super::{Asker, NamedTable};
 use crate::error::{Error, Result};
 use crate::output::second_search_schema;
-use crate::report::{Columns, column};
+use crate::report::{ReportColumns, column};
 
 /// The verdict about what the search may have made.
 const INCONCLUSIVE: &str = "inconclusive";
@@ -33,7 +33,7 @@ fn queries(asker: &Asker<'_>) -> u32 {
 
 /// A figure of a group by the run and by the second search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Pair {
+struct TwoSearches {
     first: f64,
     second: f64,
 }
@@ -46,15 +46,15 @@ pub(super) fn second_search(
     asker: &Asker<'_>,
     (grouped, limit): (&Chosen, usize),
     allotted: &Allotment,
-) -> Result<Vec<Table>> {
+) -> Result<Vec<NamedTable>> {
     let mut variation = asker.setup.unchanged();
     variation.explain.refine.queries_per_row = queries(asker);
     let explainer = asker.explainer_of(&variation)?;
-    let mut second: Vec<Found> = Vec::new();
+    let mut second: Vec<SearchResult> = Vec::new();
     for rows in asker.chunks(grouped, (allotted, CHUNK_ROWS)) {
         let rows = rows?;
         let found = asker.setup.search(&explainer, &rows, &asker.names.targets)?;
-        let none = Found { valid: false, cost: f64::NAN };
+        let none = SearchResult { valid: false, cost: f64::NAN };
         let of_row = |ticket: &Ticket| found.get(&(ticket.hash, ticket.target)).copied();
         second.extend(rows.tickets.iter().map(|ticket| of_row(ticket).unwrap_or(none)));
     }
@@ -64,12 +64,12 @@ pub(super) fn second_search(
     let rounds = rows.tickets.last().map_or(0, |ticket| ticket.rank as usize);
     let most = if rows.len() == grouped.len() { limit } else { rounds };
     let groups = rows.groups()?.into_iter().filter(|group| group.attribute.is_some());
-    let groups: Vec<Group> = groups.map(|group| first_rows(group, (&rows, most))).collect();
-    let mut columns = Columns::default();
+    let groups: Vec<SampledGroup> = groups.map(|group| first_rows(group, (&rows, most))).collect();
+    let mut columns = ReportColumns::default();
     for group in &groups {
         let reference = asker.reference(group, &groups);
         for metric in ["recourse_rate", "cost_mean"] {
-            let of = |group: &Group| figure(metric, &group.rows, (&first, &second));
+            let of = |group: &SampledGroup| figure(metric, &group.rows, (&first, &second));
             tell(asker, (metric, group, of(group)), reference.map(of), &mut columns);
         }
     }
@@ -78,15 +78,19 @@ pub(super) fn second_search(
 
 /// The first rows of a group by their hashes: its own. Further ones were chosen for groups of other attributes, and are
 /// like those rather than like the group.
-fn first_rows(mut group: Group, (rows, most): (&Chosen, usize)) -> Group {
+fn first_rows(mut group: SampledGroup, (rows, most): (&Chosen, usize)) -> SampledGroup {
     group.rows.sort_by_key(|row| rows.tickets[*row as usize].hash);
     group.rows.truncate(most);
     group
 }
 
 /// A figure of some rows; none where there is nothing to tell it by.
-fn figure(metric: &str, rows: &[u32], (first, second): (&[Found], &[Found])) -> Option<Pair> {
-    let of = |found: &[Found]| match metric {
+fn figure(
+    metric: &str,
+    rows: &[u32],
+    (first, second): (&[SearchResult], &[SearchResult]),
+) -> Option<TwoSearches> {
+    let of = |found: &[SearchResult]| match metric {
         "recourse_rate" => {
             mean(rows.iter().map(|row| f64::from(u8::from(found[*row as usize].valid))))
         }
@@ -94,11 +98,11 @@ fn figure(metric: &str, rows: &[u32], (first, second): (&[Found], &[Found])) -> 
             rows.iter().map(|row| found[*row as usize]).filter(|one| one.valid).map(|one| one.cost),
         ),
     };
-    Some(Pair { first: of(first)?, second: of(second)? })
+    Some(TwoSearches { first: of(first)?, second: of(second)? })
 }
 
 /// How far a gap moves, and how far it may: of shares the tolerance, of costs that share of the reference's.
-fn moved(metric: &str, (own, reference): (Pair, Pair), tolerance: f64) -> (f64, f64) {
+fn moved(metric: &str, (own, reference): (TwoSearches, TwoSearches), tolerance: f64) -> (f64, f64) {
     let moved = ((own.second - reference.second) - (own.first - reference.first)).abs();
     let scale = if metric == "cost_mean" { reference.first.abs() } else { 1.0 };
     (moved, tolerance * scale)
@@ -106,12 +110,12 @@ fn moved(metric: &str, (own, reference): (Pair, Pair), tolerance: f64) -> (f64, 
 
 fn tell(
     asker: &Asker<'_>,
-    (metric, group, own): (&str, &Group, Option<Pair>),
-    reference: Option<Option<Pair>>,
-    columns: &mut Columns,
+    (metric, group, own): (&str, &SampledGroup, Option<TwoSearches>),
+    reference: Option<Option<TwoSearches>>,
+    columns: &mut ReportColumns,
 ) {
     let rows = group.rows.len() as u64;
-    let own = own.filter(|_| asker.names.tells(rows));
+    let own = own.filter(|_| asker.names.shows(rows));
     let reference = reference.flatten();
     let both = own.zip(reference);
     let moved = both.map(|pair| moved(metric, pair, asker.tolerance));
@@ -212,18 +216,19 @@ mod tests {
     fn a_group_has_its_own_rows_only() {
         let ticket = |hash: u128| Ticket { rank: 0, hash, target: 0 };
         let rows = Chosen { tickets: [7, 3, 9, 1].map(ticket).to_vec(), batch: None };
-        let group = Group { target: 0, attribute: Some(0), value: None, rows: vec![0, 1, 2, 3] };
+        let group =
+            SampledGroup { target: 0, attribute: Some(0), value: None, rows: vec![0, 1, 2, 3] };
         assert_eq!(first_rows(group, (&rows, 2)).rows, [3, 1], "the least hashes");
     }
 
     #[test]
     fn a_gap_moves_by_what_the_two_searches_differ_in() {
-        let found = |valid: bool, cost: f64| Found { valid, cost };
+        let found = |valid: bool, cost: f64| SearchResult { valid, cost };
         let first = [found(true, 2.0), found(false, f64::NAN), found(true, 1.0), found(true, 1.0)];
         let second = [found(true, 2.0), found(true, 4.0), found(true, 1.0), found(true, 0.5)];
         let of = |metric, rows: &[u32]| figure(metric, rows, (&first, &second)).expect("rows");
         let (own, reference) = (of("recourse_rate", &[0, 1]), of("recourse_rate", &[2, 3]));
-        assert_eq!(own, Pair { first: 0.5, second: 1.0 });
+        assert_eq!(own, TwoSearches { first: 0.5, second: 1.0 });
         // The gap was -0.5 and is 0.
         assert_eq!(moved("recourse_rate", (own, reference), 0.05), (0.5, 0.05));
         let (own, reference) = (of("cost_mean", &[0, 1]), of("cost_mean", &[2, 3]));

@@ -5,7 +5,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use proptest::prelude::*;
 
-use super::random::{Dice, case, coupled_table, table};
+use super::random::{CaseRandom, case, coupled_table, table};
 use super::*;
 use crate::encode::Slots;
 use crate::feature::{Change, Edit, Edits, Feature, Numeric, RowWriter, numbers, whole_range};
@@ -189,7 +189,7 @@ proptest! {
 
     #[test]
     fn rules_hold_whatever_a_network_answers((columns, rows, seed) in case()) {
-        let mut dice = Dice::new(seed);
+        let mut dice = CaseRandom::new(seed);
         let case = coupled_table(&columns, rows, &mut dice, seed);
         let output = dice.output(&case);
         let settled = case.process(&output, &case.widest());
@@ -202,7 +202,7 @@ proptest! {
 
     #[test]
     fn repairs_are_coherent_and_allowed((columns, rows, seed) in case()) {
-        let mut dice = Dice::new(seed);
+        let mut dice = CaseRandom::new(seed);
         let case = coupled_table(&columns, rows, &mut dice, seed);
         let conditions = case.widest();
         let free = case.without_rules().process(&dice.output(&case), &conditions);
@@ -225,7 +225,7 @@ proptest! {
 
     #[test]
     fn a_row_moves_if_and_only_if_it_is_said_to_be_movable((columns, rows, seed) in case()) {
-        let case = table(&columns, rows, &mut Dice::new(seed));
+        let case = table(&columns, rows, &mut CaseRandom::new(seed));
         let widest = case.widest();
         let movable = case.constraints.movable(&widest, &case.rows, &case.bounds);
         let settled: Vec<Rows> =
@@ -238,7 +238,7 @@ proptest! {
 
     #[test]
     fn whatever_a_network_answers_the_constraints_hold((columns, rows, seed) in case()) {
-        let mut dice = Dice::new(seed);
+        let mut dice = CaseRandom::new(seed);
         let case = table(&columns, rows, &mut dice);
         let widest = case.widest();
         let drawn = case.constraints.draw(&widest, &case.rows, &mut dice.0);
@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn an_output_that_is_the_row_itself_changes_nothing((columns, rows, seed) in case()) {
-        let case = table(&columns, rows, &mut Dice::new(seed));
+        let case = table(&columns, rows, &mut CaseRandom::new(seed));
         let encoded = case.encoder.encode(&case.batch).expect("encoded");
         let settled = case.process(&encoded, &case.widest());
         let written = RowWriter::new(&case.schema).write(&settled, &case.rows, &case.batch);

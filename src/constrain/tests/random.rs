@@ -132,12 +132,17 @@ pub(crate) fn case() -> impl Strategy<Value = (Vec<Drawn>, usize, u64)> {
 }
 
 /// The table of a drawn schema.
-pub(crate) fn table(columns: &[Drawn], rows: usize, dice: &mut Dice) -> Case {
+pub(crate) fn table(columns: &[Drawn], rows: usize, dice: &mut CaseRandom) -> Case {
     drawn_table(columns, rows, dice, |schema| schema)
 }
 
 /// The same with rules between its features, and one that follows from others.
-pub(crate) fn coupled_table(columns: &[Drawn], rows: usize, dice: &mut Dice, seed: u64) -> Case {
+pub(crate) fn coupled_table(
+    columns: &[Drawn],
+    rows: usize,
+    dice: &mut CaseRandom,
+    seed: u64,
+) -> Case {
     drawn_table(columns, rows, dice, |schema| coupled(schema, seed))
 }
 
@@ -182,7 +187,7 @@ fn coupled(mut schema: FeatureSchema, seed: u64) -> FeatureSchema {
 fn drawn_table(
     columns: &[Drawn],
     rows: usize,
-    dice: &mut Dice,
+    dice: &mut CaseRandom,
     couple: impl Fn(FeatureSchema) -> FeatureSchema,
 ) -> Case {
     let named = |(index, column): (usize, &Drawn)| {
@@ -219,11 +224,11 @@ fn drawn_table(
 }
 
 /// Random numbers of one case.
-pub(crate) struct Dice(pub(crate) ChaCha8Rng);
+pub(crate) struct CaseRandom(pub(crate) ChaCha8Rng);
 
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(ChaCha8Rng::seed_from_u64(seed))
+impl CaseRandom {
+    pub(crate) fn new(seed: u64) -> CaseRandom {
+        CaseRandom(ChaCha8Rng::seed_from_u64(seed))
     }
 
     fn below(&mut self, most: usize) -> usize {
@@ -292,7 +297,7 @@ impl Dice {
         text_lists(lists.into_iter().map(|list| Some(list?.into_iter().map(Some).collect())))
     }
 
-    /// What a network might answer: near the rows, far from them, and no numbers at all.
+    /// What a network might give: near the rows, far from them, and no numbers at all.
     pub(crate) fn output(&mut self, case: &Case) -> Dense {
         let mut dense = case.encoder.encode_rows(&case.rows);
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, f32::MAX, -0.0];

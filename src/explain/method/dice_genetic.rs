@@ -29,9 +29,9 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::sparsity::{KEPT_PART, Sparsity};
-use super::spread::{Spread, spreads};
-use super::variables::{Values, Variables, stream};
+use super::sparsity::{KEPT_PART, PosthocSparsity};
+use super::spread::{FeatureSpread, spreads};
+use super::variables::{VariableValues, Variables, stream};
 use super::{CounterfactualMethod, Proposals};
 use crate::error::Result;
 use crate::explain::refine::{Changes, PredictionIndex, Proposal, QueryCache, Refiner};
@@ -59,7 +59,7 @@ const GENERATIONS: u32 = 500;
 /// Breeds counterfactuals.
 pub(super) struct DiceGenetic {
     hard_labels: bool,
-    sparsity: Sparsity,
+    sparsity: PosthocSparsity,
     /// Of numeric features the weight of a difference.
     weights: Vec<Option<f64>>,
     total_weight: f64,
@@ -69,7 +69,7 @@ pub(super) struct DiceGenetic {
 struct Population {
     variables: Variables,
     random: ChaCha8Rng,
-    members: Vec<Values>,
+    members: Vec<VariableValues>,
     /// The fittest of the last generation, and whether it is valid.
     fittest: Option<(Changes, bool)>,
     best: f64,
@@ -80,7 +80,7 @@ struct Population {
 
 /// A member with its loss and what the model said.
 struct Bred {
-    member: Values,
+    member: VariableValues,
     changes: Changes,
     loss: f64,
     valid: bool,
@@ -90,15 +90,15 @@ impl DiceGenetic {
     pub(super) fn new(job: &ExplainJob, refiner: &Refiner) -> DiceGenetic {
         let spreads = spreads(refiner);
         // |Δ| ÷ range, times range ÷ deviation.
-        let inverse = |spread: &Option<Spread>| {
-            let Spread { range, mad, .. } = spread.filter(|spread| spread.range > 0.0)?;
+        let inverse = |spread: &Option<FeatureSpread>| {
+            let FeatureSpread { range, mad, .. } = spread.filter(|spread| spread.range > 0.0)?;
             Some((1.0 / mad, range / mad))
         };
         let pairs: Vec<Option<(f64, f64)>> = spreads.iter().map(inverse).collect();
         let search = job.dice.sparsity.unwrap_or(SparsitySearch::Binary);
         DiceGenetic {
             hard_labels: job.dice.hard_labels,
-            sparsity: Sparsity::new(search, &spreads),
+            sparsity: PosthocSparsity::new(search, &spreads),
             weights: pairs.iter().map(|pair| pair.map(|(by_one, _)| by_one)).collect(),
             total_weight: pairs.iter().flatten().map(|(_, weight)| weight).sum(),
         }
@@ -233,7 +233,7 @@ impl Population {
         let mut random = stream(cache, request);
         let refiner = &cache.worker.shared.refiner;
         let nearest = refiner.toward_nearest(cache, request, POPULATION);
-        let mut members: Vec<Values> =
+        let mut members: Vec<VariableValues> =
             nearest.iter().map(|changes| variables.values(changes)).collect();
         members.dedup();
         while members.len() < POPULATION {
@@ -262,7 +262,7 @@ impl Population {
     /// Members that keep to the rules between features, each once, and no more than may be asked about.
     fn settle(&mut self, cache: &QueryCache<'_>) {
         let Population { variables, members, .. } = self;
-        let mut kept: Vec<Values> = Vec::with_capacity(members.len());
+        let mut kept: Vec<VariableValues> = Vec::with_capacity(members.len());
         for member in members.drain(..) {
             let member = variables.coherent(cache, member);
             if !kept.contains(&member) {
@@ -275,7 +275,7 @@ impl Population {
 
     fn proposals(&self) -> impl Iterator<Item = Proposal> {
         let request = self.variables.request;
-        let changes = |member: &Values| self.variables.changes(member);
+        let changes = |member: &VariableValues| self.variables.changes(member);
         self.members.iter().map(move |member| Proposal { request, changes: changes(member) })
     }
 
@@ -303,7 +303,11 @@ impl Population {
         self.members = members;
     }
 
-    fn child(&mut self, cache: &QueryCache<'_>, (one, two): (&Values, &Values)) -> Values {
+    fn child(
+        &mut self,
+        cache: &QueryCache<'_>,
+        (one, two): (&VariableValues, &VariableValues),
+    ) -> VariableValues {
         let Population { variables, random, .. } = self;
         let gene = |index: usize| match random.random_range(0.0..1.0) {
             share if share < INHERITED => one[index],

@@ -8,20 +8,20 @@
 //! | copies | up to 1,000 a row (`sample_size`) |
 //! | a round | every copy gets a random value in one feature, drawn with replacement from those that may vary; a feature that was drawn before keeps its value. Numbers are uniform over the permitted range, categories over the permitted values |
 //! | end | at least two rounds, then as soon as a copy is valid; at most one round for each feature |
-//! | answer | one of the different valid copies of all rounds, at random |
+//! | counterfactual | one of the different valid copies of all rounds, at random |
 //! | after the fact | linear search over small changes of numbers ([`super::sparsity`]) |
 //!
 //! Here, the permitted range is what the constraints allow the single row; copies that break a rule between features
 //! are repaired first. The budget is the row's `queries_per_row`: an eighth is kept for the search after the fact,
 //! the rest is divided by the rounds, which limits the copies. A row's random numbers are drawn by what it says, so
-//! that it gets the same answer in any batch. Labels alone decide, so soft and hard labels are the same.
+//! that it gets the same counterfactual in any batch. Labels alone decide, so soft and hard labels are the same.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::sparsity::{KEPT_PART, Sparsity};
+use super::sparsity::{KEPT_PART, PosthocSparsity};
 use super::spread::spreads;
-use super::variables::{Values, Variables, stream};
+use super::variables::{VariableValues, Variables, stream};
 use super::{CounterfactualMethod, Proposals};
 use crate::error::Result;
 use crate::explain::refine::{Changes, PredictionIndex, Proposal, QueryCache, Refiner};
@@ -35,14 +35,14 @@ const LEAST_ROUNDS: usize = 2;
 
 /// Samples features incrementally.
 pub(super) struct DiceRandom {
-    sparsity: Sparsity,
+    sparsity: PosthocSparsity,
 }
 
 /// The copies of one request's row.
-struct Copies {
+struct RandomCopies {
     variables: Variables,
     random: ChaCha8Rng,
-    copies: Vec<Values>,
+    copies: Vec<VariableValues>,
     found: Vec<(PredictionIndex, Changes)>,
     rounds: usize,
     /// Questions that are kept.
@@ -52,7 +52,7 @@ struct Copies {
 impl DiceRandom {
     pub(super) fn new(job: &ExplainJob, refiner: &Refiner) -> DiceRandom {
         let search = job.dice.sparsity.unwrap_or(SparsitySearch::Linear);
-        DiceRandom { sparsity: Sparsity::new(search, &spreads(refiner)) }
+        DiceRandom { sparsity: PosthocSparsity::new(search, &spreads(refiner)) }
     }
 }
 
@@ -62,8 +62,8 @@ impl CounterfactualMethod for DiceRandom {
     }
 
     fn propose(&self, cache: &mut QueryCache<'_>) -> Result<Proposals> {
-        let mut all: Vec<Copies> =
-            (0..cache.len() as u32).map(|request| Copies::new(cache, request)).collect();
+        let mut all: Vec<RandomCopies> =
+            (0..cache.len() as u32).map(|request| RandomCopies::new(cache, request)).collect();
         loop {
             let mut proposals: Vec<Proposal> = Vec::new();
             let mut ends: Vec<(usize, usize)> = Vec::new();
@@ -85,20 +85,20 @@ impl CounterfactualMethod for DiceRandom {
                 first = end;
             }
         }
-        let mut found: Vec<Option<Changes>> = all.iter_mut().map(Copies::pick).collect();
+        let mut found: Vec<Option<Changes>> = all.iter_mut().map(RandomCopies::pick).collect();
         self.sparsity.apply(cache, &mut found)?;
         Ok(Proposals::plain(found))
     }
 }
 
-impl Copies {
-    fn new(cache: &QueryCache<'_>, request: u32) -> Copies {
+impl RandomCopies {
+    fn new(cache: &QueryCache<'_>, request: u32) -> RandomCopies {
         let variables = Variables::new(cache, request);
         let budget = cache.left(request);
         let kept = budget / KEPT_PART;
         let rounds = variables.all.len().max(1) as u32;
         let count = ((budget - kept) / rounds).clamp(1, COPIES) as usize;
-        Copies {
+        RandomCopies {
             copies: vec![variables.originals(); count],
             random: stream(cache, request),
             found: Vec::new(),
@@ -118,7 +118,7 @@ impl Copies {
 
     /// Gives every copy a value in one more feature; proposes as many copies as may be asked about.
     fn vary(&mut self, cache: &QueryCache<'_>, into: &mut Vec<Proposal>) {
-        let Copies { variables, random, copies, .. } = self;
+        let RandomCopies { variables, random, copies, .. } = self;
         let request = variables.request;
         for copy in copies.iter_mut() {
             let index = random.random_range(0..variables.all.len());
@@ -151,7 +151,7 @@ impl Copies {
 
     /// One of the valid copies.
     fn pick(&mut self) -> Option<Changes> {
-        let Copies { found, random, .. } = self;
+        let RandomCopies { found, random, .. } = self;
         (!found.is_empty()).then(|| found.swap_remove(random.random_range(0..found.len())).1)
     }
 }

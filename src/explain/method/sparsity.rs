@@ -11,7 +11,7 @@
 //!
 //! One question about every request at work is one call of the model. Steps are those that the constraints allow.
 
-use super::spread::Spread;
+use super::spread::FeatureSpread;
 use crate::constrain::FeasibleSet;
 use crate::error::Result;
 use crate::explain::refine::{Changes, Proposal, QueryCache};
@@ -27,26 +27,26 @@ const BISECTIONS: f64 = 100.0;
 pub(super) const KEPT_PART: u32 = 8;
 
 /// How numbers move back.
-pub(super) struct Sparsity {
+pub(super) struct PosthocSparsity {
     search: SparsitySearch,
     /// Numeric features and up to where a change is small, the largest first.
     bounds: Vec<(usize, f64)>,
 }
 
 /// A counterfactual whose numbers move back.
-struct Walk {
+struct MoveBack {
     request: u32,
     changes: Changes,
     /// The feature that is looked at, in the order of the bounds.
     at: usize,
-    state: State,
+    state: MoveState,
     tried: Changes,
     number: f64,
 }
 
 /// What is known of the feature that is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
+enum MoveState {
     /// Nothing.
     Fresh,
     /// It has moved.
@@ -55,9 +55,12 @@ enum State {
     Between(f64),
 }
 
-impl Sparsity {
-    pub(super) fn new(search: SparsitySearch, spreads: &[Option<Spread>]) -> Sparsity {
-        let small = |(feature, spread): (usize, &Option<Spread>)| {
+impl PosthocSparsity {
+    pub(super) fn new(
+        search: SparsitySearch,
+        spreads: &[Option<FeatureSpread>],
+    ) -> PosthocSparsity {
+        let small = |(feature, spread): (usize, &Option<FeatureSpread>)| {
             spread.map(|spread| (feature, spread.small.min(spread.mad)))
         };
         let mut bounds: Vec<(usize, f64)> = spreads
@@ -67,7 +70,7 @@ impl Sparsity {
             .filter(|(_, bound)| *bound > 0.0)
             .collect();
         bounds.sort_by(|(_, one), (_, two)| two.total_cmp(one));
-        Sparsity { search, bounds }
+        PosthocSparsity { search, bounds }
     }
 
     /// Moves the numbers of valid proposals back; others stay as they are.
@@ -82,11 +85,11 @@ impl Sparsity {
         let valid = |(request, changes): (u32, &Option<Changes>)| {
             let changes = changes.as_ref()?;
             let prediction = cache.cached(request, changes)?;
-            cache.decides(prediction).then(|| Walk::new(request, changes.clone()))
+            cache.decides(prediction).then(|| MoveBack::new(request, changes.clone()))
         };
-        let mut walks: Vec<Walk> = (0u32..).zip(&*found).filter_map(valid).collect();
+        let mut walks: Vec<MoveBack> = (0u32..).zip(&*found).filter_map(valid).collect();
         loop {
-            let moves = |walk: &mut Walk| self.advance(cache, walk);
+            let moves = |walk: &mut MoveBack| self.advance(cache, walk);
             let moving: Vec<usize> = walks
                 .iter_mut()
                 .enumerate()
@@ -96,7 +99,7 @@ impl Sparsity {
                 break;
             }
             let proposal = |index: &usize| {
-                let Walk { request, tried, .. } = &walks[*index];
+                let MoveBack { request, tried, .. } = &walks[*index];
                 Proposal { request: *request, changes: tried.clone() }
             };
             let proposals: Vec<Proposal> = moving.iter().map(proposal).collect();
@@ -113,7 +116,7 @@ impl Sparsity {
     }
 
     /// Finds what to try next; false if there is nothing, or no question is left.
-    fn advance(&self, cache: &QueryCache<'_>, walk: &mut Walk) -> bool {
+    fn advance(&self, cache: &QueryCache<'_>, walk: &mut MoveBack) -> bool {
         while let Some((feature, bound)) = self.bounds.get(walk.at) {
             if cache.is_spent(walk.request) {
                 return false;
@@ -127,14 +130,14 @@ impl Sparsity {
     }
 }
 
-impl Walk {
-    fn new(request: u32, changes: Changes) -> Walk {
+impl MoveBack {
+    fn new(request: u32, changes: Changes) -> MoveBack {
         let tried = Changes::new();
-        Walk { request, changes, at: 0, state: State::Fresh, tried, number: 0.0 }
+        MoveBack { request, changes, at: 0, state: MoveState::Fresh, tried, number: 0.0 }
     }
 
     fn next_feature(&mut self) {
-        (self.at, self.state) = (self.at + 1, State::Fresh);
+        (self.at, self.state) = (self.at + 1, MoveState::Fresh);
     }
 
     /// Prepares the next try of a feature; false if there is none.
@@ -147,17 +150,17 @@ impl Walk {
         let Cell::Number(original) = cache.original(self.request, feature) else { return false };
         let changed = self.changes.iter().find(|change| change.feature == feature);
         let Some(Cell::Number(now)) = changed.map(|change| change.cell) else { return false };
-        if self.state == State::Fresh && (now - original).abs() > bound {
+        if self.state == MoveState::Fresh && (now - original).abs() > bound {
             return false;
         }
-        if self.state == State::Fresh && self.changes.len() == 1 {
+        if self.state == MoveState::Fresh && self.changes.len() == 1 {
             // The row as it is was decided otherwise.
-            self.state = State::Between(original);
+            self.state = MoveState::Between(original);
         }
         let moved = MovedNumber { feature, bound, original, now };
         let feasible = cache.feasible(self.request);
         let number = match (search, self.state) {
-            (SparsitySearch::Binary, State::Between(beyond)) => moved.middle(feasible, beyond),
+            (SparsitySearch::Binary, MoveState::Between(beyond)) => moved.middle(feasible, beyond),
             (SparsitySearch::Binary, _) => Some(original),
             _ => Some(moved.step(feasible)),
         };
@@ -175,13 +178,13 @@ impl Walk {
     fn learn(&mut self, search: SparsitySearch, valid: bool) {
         if valid {
             std::mem::swap(&mut self.changes, &mut self.tried);
-            if self.state == State::Fresh {
-                self.state = State::Moving;
+            if self.state == MoveState::Fresh {
+                self.state = MoveState::Moving;
             }
             return;
         }
         match search {
-            SparsitySearch::Binary => self.state = State::Between(self.number),
+            SparsitySearch::Binary => self.state = MoveState::Between(self.number),
             _ => self.next_feature(),
         }
     }

@@ -9,7 +9,7 @@ const SMALL_SHARE: f64 = 0.1;
 
 /// Of one numeric feature, in the column's own unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct FeatureSpread {
     /// From the least to the greatest number.
     pub(super) range: f64,
     /// Median absolute deviation from the median; 1 where that is 0.
@@ -19,25 +19,25 @@ pub(super) struct Spread {
 }
 
 /// Spreads by feature; none for categories, and for numbers of which no training row has one.
-pub(super) fn spreads(refiner: &Refiner) -> Vec<Option<Spread>> {
+pub(super) fn spreads(refiner: &Refiner) -> Vec<Option<FeatureSpread>> {
     let index = refiner.training_rows();
     let slots = refiner.layout().slots.iter().enumerate();
     slots.map(|(feature, slots)| spread(index?, feature, slots)).collect()
 }
 
-fn spread(index: &Index, feature: usize, slots: &Slots) -> Option<Spread> {
+fn spread(index: &Index, feature: usize, slots: &Slots) -> Option<FeatureSpread> {
     let Slots::Numeric(slots) = slots else { return None };
     let rows = 0..index.len() as u32;
     let numbers = rows.map(|row| f64::from(index.number(feature, row)) * slots.std + slots.mean);
     of_numbers(numbers.filter(|number| !number.is_nan()).collect())
 }
 
-fn of_numbers(mut numbers: Vec<f64>) -> Option<Spread> {
+fn of_numbers(mut numbers: Vec<f64>) -> Option<FeatureSpread> {
     numbers.sort_unstable_by(f64::total_cmp);
     let (first, last) = (*numbers.first()?, *numbers.last()?);
     let mad = quantile(&deviations(&numbers), 0.5);
     numbers.dedup();
-    Some(Spread {
+    Some(FeatureSpread {
         range: last - first,
         mad: if mad > 0.0 { mad } else { 1.0 },
         small: quantile(&deviations(&numbers), SMALL_SHARE),
@@ -70,7 +70,7 @@ mod unit_tests {
         assert_eq!((found.range, found.mad), (19.0, 1.0));
         assert!((found.small - 0.4).abs() < 1e-12, "{}", found.small);
         let constant = of_numbers(vec![5.0; 3]).expect("a spread");
-        assert_eq!(constant, Spread { range: 0.0, mad: 1.0, small: 0.0 });
+        assert_eq!(constant, FeatureSpread { range: 0.0, mad: 1.0, small: 0.0 });
         assert_eq!(of_numbers(Vec::new()), None);
     }
 }

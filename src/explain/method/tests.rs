@@ -1,9 +1,9 @@
 //! What no method must ever do, over random schemas, tables, models and budgets; and what each must find where the
-//! answer is plain.
+//! counterfactual is plain.
 
 use proptest::prelude::*;
 
-use super::sparsity::Sparsity;
+use super::sparsity::PosthocSparsity;
 use super::spread::spreads;
 use crate::constrain::tests::random::case;
 use crate::explain::Worker;
@@ -156,7 +156,7 @@ fn small_changes_go_back_after_the_fact() {
         let proposal = Proposal { request: 0, changes: changes.clone() };
         cache.predict_unprobed(&[proposal]).expect("predicted");
         let mut found = vec![Some(changes), None];
-        Sparsity::new(search, &spreads).apply(&mut cache, &mut found).expect("moved");
+        PosthocSparsity::new(search, &spreads).apply(&mut cache, &mut found).expect("moved");
         match found[0].as_deref() {
             Some([Change { cell: Cell::Number(number), .. }]) => *number,
             other => unreachable!("{other:?}"),

@@ -9,7 +9,7 @@ use crate::explain::refine::{Change, Changes, QueryCache};
 use crate::feature::Cell;
 
 /// Values of a row's variables, in their order.
-pub(super) type Values = Vec<Cell>;
+pub(super) type VariableValues = Vec<Cell>;
 
 /// A feature that may change.
 pub(super) struct Variable {
@@ -53,7 +53,7 @@ impl Variables {
     }
 
     /// The row as it is.
-    pub(super) fn originals(&self) -> Values {
+    pub(super) fn originals(&self) -> VariableValues {
         self.all.iter().map(|variable| variable.original).collect()
     }
 
@@ -90,7 +90,7 @@ impl Variables {
     }
 
     /// The row with changes.
-    pub(super) fn values(&self, changes: &[Change]) -> Values {
+    pub(super) fn values(&self, changes: &[Change]) -> VariableValues {
         let value = |variable: &Variable| {
             let changed = changes.iter().find(|change| change.feature == variable.feature);
             changed.map_or(variable.original, |change| change.cell)
@@ -100,7 +100,11 @@ impl Variables {
 
     /// Values that keep to the rules between features: those given, or the first way to repair them. What cannot be
     /// repaired stays as it is, and will not be predicted.
-    pub(super) fn coherent(&self, cache: &QueryCache<'_>, values: Values) -> Values {
+    pub(super) fn coherent(
+        &self,
+        cache: &QueryCache<'_>,
+        values: VariableValues,
+    ) -> VariableValues {
         let constraints = &cache.worker.shared.constraints;
         if !constraints.couples_features() {
             return values;

@@ -24,7 +24,7 @@ impl Candidate {
     fn new(
         cache: &QueryCache<'_>,
         Proposal { request, changes }: Proposal,
-        (prediction, source): Evaluated,
+        (prediction, source): SourcedPrediction,
     ) -> Candidate {
         let (cost, score) = worth(cache, request, &changes, prediction);
         Candidate { changes, prediction, source, shrunk: false, cost, score }
@@ -55,7 +55,7 @@ impl Candidate {
 }
 
 /// A prediction, and what proposed it.
-type Evaluated = (PredictionIndex, Source);
+type SourcedPrediction = (PredictionIndex, Source);
 
 /// Cost and score of a request's changes.
 fn worth(
@@ -149,7 +149,7 @@ impl CandidateSet {
         Ok(())
     }
 
-    /// The same for the generator's own answers. Of two the valid one counts, else the first.
+    /// The same for the generator's own proposals. Of two the valid one counts, else the first.
     pub(super) fn evaluate_generated(
         &mut self,
         cache: &mut QueryCache<'_>,
@@ -164,7 +164,7 @@ impl CandidateSet {
         Ok(())
     }
 
-    /// Adds a single change that was evaluated; among the answers if it is valid, with margin or without.
+    /// Adds a single change that was evaluated; among the counterfactuals if it is valid, with margin or without.
     pub(super) fn tried(
         &mut self,
         cache: &QueryCache<'_>,
@@ -183,7 +183,7 @@ impl CandidateSet {
         }
     }
 
-    /// Requests without a valid answer that may be given.
+    /// Requests without a valid counterfactual that may be given.
     pub(super) fn open(&self, cache: &QueryCache<'_>) -> Vec<u32> {
         let requests = (0u32..).zip(&self.by_request);
         requests
@@ -192,7 +192,7 @@ impl CandidateSet {
             .collect()
     }
 
-    /// The valid answers of a request.
+    /// The valid counterfactuals of a request.
     pub(super) fn valid<'p>(
         &'p self,
         cache: &'p QueryCache<'_>,

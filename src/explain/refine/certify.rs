@@ -1,5 +1,5 @@
 //! Where a row's allowed space is small, an unsolved row is searched exhaustively: what is found is the
-//! cheapest answer there is, and if nothing is, that there is none is proven.
+//! cheapest counterfactual there is, and if nothing is, that there is none is proven.
 
 use super::query_cache::{PredictionIndex, QueryCache};
 use super::{Change, Changes, Outcomes, Proposal};

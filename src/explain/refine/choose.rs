@@ -1,5 +1,5 @@
-//! The choice among valid answers: the least cost, and plausibility beside rows of the target. Of answers that
-//! cost the same the most plausible one.
+//! The choice among valid counterfactuals: the least cost, and plausibility beside rows of the target. Of
+//! counterfactuals that cost the same the most plausible one.
 
 use super::candidate_set::{Candidate, CandidateSet};
 use super::query_cache::{PredictionIndex, QueryCache};
@@ -11,11 +11,11 @@ use crate::feature::Cell;
 use crate::job::Step;
 use crate::metrics::Status;
 
-/// Answers whose costs differ by less than this share cost the same.
+/// Counterfactuals whose costs differ by less than this share cost the same.
 const TIE: f64 = 0.01;
 
 impl Worker {
-    /// The best valid answer of every request; else what the generator proposed.
+    /// The best valid counterfactual of every request; else what the generator proposed.
     pub(super) fn choose(
         &self,
         cache: &QueryCache<'_>,
@@ -53,13 +53,13 @@ impl Worker {
         })
     }
 
-    /// Whether an answer changes no more features than it may.
+    /// Whether a counterfactual changes no more features than it may.
     pub(super) fn may_show(&self, candidate: &Candidate) -> bool {
         let most = self.shared.refiner.job.max_changes;
         most.is_none_or(|most| candidate.changes.len() <= most as usize)
     }
 
-    /// The best valid answer of a request; among those that cost as little, the most plausible one.
+    /// The best valid counterfactual of a request; among those that cost as little, the most plausible one.
     fn choice<'p>(
         &self,
         cache: &QueryCache<'_>,
@@ -104,8 +104,8 @@ impl Worker {
         valid.min_by(|one, two| one.score.total_cmp(&two.score))
     }
 
-    /// The valid answers of a request that cost no more than what the generator proposed; all where a greater margin
-    /// may cost something.
+    /// The valid counterfactuals of a request that cost no more than what the generator proposed; all where a greater
+    /// margin may cost something.
     fn within_cost<'p>(
         &self,
         cache: &QueryCache<'_>,
@@ -120,7 +120,7 @@ impl Worker {
         found.filter(move |one| cache.is_counterfactual(one) && one.cost <= most)
     }
 
-    /// The score that an answer tends to when its numbers are moved back.
+    /// The score that a counterfactual tends to when its numbers are moved back.
     pub(super) fn least(&self, cache: &QueryCache<'_>, request: u32, candidate: &Candidate) -> f64 {
         let moved_back = |change: &Change| match cache.original(request, change.feature) {
             cell @ Cell::Number(_) => Change { cell, ..*change },
@@ -130,8 +130,8 @@ impl Worker {
         self.score(cache, request, &moved) - cache.margin_value(candidate.prediction)
     }
 
-    /// What changes cost, less what they gain in plausibility: the smaller the better. Where margins are worth something,
-    /// every change counts more.
+    /// What changes cost, less what they gain in plausibility: the smaller the better. Where margins are worth
+    /// something, every change counts more.
     pub(super) fn score(&self, cache: &QueryCache<'_>, request: u32, changes: &[Change]) -> f64 {
         let Refiner { costs, linear_plausibility, .. } = &self.shared.refiner;
         let part = |change: &Change| {
@@ -144,7 +144,7 @@ impl Worker {
     }
 }
 
-/// The generator's own answers.
+/// The generator's own counterfactuals.
 fn fallback(cache: &QueryCache<'_>, candidates: &CandidateSet) -> Fallback {
     let none = Changes::new();
     let first = || candidates.generated.iter().map(Option::as_ref);
@@ -169,7 +169,7 @@ fn fallback(cache: &QueryCache<'_>, candidates: &CandidateSet) -> Fallback {
 
 impl QueryCache<'_> {
     /// Whether a proposal that is not valid may be shown: one that reaches the target would be taken for an
-    /// answer.
+    /// counterfactual.
     fn may_show(&self, candidate: &Candidate) -> bool {
         self.worker.may_show(candidate) && !self.is_implausible(candidate.prediction)
     }

@@ -1,4 +1,4 @@
-//! Several answers to one row stay different ones: where refinement makes two alike, the later one goes back
+//! Several counterfactuals to one row stay different ones: where refinement makes two alike, the later one goes back
 //! to what the generator proposed, or is not given.
 
 use hashbrown::HashSet;
@@ -9,7 +9,7 @@ use crate::feature::{Cells, Rows};
 use crate::metrics::Status;
 
 impl Outcomes {
-    /// Which requests have an answer that none before them has for the same row and target.
+    /// Which requests have a counterfactual that none before them has for the same row and target.
     pub(in crate::explain) fn distinct(&mut self, draws: &[u32]) -> Vec<bool> {
         let Some(fallback) = self.fallback.take() else { return vec![true; draws.len()] };
         let mut seen = HashSet::new();

@@ -1,6 +1,6 @@
-//! How far inside its target an answer has to be while it is refined. A request is held to the job's margin
+//! How far inside its target a counterfactual has to be while it is refined. A request is held to the job's margin
 //! until repair is done; if nothing has reached it by then, to as much of it as something has. A model that
-//! gives labels only is asked about rows near to an answer instead.
+//! gives labels only is asked about rows near to a counterfactual instead.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -17,24 +17,24 @@ use crate::feature::Cell;
 use crate::job::Refine;
 use crate::predictor::Task;
 
-/// Rows near to an answer that a model without probabilities is asked about: with the answer itself a share
-/// in fifths, for four more questions about each valid proposal.
+/// Rows near to a counterfactual that a model without probabilities is asked about: with the counterfactual itself a
+/// share in fifths, for four more questions about each valid proposal.
 const NEARBY: u64 = 4;
-/// How far their numbers are from the answer's, in standard deviations of the feature.
+/// How far their numbers are from the counterfactual's, in standard deviations of the feature.
 const APART: f64 = 0.1;
 /// Parts of the margin that requests are held to where the whole is out of reach. Without them a request that
 /// misses a high margin by little would be refined down to the border, and hold worse than with a low one.
 const PARTS: u32 = 4;
-/// What an answer that certainly holds is worth more than one that certainly does not, in the unit of costs. Rows
-/// for which a further margin is cheap get more of it than is asked for, others no more than that.
+/// What a counterfactual that certainly holds is worth more than one that certainly does not, in the unit of costs.
+/// Rows for which a further margin is cheap get more of it than is asked for, others no more than that.
 const SURVIVAL_VALUE: f64 = 2.0;
 /// What every changed feature counts beyond its cost where a margin is worth something: further changes are the
 /// easiest way to one, and a long list of changes is hard to act on.
 const FEATURE_PENALTY: f64 = 2.0;
 /// The same of a category beyond that: most bring more margin than a number that stops where it may.
 const CATEGORY_PENALTY: f64 = 0.5;
-/// Share of answers that held when models were trained again, by margin: rounded from answers of `tests/margin.sh` to
-/// rows of training splits, when margins did not count yet.
+/// Share of counterfactuals that held when models were trained again, by margin: rounded from counterfactuals of
+/// `tests/margin.sh` to rows of training splits, when margins did not count yet.
 const SURVIVAL: [(f64, f64); 9] = [
     (0.5, 0.42),
     (0.52, 0.5),
@@ -47,17 +47,17 @@ const SURVIVAL: [(f64, f64); 9] = [
     (1.0, 0.96),
 ];
 
-/// What answers are held to.
+/// What counterfactuals are held to.
 pub(super) struct RequiredMargins {
     /// The least margin; 0 for none.
     least: f64,
-    /// Whether rows near to answers must be asked about to know it.
+    /// Whether rows near to counterfactuals must be asked about to know it.
     pub(super) probes: bool,
     /// Whether a margin beyond the least is worth something: where it is a probability.
     margin_counts: bool,
     /// What every request is held to; 0 for validity alone.
     thresholds: Vec<f64>,
-    /// Of every answer its request …
+    /// Of every counterfactual its request …
     requests: Vec<u32>,
     /// … whether it is valid, however near to the border …
     decided: Vec<bool>,
@@ -83,12 +83,12 @@ impl RequiredMargins {
         }
     }
 
-    /// Of every answer its request.
+    /// Of every counterfactual its request.
     pub(super) fn requests(&self) -> &[u32] {
         &self.requests
     }
 
-    /// Adds answers; gives which of them are what their requests are held to.
+    /// Adds counterfactuals; gives which of them are what their requests are held to.
     pub(super) fn record(
         &mut self,
         requests: &[u32],
@@ -108,12 +108,12 @@ impl RequiredMargins {
 }
 
 impl QueryCache<'_> {
-    /// Whether an answer is valid, however near to the border.
+    /// Whether a counterfactual is valid, however near to the border.
     pub(in crate::explain) fn decides(&self, prediction: PredictionIndex) -> bool {
         self.required.decided[prediction as usize]
     }
 
-    /// How far inside its target an answer is; NaN where that is not known.
+    /// How far inside its target a counterfactual is; NaN where that is not known.
     pub(super) fn margin(&self, prediction: PredictionIndex) -> f64 {
         self.required.margins[prediction as usize]
     }
@@ -123,7 +123,7 @@ impl QueryCache<'_> {
         self.required.margin_counts
     }
 
-    /// What an answer's margin is worth, in the unit of costs.
+    /// What a counterfactual's margin is worth, in the unit of costs.
     pub(super) fn margin_value(&self, prediction: PredictionIndex) -> f64 {
         self.value_of_margin(self.margin(prediction))
     }
@@ -142,7 +142,7 @@ impl QueryCache<'_> {
         }
     }
 
-    /// Whether a valid answer with such a margin is what a request is held to.
+    /// Whether a valid counterfactual with such a margin is what a request is held to.
     pub(super) fn reaches(&self, request: u32, margin: f64) -> bool {
         reaches(margin, self.required.thresholds[request as usize])
     }
@@ -175,7 +175,7 @@ impl QueryCache<'_> {
         found: &[Option<PredictionIndex>],
     ) -> Result<()> {
         let mut probes: Vec<Proposal> = Vec::new();
-        // Answers, and where their probes end.
+        // Counterfactuals, and where their probes end.
         let mut ends: Vec<(PredictionIndex, usize)> = Vec::new();
         for (proposal, prediction) in proposals.iter().zip(found) {
             let unknown = |prediction: &PredictionIndex| {
@@ -241,12 +241,12 @@ impl QueryCache<'_> {
     }
 }
 
-/// Whether a valid answer is as far inside as its request is held to.
+/// Whether a valid counterfactual is as far inside as its request is held to.
 fn reaches(margin: f64, threshold: f64) -> bool {
     threshold <= 0.0 || margin >= threshold
 }
 
-/// Share of answers with such a margin that are expected to hold.
+/// Share of counterfactuals with such a margin that are expected to hold.
 fn survival_at(margin: f64) -> f64 {
     let within = |pair: &&[(f64, f64)]| margin <= pair[1].0;
     match SURVIVAL.windows(2).find(within) {
@@ -261,7 +261,7 @@ fn survival_at(margin: f64) -> f64 {
     }
 }
 
-/// The greatest part of a margin above the border that an answer has reached; 0 if none.
+/// The greatest part of a margin above the border that a counterfactual has reached; 0 if none.
 fn part_of(least: f64, reached: f64) -> f64 {
     let part = |number: u32| 0.5 + (least - 0.5) * f64::from(number) / f64::from(PARTS);
     let parts = (1..PARTS).rev().map(part);

@@ -1,10 +1,10 @@
-//! What is done about the generator's answers, checked with the model: rows that it left unsolved
+//! Refines the generator's proposals, each checked with the model: rows that it left unsolved
 //! are repaired, and nothing stays changed that need not be. Every step works on all requests of a block at
 //! once and asks the model about all their proposals in one go; what a request gets depends on nothing but its
 //! own row.
 //!
-//! The steps, in order: snap, candidates, neighbours, reversion, shrink, choice, certificate. An answer is
-//! only ever replaced by a valid one that costs no more; or, where answers are held to a margin, by one whose
+//! The steps, in order: snap, candidates, neighbours, reversion, shrink, choice, certificate. A counterfactual is
+//! only ever replaced by a valid one that costs no more; or, where counterfactuals are held to a margin, by one whose
 //! greater margin is worth what it costs.
 
 mod candidate_set;
@@ -60,11 +60,11 @@ use shrink::ShrinkLimits;
 const USUAL_QUERIES: usize = 256;
 /// Neighbours that compete as a whole where neither one change nor two do.
 const COMPETITORS: usize = 1;
-/// An answer that costs less is as small as can be hoped for: nobody competes with it.
+/// A counterfactual that costs less is as small as can be hoped for: nobody competes with it.
 const CHEAP: f64 = 0.8;
 /// Further single changes of a request whose numbers are moved back.
 const FINALISTS: usize = 4;
-/// An answer with no more changes is small enough: more are not looked for one by one.
+/// A counterfactual with no more changes is small enough: more are not looked for one by one.
 const SMALL: usize = 2;
 
 /// Changes to ask the model about.
@@ -74,7 +74,7 @@ pub(super) struct Proposal {
     pub(super) changes: Changes,
 }
 
-/// How answers are refined.
+/// How counterfactuals are refined.
 pub(super) struct Refiner {
     job: RefineJob,
     method: ExplainMethod,
@@ -159,7 +159,7 @@ impl Refiner {
         (self.job.queries_per_row as usize).div_ceil(USUAL_QUERIES)
     }
 
-    /// Plausibility that an answer must have.
+    /// Plausibility that a counterfactual must have.
     pub(super) fn min_plausibility(&self) -> f64 {
         self.job.min_plausibility
     }
@@ -170,7 +170,7 @@ impl Refiner {
 }
 
 impl Worker {
-    /// The best answers to be had for requests, from what the method proposes on.
+    /// The best counterfactuals to be had for requests, from what the method proposes on.
     pub(super) fn explain_batch(
         &self,
         batch: &RequestBatch,
@@ -183,7 +183,7 @@ impl Worker {
         self.refine(cache, proposals, clock, stats)
     }
 
-    /// The best answers to be had from proposals, which took since a moment.
+    /// The best counterfactuals to be had from proposals, which took since a moment.
     fn refine(
         &self,
         mut cache: QueryCache<'_>,
@@ -223,8 +223,8 @@ impl Worker {
         Ok(outcomes)
     }
 
-    /// The first answers: what the method proposes. Of the generator's, small changes are put back where the model
-    /// lets them.
+    /// The first proposals: those of the method. Of the generator's, small changes are put back where the
+    /// model lets them.
     fn begin(
         &self,
         cache: &mut QueryCache<'_>,
@@ -244,14 +244,14 @@ impl Worker {
         }
         let whole: Vec<Changes> =
             proposed.iter().map(|changes| changes.clone().unwrap_or_default()).collect();
-        // With a single question there is none left for the answer as it was.
+        // With a single question there is none left for the counterfactual as it was.
         let asks_twice = refiner.job.mode != Refine::Off && refiner.job.queries_per_row > 1;
         let snaps = asks_twice && refiner.does(Step::Snap);
         let all = (0..cache.len() as u32).collect();
         if !snaps {
             return candidates.evaluate_generated(cache, as_they_are(&whole, all));
         }
-        // Where every answer is to be small, the smaller one is asked about first.
+        // Where every counterfactual is to be small, the smaller one is asked about first.
         if refiner.job.mode == Refine::Full {
             candidates.evaluate_generated(cache, cache.without_small_changes(&whole, all))?;
             let open = candidates.open(cache);
@@ -263,7 +263,7 @@ impl Worker {
         candidates.evaluate(cache, others, Source::Generator)
     }
 
-    /// Further answers for requests that have none; gives what is near to every request that was looked at.
+    /// Further counterfactuals for requests that have none; gives what is near to every request that was looked at.
     fn repair(
         &self,
         cache: &mut QueryCache<'_>,
@@ -289,7 +289,7 @@ impl Worker {
         Ok(nearby)
     }
 
-    /// Makes answers as small as the model lets them be: single changes first, then two, then the fewest.
+    /// Makes counterfactuals as small as the model lets them be: single changes first, then two, then the fewest.
     fn minimise(
         &self,
         cache: &mut QueryCache<'_>,
@@ -298,7 +298,8 @@ impl Worker {
     ) -> Result<()> {
         let refiner = &self.shared.refiner;
         let (reverts, shrinks) = (refiner.does(Step::Reversion), refiner.does(Step::Shrink));
-        // Where a generator has proposed answers to many rows, looking at all responses costs more than it gains.
+        // Where a generator has proposed counterfactuals to many rows, looking at all responses costs more than it
+        // gains.
         let looks = reverts && shrinks && !refiner.asks_generator();
         if looks && self.improve_by_responses(cache, candidates)? {
             return self.minimise_hard(cache, candidates, nearby);
@@ -380,7 +381,7 @@ impl Worker {
         self.polish(cache, candidates, &all)
     }
 
-    /// Requests without an answer that costs at most so much.
+    /// Requests without a counterfactual that costs at most so much.
     fn expensive(&self, cache: &QueryCache<'_>, candidates: &CandidateSet, limit: f64) -> Vec<u32> {
         let expensive = |request: &u32| {
             let best = self.best(cache, candidates, *request as usize);

@@ -1,4 +1,4 @@
-//! Training rows of the target as answers: those that keep to the constraints as they are, else
+//! Training rows of the target as counterfactuals: those that keep to the constraints as they are, else
 //! what the constraints let through of the nearest; and their values, feature by feature, as single changes.
 
 use smallvec::SmallVec;
@@ -7,10 +7,10 @@ use super::query_cache::QueryCache;
 use super::{COMPETITORS, Change, Changes, Refiner};
 use crate::encode::Slots;
 use crate::feature::{Cell, NULL_CODE, UNSEEN_CODE};
-use crate::nearest::{Index, Measure, NULL_POINT, PointColumn, Points, Query, UNSEEN_POINT};
+use crate::nearest::{Index, Measure, NULL_POINT, NearestQuery, PointColumn, Points, UNSEEN_POINT};
 use crate::target::Targets;
 
-/// Rows of every decision among which neighbours are looked for where there is an answer already: as good
+/// Rows of every decision among which neighbours are looked for where there is a counterfactual already: as good
 /// as all rows for that, and quicker.
 const SAMPLE_ROWS: usize = 256;
 /// Values of one feature that are proposed as single changes.
@@ -94,7 +94,7 @@ fn sample(points: &Points, classes: u32) -> Points {
 }
 
 impl Refiner {
-    /// What is near to a request's row that has no answer yet: among all rows, those that it may become, or,
+    /// What is near to a request's row that has no counterfactual yet: among all rows, those that it may become, or,
     /// if there is none, others as far as it may become them.
     pub(super) fn nearby(&self, cache: &QueryCache<'_>, request: u32) -> NearbyChanges {
         self.look(cache, request, Among::All, self.job.neighbours)
@@ -217,7 +217,7 @@ impl Refiner {
         ranked
     }
 
-    fn query(&self, cache: &QueryCache<'_>, request: u32, fit: Fit) -> Query {
+    fn query(&self, cache: &QueryCache<'_>, request: u32, fit: Fit) -> NearestQuery {
         let target = match &cache.batch.targets {
             Targets::Ranges { low, high } => (low[request as usize], high[request as usize]),
             Targets::Classes { classes, .. } | Targets::Distributions { classes, .. } => {
@@ -227,7 +227,7 @@ impl Refiner {
         };
         let features = 0..self.layout.slots.len();
         let features = features.map(|feature| self.measure(cache, request, feature, fit)).collect();
-        Query { features, target }
+        NearestQuery { features, target }
     }
 
     fn measure(&self, cache: &QueryCache<'_>, request: u32, feature: usize, fit: Fit) -> Measure {

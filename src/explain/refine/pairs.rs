@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Source;
 
-/// An answer that costs less needs no pair to compete with it.
+/// A counterfactual that costs less needs no pair to compete with it.
 const EXPENSIVE: f64 = 2.5;
 /// Features that are paired.
 const FEATURES: usize = 4;

@@ -64,7 +64,7 @@ pub(in crate::explain) struct QueryCache<'a> {
     pub(super) impossible: Vec<bool>,
     /// … and those whose search ended before it was over.
     pub(super) unsearched: Vec<bool>,
-    /// Whether the clock counts: the first answers are asked for in any case.
+    /// Whether the clock counts: the first counterfactuals are asked for in any case.
     pub(super) refining: bool,
     /// Seconds that the model took.
     model_seconds: f64,
@@ -72,9 +72,9 @@ pub(in crate::explain) struct QueryCache<'a> {
     deadline: Option<Instant>,
     cached: HashMap<(u32, u64), PredictionIndex>,
     scores: Scores,
-    /// Whether answers are what their requests are held to.
+    /// Whether counterfactuals are what their requests are held to.
     pub(super) valid: Vec<bool>,
-    /// What reaches the target, but is less plausible than an answer must be.
+    /// What reaches the target, but is less plausible than a counterfactual must be.
     implausible: Vec<bool>,
     shares: Vec<f32>,
     pub(super) required: RequiredMargins,
@@ -166,12 +166,13 @@ impl<'a> QueryCache<'a> {
         self.left(request) == 0 || self.cut_short[request as usize]
     }
 
-    /// Whether an answer is what its request wants, with the margin that it is held to, and as plausible as it must be.
+    /// Whether a counterfactual is what its request wants, with the margin that it is held to, and as plausible as it
+    /// must be.
     pub(super) fn is_valid(&self, prediction: PredictionIndex) -> bool {
         self.valid[prediction as usize]
     }
 
-    /// Whether an answer is refused for nothing but its plausibility.
+    /// Whether a counterfactual is refused for nothing but its plausibility.
     pub(super) fn is_implausible(&self, prediction: PredictionIndex) -> bool {
         self.implausible[prediction as usize]
     }
@@ -182,7 +183,8 @@ impl<'a> QueryCache<'a> {
         failures.binary_search_by_key(&(prediction as usize), |failure| failure.row).is_ok()
     }
 
-    /// How near an answer is to what its request wants, where the model gives one: the target class's probability.
+    /// How near a counterfactual is to what its request wants, where the model gives one: the target class's
+    /// probability.
     pub(super) fn share(&self, prediction: PredictionIndex) -> Option<f32> {
         Some(self.shares[prediction as usize]).filter(|share| !share.is_nan())
     }
@@ -192,7 +194,7 @@ impl<'a> QueryCache<'a> {
         self.scores.take(predictions)
     }
 
-    /// The answer to a proposal that was predicted before.
+    /// The prediction of a proposal that was predicted before.
     pub(in crate::explain) fn cached(
         &self,
         request: u32,
@@ -234,7 +236,7 @@ impl<'a> QueryCache<'a> {
             let queries = &mut self.queries[proposal.request as usize];
             found.push(match self.cached.entry((proposal.request, hash(&proposal.changes))) {
                 Entry::Occupied(known) => Some(*known.get()),
-                // What breaks a rule is no answer, whatever the model says.
+                // What breaks a rule is no counterfactual, whatever the model says.
                 Entry::Vacant(_) if incoherent(proposal) => None,
                 Entry::Vacant(_) if late => {
                     self.cut_short[proposal.request as usize] = true;
@@ -359,7 +361,7 @@ impl<'a> QueryCache<'a> {
         Ok(Some(found))
     }
 
-    /// Counts requests without an answer by what kept them from one.
+    /// Counts requests without a counterfactual by what kept them from one.
     pub(super) fn count_unsolved(&self, findings: &[Finding], into: &mut BTreeMap<String, u64>) {
         let mut implausible = vec![false; self.len()];
         for (request, refused) in self.required.requests().iter().zip(&self.implausible) {

@@ -1,4 +1,4 @@
-//! Ordered categories move back towards the original: where an answer passes several values of an order,
+//! Ordered categories move back towards the original: where a counterfactual passes several values of an order,
 //! those between are tried, the nearest to the original first.
 
 use super::candidate_set::CandidateSet;
@@ -12,7 +12,7 @@ use crate::feature::Cell;
 const BETWEEN: usize = 4;
 
 impl Worker {
-    /// Tries the values between of every ordered category that a request's best answer changes.
+    /// Tries the values between of every ordered category that a request's best counterfactual changes.
     pub(super) fn nearer_ranks(
         &self,
         cache: &mut QueryCache<'_>,

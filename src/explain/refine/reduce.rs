@@ -11,15 +11,15 @@ use crate::metrics::Source;
 
 /// How many of the strongest changes are tried together.
 const STRONGEST: [usize; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-/// Answers of a request that are reduced.
+/// Counterfactuals of a request that are reduced.
 const REDUCED: usize = 1;
 /// Groups of changes that are put back in one round, at most.
 const GROUPS: usize = 12;
 /// Rounds of putting back, at most.
 const ROUNDS: usize = 6;
 
-/// An answer at work.
-struct Item {
+/// A counterfactual while it is refined.
+struct ReducedCandidate {
     request: u32,
     candidate: Candidate,
 }
@@ -43,22 +43,25 @@ impl Worker {
             lists.map(|changes| Proposal { request: *request, changes: changes.clone() })
         });
         candidates.evaluate(cache, proposals.collect(), Source::Neighbour)?;
-        let mut items: Vec<Item> = Vec::new();
+        let mut items: Vec<ReducedCandidate> = Vec::new();
         for request in hard {
             let valid = candidates.valid(cache, request as usize);
-            items.extend(valid.take(REDUCED).map(|one| Item { request, candidate: one.clone() }));
-            // Where answers are searched for, the first one is a whole row of the training data, and not all there is.
+            items.extend(
+                valid.take(REDUCED).map(|one| ReducedCandidate { request, candidate: one.clone() }),
+            );
+            // Where counterfactuals are searched for, the first one is a whole row of the training data, and not all
+            // there is.
             let best = self.best(cache, candidates, request as usize);
             let other = best.filter(|best| {
                 let known = items.last().filter(|item| item.request == request);
                 searches && known.is_none_or(|item| item.candidate.prediction != best.prediction)
             });
-            items.extend(other.map(|one| Item { request, candidate: one.clone() }));
+            items.extend(other.map(|one| ReducedCandidate { request, candidate: one.clone() }));
         }
         self.reduce_items(cache, candidates, items)
     }
 
-    /// Reduces the best answers of these requests.
+    /// Reduces the best counterfactuals of these requests.
     pub(super) fn reduce_some(
         &self,
         cache: &mut QueryCache<'_>,
@@ -67,7 +70,7 @@ impl Worker {
     ) -> Result<()> {
         let item = |request: &u32| {
             let best = self.best(cache, candidates, *request as usize)?;
-            Some(Item { request: *request, candidate: best.clone() })
+            Some(ReducedCandidate { request: *request, candidate: best.clone() })
         };
         let items = requests.iter().filter_map(item).collect();
         self.reduce_items(cache, candidates, items)
@@ -77,18 +80,18 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        mut items: Vec<Item>,
+        mut items: Vec<ReducedCandidate>,
     ) -> Result<()> {
         self.strongest(cache, &mut items)?;
         self.put_back(cache, &mut items)?;
-        for Item { request, candidate } in items {
+        for ReducedCandidate { request, candidate } in items {
             candidates.by_request[request as usize].push(candidate);
         }
         Ok(())
     }
 
-    /// Replaces answers by the fewest of their strongest changes that are valid together.
-    fn strongest(&self, cache: &mut QueryCache<'_>, items: &mut [Item]) -> Result<()> {
+    /// Replaces counterfactuals by the fewest of their strongest changes that are valid together.
+    fn strongest(&self, cache: &mut QueryCache<'_>, items: &mut [ReducedCandidate]) -> Result<()> {
         let mut proposals = Vec::new();
         let mut of = Vec::new();
         for (index, item) in items.iter().enumerate() {
@@ -113,9 +116,9 @@ impl Worker {
         Ok(())
     }
 
-    /// The changes of an answer, those first that bring the model nearest on their own; where it does not
+    /// The changes of a counterfactual, those first that bring the model nearest on their own; where it does not
     /// tell, the largest first.
-    fn ranked(&self, cache: &QueryCache<'_>, item: &Item) -> Changes {
+    fn ranked(&self, cache: &QueryCache<'_>, item: &ReducedCandidate) -> Changes {
         let costs = &self.shared.refiner.costs;
         let strength = |change: &Change| {
             let known = cache.cached(item.request, &[*change]);
@@ -129,8 +132,8 @@ impl Worker {
         ranked.into_iter().map(|(_, change)| change).collect()
     }
 
-    /// Puts changes back, the most expensive first, as long as answers stay valid.
-    fn put_back(&self, cache: &mut QueryCache<'_>, items: &mut [Item]) -> Result<()> {
+    /// Puts changes back, the most expensive first, as long as counterfactuals stay valid.
+    fn put_back(&self, cache: &mut QueryCache<'_>, items: &mut [ReducedCandidate]) -> Result<()> {
         let mut left: Vec<Vec<Changes>> =
             items.iter().map(|item| self.groups(cache, item)).collect();
         for _ in 0..ROUNDS {
@@ -154,8 +157,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Changes of an answer in groups, the most expensive first.
-    fn groups(&self, cache: &QueryCache<'_>, item: &Item) -> Vec<Changes> {
+    /// Changes of a counterfactual in groups, the most expensive first.
+    fn groups(&self, cache: &QueryCache<'_>, item: &ReducedCandidate) -> Vec<Changes> {
         let costs = &self.shared.refiner.costs;
         let cost = |change: &Change| costs.of(change, cache.original(item.request, change.feature));
         let mut changes = item.candidate.changes.clone();
@@ -167,7 +170,7 @@ impl Worker {
     fn put_back_each(
         &self,
         cache: &mut QueryCache<'_>,
-        items: &mut [Item],
+        items: &mut [ReducedCandidate],
         left: &[Vec<Changes>],
     ) -> Result<Vec<Vec<Changes>>> {
         let mut proposals = Vec::new();
@@ -205,7 +208,7 @@ impl Worker {
     fn put_back_many(
         &self,
         cache: &mut QueryCache<'_>,
-        items: &mut [Item],
+        items: &mut [ReducedCandidate],
         found: &[Vec<Changes>],
     ) -> Result<()> {
         let mut proposals = Vec::new();
@@ -234,7 +237,7 @@ impl Worker {
     }
 }
 
-impl Item {
+impl ReducedCandidate {
     fn adopt(&mut self, cache: &QueryCache<'_>, changes: Changes, prediction: PredictionIndex) {
         self.candidate.adopt(cache, self.request, changes, prediction);
         self.candidate.shrunk = false;

@@ -1,4 +1,4 @@
-//! Further answers of the generator for requests still unsolved: under narrower conditions, and from actions
+//! Further proposals of the generator for requests still unsolved: under narrower conditions, and from actions
 //! that are nudged a little. Only for those that need them, more boldly from round to round.
 
 use rand::SeedableRng;
@@ -16,7 +16,7 @@ use crate::nn::GeneratorInput;
 
 /// Standard deviation of the nudges, round by round.
 const NUDGES: [f32; 3] = [0.1, 0.2, 0.4];
-/// Answers for each request in a round; every other one has a narrower condition, the others are nudged.
+/// Counterfactuals for each request in a round; every other one has a narrower condition, the others are nudged.
 const EACH: usize = 4;
 
 impl Worker {

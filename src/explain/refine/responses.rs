@@ -1,6 +1,6 @@
-//! Answers from a model that shows what it would say if single features of a row had other values: the best single
-//! change is read off, the best second change beside a first one too, and the numbers of larger answers are moved
-//! to where they cost least. What is read off is asked about before it is believed.
+//! Counterfactuals from a model that shows what it would say if single features of a row had other values: the best
+//! single change is read off, the best second change beside a first one too, and the numbers of larger counterfactuals
+//! are moved to where they cost least. What is read off is asked about before it is believed.
 
 use super::candidate_set::CandidateSet;
 use super::plateaus::Plateau;
@@ -18,7 +18,7 @@ use crate::target::{is_valid, margins};
 const AT_ONCE: usize = 256;
 /// Proposals of one look that are asked about.
 const QUERIED: usize = 2;
-/// An answer that costs less needs no pair to compete with it.
+/// A counterfactual that costs less needs no pair to compete with it.
 const EXPENSIVE: f64 = 0.8;
 /// First changes that a second one is looked for beside.
 const FIRST_CHANGES: usize = 4;
@@ -26,7 +26,7 @@ const FIRST_CHANGES: usize = 4;
 const NEARLY: f64 = 0.8;
 /// Changes that are added one after the other, at most, where two are not enough.
 const MOST: usize = 8;
-/// Rounds in which the values of an answer are moved to where they cost least.
+/// Rounds in which the values of a counterfactual are moved to where they cost least.
 const ROUNDS: usize = 2;
 
 /// A valid single change beside others, by what the model says of it up to rounding.
@@ -39,7 +39,7 @@ struct ValidChange {
 
 /// What was found about one request.
 #[derive(Debug, Clone)]
-struct Look {
+struct RequestResponses {
     request: u32,
     /// Changes that are there already.
     beside: Changes,
@@ -79,7 +79,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Looks for answers to requests that have none, one change after the other.
+    /// Looks for counterfactuals to requests that have none, one change after the other.
     pub(super) fn solve_by_responses(
         &self,
         cache: &mut QueryCache<'_>,
@@ -101,13 +101,13 @@ impl Worker {
         (0..features).any(|feature| self.shared.constraints.is_followed(feature))
     }
 
-    /// Looks at everything that one more change may do beside others, request by request. Requests about which nothing more
-    /// may be asked are left out.
+    /// Looks at everything that one more change may do beside others, request by request. Requests about which nothing
+    /// more may be asked are left out.
     fn look(
         &self,
         cache: &mut QueryCache<'_>,
         beside: Vec<(u32, Changes)>,
-    ) -> Result<Option<Vec<Look>>> {
+    ) -> Result<Option<Vec<RequestResponses>>> {
         let rows: Vec<(u32, Changes, Vec<Reach>)> = beside
             .into_iter()
             .map(|(request, beside)| {
@@ -124,7 +124,7 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         rows: Vec<(u32, Changes, Vec<Reach>)>,
-    ) -> Result<Option<Vec<Look>>> {
+    ) -> Result<Option<Vec<RequestResponses>>> {
         let mut looks = Vec::with_capacity(rows.len());
         let mut rows = rows.into_iter().peekable();
         while rows.peek().is_some() {
@@ -176,7 +176,7 @@ impl Worker {
         cache: &QueryCache<'_>,
         (request, beside): (u32, Changes),
         Responses { values, scores }: Responses,
-    ) -> Look {
+    ) -> RequestResponses {
         let targets = cache.batch.targets.take(&vec![request; values.len()]);
         let decided = is_valid(&scores, &targets);
         let margins = margins(&scores, &targets, &self.shared.codec);
@@ -195,12 +195,19 @@ impl Worker {
         });
         let mut ranked: Vec<ValidChange> = ranked.collect();
         ranked.sort_by(|one, two| one.score.total_cmp(&two.score));
-        Look { request, beside, valid: ranked, values, margins, reached: f64::NEG_INFINITY }
+        RequestResponses {
+            request,
+            beside,
+            valid: ranked,
+            values,
+            margins,
+            reached: f64::NEG_INFINITY,
+        }
     }
 
     /// The changes beside which a second one is looked for: of the features that bring the model nearest the
     /// cheapest value that nearly does.
-    fn first_changes(&self, cache: &QueryCache<'_>, look: &Look) -> Vec<Change> {
+    fn first_changes(&self, cache: &QueryCache<'_>, look: &RequestResponses) -> Vec<Change> {
         let base = look.margins.iter().copied().fold(f64::INFINITY, f64::min);
         let shown = || look.values.iter().zip(&look.margins);
         let mut gains: Vec<(f64, usize)> = Vec::new();
@@ -234,7 +241,7 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        looks: &[Look],
+        looks: &[RequestResponses],
     ) -> Result<()> {
         let mut proposals: Vec<(f64, Proposal)> = Vec::new();
         for looks in looks.chunk_by(|one, two| one.request == two.request) {
@@ -270,11 +277,11 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        looks: &[Look],
+        looks: &[RequestResponses],
     ) -> Result<()> {
         let open = candidates.open(cache);
         let open = looks.iter().filter(|look| open.binary_search(&look.request).is_ok());
-        let mut looks: Vec<Look> = open.cloned().collect();
+        let mut looks: Vec<RequestResponses> = open.cloned().collect();
         let mut proposals = Vec::new();
         for _ in 0..MOST {
             let mut next = Vec::new();
@@ -300,7 +307,11 @@ impl Worker {
 
     /// The changes beside which something was looked for, with the one that brings the model nearest to the target,
     /// and nearer than it was; and how near.
-    fn nearer(&self, cache: &QueryCache<'_>, look: &Look) -> Option<(u32, Changes, f64)> {
+    fn nearer(
+        &self,
+        cache: &QueryCache<'_>,
+        look: &RequestResponses,
+    ) -> Option<(u32, Changes, f64)> {
         let shown = look.margins.iter().zip(&look.values);
         let mut nearer: Vec<(f64, (usize, Values))> = shown
             .filter(|(margin, _)| **margin > look.reached)
@@ -319,7 +330,7 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         changed: impl Iterator<Item = (u32, &'c Changes, usize)>,
-    ) -> Result<Option<Vec<Look>>> {
+    ) -> Result<Option<Vec<RequestResponses>>> {
         let rows = changed.map(|(request, changes, feature)| {
             let mut beside = changes.clone();
             beside.retain(|change| change.feature != feature);
@@ -331,12 +342,12 @@ impl Worker {
     }
 
     /// The changes that a look was taken beside, with its best valid one; none if there is none.
-    fn best_beside(&self, cache: &QueryCache<'_>, look: &Look) -> Option<Changes> {
+    fn best_beside(&self, cache: &QueryCache<'_>, look: &RequestResponses) -> Option<Changes> {
         let mut valid = look.valid.iter().map(|one| with(&look.beside, one.change));
         valid.find(|changes| self.is_coherent(cache, look.request, changes))
     }
 
-    /// Moves every value of answers with several changes to where it costs least beside the others, or back.
+    /// Moves every value of counterfactuals with several changes to where it costs least beside the others, or back.
     pub(super) fn polish(
         &self,
         cache: &mut QueryCache<'_>,
@@ -429,7 +440,7 @@ impl Seen<'_> {
     }
 }
 
-impl Look {
+impl RequestResponses {
     /// Its valid ranked with what is beside them: the best of each feature, by score.
     fn best<'l>(
         &'l self,

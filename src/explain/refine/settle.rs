@@ -1,5 +1,5 @@
-//! Rows without an answer where the model shows bounds of what it says: everything that they may become is searched,
-//! region by region, until one reaches the target or it is proven that none does.
+//! Rows without a counterfactual where the model shows bounds of what it says: everything that they may become is
+//! searched, region by region, until one reaches the target or it is proven that none does.
 
 use super::candidate_set::CandidateSet;
 use super::plateaus::Plateau;
@@ -18,7 +18,7 @@ const TREES: usize = 40_000;
 const NUMBERS: usize = 4_096;
 
 impl Worker {
-    /// Finds answers for requests that have none, or proves that there is none.
+    /// Finds counterfactuals for requests that have none, or proves that there is none.
     pub(super) fn settle(
         &self,
         cache: &mut QueryCache<'_>,

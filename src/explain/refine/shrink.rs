@@ -1,5 +1,5 @@
 //! Changed numbers move back towards the original by bisection, in their own type and step, as far as the
-//! model lets them. A request's best answer goes first; another is worth its questions only if it can still
+//! model lets them. A request's best counterfactual goes first; another is worth its questions only if it can still
 //! become better than that.
 
 use super::candidate_set::{Candidate, CandidateSet, Single};
@@ -12,10 +12,10 @@ use crate::feature::Cell;
 /// Halvings for one number, at most.
 const HALVINGS: usize = 10;
 
-/// Rounds for answers with several changes.
+/// Rounds for counterfactuals with several changes.
 const ROUNDS_OF_SEVERAL: usize = 1;
 
-/// How many answers of a request are shrunk, one a round, and the most changes that they may have.
+/// How many counterfactuals of a request are shrunk, one a round, and the most changes that they may have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShrinkLimits {
     pub(super) rounds: usize,
@@ -23,14 +23,14 @@ pub(super) struct ShrinkLimits {
 }
 
 impl ShrinkLimits {
-    /// For answers with any number of changes.
+    /// For counterfactuals with any number of changes.
     pub(super) fn of_several() -> ShrinkLimits {
         ShrinkLimits { rounds: ROUNDS_OF_SEVERAL, most_changes: usize::MAX }
     }
 }
 
-/// An answer at work.
-struct Item {
+/// A counterfactual while it is refined.
+struct ShrunkCandidate {
     request: u32,
     candidate: Candidate,
     /// Features whose numbers are to be moved back, the most expensive first.
@@ -56,8 +56,8 @@ struct Number {
 }
 
 impl Worker {
-    /// Moves the numbers of every request's best answers back, as many answers as are said, and with no more
-    /// changes: the best first, the next one if it can still become better than that.
+    /// Moves the numbers of every request's best counterfactuals back, as many counterfactuals as are said, and with no
+    /// more changes: the best first, the next one if it can still become better than that.
     pub(super) fn shrink(
         &self,
         cache: &mut QueryCache<'_>,
@@ -65,7 +65,7 @@ impl Worker {
         limits: ShrinkLimits,
     ) -> Result<()> {
         for _ in 0..limits.rounds {
-            let mut items: Vec<Item> = Vec::new();
+            let mut items: Vec<ShrunkCandidate> = Vec::new();
             for request in 0..cache.len() as u32 {
                 items.extend(self.item(cache, candidates, request, limits.most_changes));
             }
@@ -74,7 +74,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The same of some requests, however many changes their answers have.
+    /// The same of some requests, however many changes their counterfactuals have.
     pub(super) fn shrink_of(
         &self,
         cache: &mut QueryCache<'_>,
@@ -82,7 +82,7 @@ impl Worker {
         requests: &[u32],
     ) -> Result<()> {
         for _ in 0..ROUNDS_OF_SEVERAL {
-            let mut items: Vec<Item> = Vec::new();
+            let mut items: Vec<ShrunkCandidate> = Vec::new();
             for request in requests {
                 items.extend(self.item(cache, candidates, *request, usize::MAX));
             }
@@ -95,19 +95,19 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        mut items: Vec<Item>,
+        mut items: Vec<ShrunkCandidate>,
     ) -> Result<()> {
         self.move_back(cache, candidates, &mut items)?;
         if self.shared.constraints.couples_features() {
             self.free_partners(cache, candidates, &mut items)?;
         }
-        for Item { request, candidate, .. } in items {
+        for ShrunkCandidate { request, candidate, .. } in items {
             candidates.by_request[request as usize].push(candidate);
         }
         Ok(())
     }
 
-    /// The best answer of a request whose numbers were not moved back yet, unless that cannot make it the best
+    /// The best counterfactual of a request whose numbers were not moved back yet, unless that cannot make it the best
     /// of all.
     fn item(
         &self,
@@ -115,7 +115,7 @@ impl Worker {
         candidates: &mut CandidateSet,
         request: u32,
         most_changes: usize,
-    ) -> Option<Item> {
+    ) -> Option<ShrunkCandidate> {
         let whole = self.best(cache, candidates, request as usize);
         let whole = whole.map_or(f64::INFINITY, |candidate| candidate.score);
         let found = &mut candidates.by_request[request as usize];
@@ -129,7 +129,13 @@ impl Worker {
         let score_limit = if candidate.score > whole { whole } else { f64::INFINITY };
         let hopeful = !features.is_empty() && self.least(cache, request, candidate) < score_limit;
         let candidate = candidate.clone();
-        hopeful.then(|| Item { request, candidate, features, score_limit, hindered: Vec::new() })
+        hopeful.then(|| ShrunkCandidate {
+            request,
+            candidate,
+            features,
+            score_limit,
+            hindered: Vec::new(),
+        })
     }
 
     /// Features with changed numbers, the most expensive first.
@@ -151,11 +157,11 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        items: &mut [Item],
+        items: &mut [ShrunkCandidate],
     ) -> Result<()> {
         let most = items.iter().map(|item| item.features.len()).max().unwrap_or(0);
         for index in 0..most {
-            let number = |(item, at): (usize, &Item)| {
+            let number = |(item, at): (usize, &ShrunkCandidate)| {
                 let singles = &candidates.singles[at.request as usize];
                 let number = self.number(cache, singles, at, *at.features.get(index)?)?;
                 Some(Number { item, ..number })
@@ -182,9 +188,9 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        items: &mut [Item],
+        items: &mut [ShrunkCandidate],
     ) -> Result<()> {
-        let several = |item: &Item| item.candidate.changes.len() > 1;
+        let several = |item: &ShrunkCandidate| item.candidate.changes.len() > 1;
         let most =
             items.iter().filter(|item| several(item)).map(|item| item.candidate.changes.len());
         for index in (0..most.max().unwrap_or(0)).rev() {
@@ -218,12 +224,12 @@ impl Worker {
         self.move_back(cache, candidates, items)
     }
 
-    /// One number of an answer, and how far back it certainly cannot go.
+    /// One number of a counterfactual, and how far back it certainly cannot go.
     fn number(
         &self,
         cache: &QueryCache<'_>,
         singles: &[Single],
-        at: &Item,
+        at: &ShrunkCandidate,
         feature: usize,
     ) -> Option<Number> {
         let change = at.candidate.changes.iter().find(|change| change.feature == feature)?;
@@ -243,11 +249,11 @@ impl Worker {
         Some(number)
     }
 
-    /// The number at which a single change is as good as the request's best answer.
+    /// The number at which a single change is as good as the request's best counterfactual.
     fn break_even(
         &self,
         cache: &QueryCache<'_>,
-        at: &Item,
+        at: &ShrunkCandidate,
         number: &Number,
         original: f64,
     ) -> Option<f64> {
@@ -295,7 +301,7 @@ impl Worker {
         &self,
         cache: &mut QueryCache<'_>,
         candidates: &mut CandidateSet,
-        items: &mut [Item],
+        items: &mut [ShrunkCandidate],
         numbers: &mut [Number],
     ) -> Result<()> {
         let proposal = |number: &Number| {
@@ -314,7 +320,8 @@ impl Worker {
         for ((number, proposal), prediction) in numbers.iter_mut().zip(proposals).zip(predictions) {
             let Some(prediction) = prediction else {
                 let given_up = cache.is_spent(proposal.request) || number.first.is_some();
-                // Without a question left, what was found so far is what there is; what breaks a rule is no answer.
+                // Without a question left, what was found so far is what there is; what breaks a rule is no
+                // counterfactual.
                 number.low = if given_up { number.high } else { number.next };
                 number.first = None;
                 let hindered = &mut items[number.item].hindered;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::explain::Worker;
 use crate::metrics::Source;
 
-/// Changes of an answer that are tried one by one, the most expensive first.
+/// Changes of a counterfactual that are tried one by one, the most expensive first.
 const OF_ANSWERS: usize = 6;
 /// Features whose first change from neighbours is tried at once: the most plausible ones.
 const OF_NEIGHBOURS: usize = 4;
@@ -19,7 +19,7 @@ const FURTHER: usize = 4;
 const ENDS: usize = 16;
 
 impl Worker {
-    /// Tries the changes of these requests' answers one by one.
+    /// Tries the changes of these requests' counterfactuals one by one.
     pub(super) fn singles_of_candidates(
         &self,
         cache: &mut QueryCache<'_>,

@@ -13,10 +13,10 @@ use super::{Change, Changes, Costs, Outcomes, QueryCache, RequestBatch, differen
 use crate::artefact::{Description, ModelForm, Origin};
 use crate::constrain::Observed;
 use crate::constrain::tests::Case;
-use crate::constrain::tests::random::{Dice, case, coupled_table, table};
+use crate::constrain::tests::random::{CaseRandom, case, coupled_table, table};
 use crate::error::Result;
 use crate::explain::method::Proposals;
-use crate::explain::{Columns, ExplainStats, Explainer, Setup, Worker};
+use crate::explain::{ColumnIndices, ExplainSetup, ExplainStats, Explainer, Worker};
 use crate::feature::{Cell, Cells, RowReader, Rows};
 use crate::job::{
     Balance, ExplainJob, Method, Preset, ProbabilitiesSpec, Refine, Step, Target, TargetsKind,
@@ -39,7 +39,7 @@ struct Weighing {
     weights: Vec<f64>,
     threshold: f64,
     tells: bool,
-    /// Whether some rows get no answer.
+    /// Whether some rows get no counterfactual.
     fails: bool,
     /// Whether it looks at numbers by steps only, and shows where they are.
     steps: bool,
@@ -86,7 +86,9 @@ impl Predictor for Weighing {
 
     fn variants(&self, originals: &RecordBatch) -> Result<Option<Box<dyn Variants + '_>>> {
         let rows = self.reader.read(originals)?;
-        Ok(self.steps.then(|| Box::new(Copies { model: self, rows }) as Box<dyn Variants + '_>))
+        Ok(self
+            .steps
+            .then(|| Box::new(SteppedCopies { model: self, rows }) as Box<dyn Variants + '_>))
     }
 
     fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
@@ -116,12 +118,12 @@ impl Weighing {
 }
 
 /// Rows of which a model that looks at steps shows everything.
-struct Copies<'m> {
+struct SteppedCopies<'m> {
     model: &'m Weighing,
     rows: Rows,
 }
 
-impl Copies<'_> {
+impl SteppedCopies<'_> {
     fn changed<'e>(&self, copies: impl Iterator<Item = (u32, Vec<&'e Change>)>) -> Rows {
         let copies: Vec<(u32, Vec<&Change>)> = copies.collect();
         let mut rows = self.rows.take(&copies.iter().map(|(row, _)| *row).collect::<Vec<_>>());
@@ -132,7 +134,7 @@ impl Copies<'_> {
     }
 }
 
-impl Variants for Copies<'_> {
+impl Variants for SteppedCopies<'_> {
     fn predict(&mut self, copies: &[Variant<'_>]) -> Result<Scores> {
         let copies = copies.iter().map(|copy| (copy.row, copy.edits.iter().collect()));
         Ok(self.model.scores(&self.changed(copies)))
@@ -143,7 +145,7 @@ impl Variants for Copies<'_> {
     }
 }
 
-impl Copies<'_> {
+impl SteppedCopies<'_> {
     fn shown(&self, copy: &Variant<'_>, reach: &[Reach]) -> Responses {
         let mut values: Vec<(usize, Values)> = Vec::new();
         for (feature, reach) in reach.iter().enumerate() {
@@ -188,7 +190,7 @@ impl Ground {
         rows: usize,
         seed: u64,
     ) -> Ground {
-        let mut dice = Dice::new(seed);
+        let mut dice = CaseRandom::new(seed);
         let case = match seed % 5 {
             0 | 1 => table(columns, rows, &mut dice),
             _ => coupled_table(columns, rows, &mut dice, seed),
@@ -235,13 +237,13 @@ impl Ground {
     pub(in crate::explain) fn worker(&self, job: &ExplainJob) -> Worker {
         let explainer = Explainer::new(
             Generator::untrained(self.shape(), &self.case.constraints),
-            Setup {
+            ExplainSetup {
                 description: &self.description(),
                 schema: Arc::clone(&self.case.schema),
                 table: self.case.batch.schema(),
-                columns: Columns {
+                columns: ColumnIndices {
                     features: (0..self.case.batch.num_columns()).collect(),
-                    ..Columns::default()
+                    ..ColumnIndices::default()
                 },
                 predictor: Arc::clone(&self.model) as Arc<dyn Predictor>,
                 decisions: None,

@@ -57,7 +57,11 @@ impl Rule {
     ///
     /// # Errors
     /// What is wrong with it, and a hint where there is one.
-    pub fn parse(text: &str, broken: BrokenPolicy, features: &[Feature]) -> Result<Rule, Problem> {
+    pub fn parse(
+        text: &str,
+        broken: BrokenPolicy,
+        features: &[Feature],
+    ) -> Result<Rule, RuleFault> {
         Ok(Rule::new(text.trim().to_string(), broken, parse::truth(text, features)?))
     }
 
@@ -93,7 +97,7 @@ impl Derived {
     ///
     /// # Errors
     /// What is wrong with it, and a hint where there is one.
-    pub fn parse(feature: usize, text: &str, features: &[Feature]) -> Result<Derived, Problem> {
+    pub fn parse(feature: usize, text: &str, features: &[Feature]) -> Result<Derived, RuleFault> {
         let number = parse::number(text, features)?;
         let mut inputs = Vec::new();
         number.visit_features(&mut |feature| inputs.push(feature));
@@ -131,19 +135,19 @@ pub fn sql_name(name: &str) -> String {
 
 /// What is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct RuleFault {
     /// What was found, and what was expected.
     pub what: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
-impl Problem {
-    fn new(what: impl Into<String>) -> Problem {
-        Problem { what: what.into(), hint: None }
+impl RuleFault {
+    fn new(what: impl Into<String>) -> RuleFault {
+        RuleFault { what: what.into(), hint: None }
     }
 
-    fn hint(self, hint: impl Into<String>) -> Problem {
-        Problem { hint: Some(hint.into()), ..self }
+    fn hint(self, hint: impl Into<String>) -> RuleFault {
+        RuleFault { hint: Some(hint.into()), ..self }
     }
 }

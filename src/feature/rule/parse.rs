@@ -9,7 +9,7 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::{ArithmeticOperator, ComparisonOperator, NumberExpression, Problem, Truth};
+use super::{ArithmeticOperator, ComparisonOperator, NumberExpression, RuleFault, Truth};
 use crate::document::did_you_mean;
 use crate::feature::schema::{Categorical, Feature, FeatureKind};
 
@@ -30,30 +30,30 @@ enum RuleLiteral {
 }
 
 /// Parses a predicate.
-pub(super) fn truth(text: &str, features: &[Feature]) -> Result<Truth, Problem> {
+pub(super) fn truth(text: &str, features: &[Feature]) -> Result<Truth, RuleFault> {
     FeatureNames(features).truth(&expression(text)?)
 }
 
 /// Parses a number.
-pub(super) fn number(text: &str, features: &[Feature]) -> Result<NumberExpression, Problem> {
+pub(super) fn number(text: &str, features: &[Feature]) -> Result<NumberExpression, RuleFault> {
     FeatureNames(features).number(&expression(text)?)
 }
 
-fn expression(text: &str) -> Result<Expr, Problem> {
+fn expression(text: &str) -> Result<Expr, RuleFault> {
     if text.trim().is_empty() {
-        return Err(Problem::new("is empty, expected an SQL expression over features"));
+        return Err(RuleFault::new("is empty, expected an SQL expression over features"));
     }
     if text.len() > MOST_BYTES {
         let what = format!("has {} bytes, expected at most {MOST_BYTES}", text.len());
-        return Err(Problem::new(what).hint("write several rules: all of them must hold"));
+        return Err(RuleFault::new(what).hint("write several rules: all of them must hold"));
     }
     let deepest = depth(text);
     if deepest > DEEPEST {
         let what = format!("nests {deepest} parentheses, expected at most {DEEPEST}");
-        return Err(Problem::new(what).hint("write several rules: all of them must hold"));
+        return Err(RuleFault::new(what).hint("write several rules: all of them must hold"));
     }
     let wrong = |error: sqlparser::parser::ParserError| {
-        Problem::new(format!("is not an SQL expression: {error}"))
+        RuleFault::new(format!("is not an SQL expression: {error}"))
     };
     let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).map_err(wrong)?;
     let parsed = parser.parse_expr().map_err(wrong)?;
@@ -78,7 +78,7 @@ fn depth(text: &str) -> usize {
 struct FeatureNames<'a>(&'a [Feature]);
 
 impl FeatureNames<'_> {
-    fn truth(&self, expr: &Expr) -> Result<Truth, Problem> {
+    fn truth(&self, expr: &Expr) -> Result<Truth, RuleFault> {
         match expr {
             Expr::Nested(inner) => self.truth(inner),
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => Ok(self.truth(expr)?.negated()),
@@ -110,7 +110,7 @@ impl FeatureNames<'_> {
         }
     }
 
-    fn number(&self, expr: &Expr) -> Result<NumberExpression, Problem> {
+    fn number(&self, expr: &Expr) -> Result<NumberExpression, RuleFault> {
         match expr {
             Expr::Nested(inner) => self.number(inner),
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => Ok(NumberExpression::Computed(
@@ -129,7 +129,7 @@ impl FeatureNames<'_> {
                 let feature = self.feature(expr)?;
                 match self.0[feature].kind {
                     FeatureKind::Numeric(_) => Ok(NumberExpression::Feature(feature)),
-                    FeatureKind::Categorical(_) => Err(Problem::new(format!(
+                    FeatureKind::Categorical(_) => Err(RuleFault::new(format!(
                         "takes `{}` for a number, but the feature is categorical",
                         self.0[feature].name
                     ))
@@ -139,14 +139,14 @@ impl FeatureNames<'_> {
             _ => match literal(expr)? {
                 RuleLiteral::Number(number) => Ok(NumberExpression::Literal(number)),
                 RuleLiteral::Text(text) => {
-                    Err(Problem::new(format!("has the text '{text}' where a number is expected")))
+                    Err(RuleFault::new(format!("has the text '{text}' where a number is expected")))
                 }
             },
         }
     }
 
     /// `ROUND(number)` or `ROUND(number, decimals)`.
-    fn rounded(&self, function: &Function, expr: &Expr) -> Result<NumberExpression, Problem> {
+    fn rounded(&self, function: &Function, expr: &Expr) -> Result<NumberExpression, RuleFault> {
         let FunctionArguments::List(given) = &function.args else {
             return Err(unusable(expr, "a number"));
         };
@@ -166,7 +166,7 @@ impl FeatureNames<'_> {
         };
         if decimals.fract() != 0.0 || !(0.0..=MOST_DECIMALS).contains(&decimals) {
             let what = format!("rounds to {decimals} decimals, expected 0 to {MOST_DECIMALS}");
-            return Err(Problem::new(what));
+            return Err(RuleFault::new(what));
         }
         Ok(NumberExpression::Rounded(Box::new(self.number(number)?), decimals as u8))
     }
@@ -176,7 +176,7 @@ impl FeatureNames<'_> {
         comparison: ComparisonOperator,
         left: &Expr,
         right: &Expr,
-    ) -> Result<Truth, Problem> {
+    ) -> Result<Truth, RuleFault> {
         match (self.category(left)?, self.category(right)?) {
             (None, None) => Ok(Truth::Compare(comparison, self.number(left)?, self.number(right)?)),
             (Some(one), Some(two)) => self.same_text(comparison, one, two),
@@ -191,7 +191,7 @@ impl FeatureNames<'_> {
         comparison: ComparisonOperator,
         index: usize,
         expr: &Expr,
-    ) -> Result<Truth, Problem> {
+    ) -> Result<Truth, RuleFault> {
         let (name, categorical) = self.categorical(index);
         let is_equal = equality(comparison, name)?;
         let value = match literal(expr)? {
@@ -200,7 +200,7 @@ impl FeatureNames<'_> {
         };
         if !categorical.values.contains(&value) {
             let what = format!("compares `{name}` with '{value}', which is not one of its values");
-            let problem = Problem::new(what);
+            let problem = RuleFault::new(what);
             let known = categorical.values.iter().map(String::as_str);
             return Err(match did_you_mean(&value, known) {
                 Some(hint) => problem.hint(hint),
@@ -217,7 +217,7 @@ impl FeatureNames<'_> {
         comparison: ComparisonOperator,
         one: usize,
         two: usize,
-    ) -> Result<Truth, Problem> {
+    ) -> Result<Truth, RuleFault> {
         let (name, left) = self.categorical(one);
         let same = equality(comparison, name)?;
         let (_, right) = self.categorical(two);
@@ -232,7 +232,7 @@ impl FeatureNames<'_> {
     }
 
     /// The categorical feature that an expression is; none if it is something else.
-    fn category(&self, expr: &Expr) -> Result<Option<usize>, Problem> {
+    fn category(&self, expr: &Expr) -> Result<Option<usize>, RuleFault> {
         match expr {
             Expr::Nested(inner) => self.category(inner),
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
@@ -244,7 +244,7 @@ impl FeatureNames<'_> {
     }
 
     /// The feature that an expression names.
-    fn feature(&self, expr: &Expr) -> Result<usize, Problem> {
+    fn feature(&self, expr: &Expr) -> Result<usize, RuleFault> {
         let name = match expr {
             Expr::Nested(inner) => return self.feature(inner),
             Expr::Identifier(name) => name.value.clone(),
@@ -256,7 +256,7 @@ impl FeatureNames<'_> {
         };
         let found = self.0.iter().position(|feature| feature.name == name);
         found.ok_or_else(|| {
-            let problem = Problem::new(format!("names `{name}`, which is not a feature"));
+            let problem = RuleFault::new(format!("names `{name}`, which is not a feature"));
             let names = self.0.iter().map(|feature| feature.name.as_str());
             match did_you_mean(&name, names) {
                 Some(hint) => problem.hint(hint),
@@ -267,11 +267,11 @@ impl FeatureNames<'_> {
 }
 
 /// Whether a comparison of categories is for equality.
-fn equality(comparison: ComparisonOperator, name: &str) -> Result<bool, Problem> {
+fn equality(comparison: ComparisonOperator, name: &str) -> Result<bool, RuleFault> {
     match comparison {
         ComparisonOperator::Equal => Ok(true),
         ComparisonOperator::NotEqual => Ok(false),
-        _ => Err(Problem::new(format!("compares the categorical feature `{name}` by size"))
+        _ => Err(RuleFault::new(format!("compares the categorical feature `{name}` by size"))
             .hint("list the values: `feature IN (…)`")),
     }
 }
@@ -298,7 +298,7 @@ fn operator(op: &BinaryOperator) -> Option<ArithmeticOperator> {
     })
 }
 
-fn literal(expr: &Expr) -> Result<RuleLiteral, Problem> {
+fn literal(expr: &Expr) -> Result<RuleLiteral, RuleFault> {
     match expr {
         Expr::Nested(inner) => literal(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match literal(expr)? {
@@ -308,7 +308,7 @@ fn literal(expr: &Expr) -> Result<RuleLiteral, Problem> {
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => match digits.parse::<f64>() {
                 Ok(number) if number.is_finite() => Ok(RuleLiteral::Number(number)),
-                _ => Err(Problem::new(format!("has the number {digits}, which is not finite"))),
+                _ => Err(RuleFault::new(format!("has the number {digits}, which is not finite"))),
             },
             Value::SingleQuotedString(text) => Ok(RuleLiteral::Text(text.clone())),
             Value::Boolean(value) => Ok(RuleLiteral::Text(value.to_string())),
@@ -318,8 +318,8 @@ fn literal(expr: &Expr) -> Result<RuleLiteral, Problem> {
     }
 }
 
-fn unusable(expr: &Expr, expected: &str) -> Problem {
-    Problem::new(format!("has `{expr}`, expected {expected}")).hint(ALLOWED)
+fn unusable(expr: &Expr, expected: &str) -> RuleFault {
+    RuleFault::new(format!("has `{expr}`, expected {expected}")).hint(ALLOWED)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ pub(super) fn median_distance(points: &[f32], dimension: usize) -> f64 {
     let points = &points[..count * dimension];
     let mut distances = Vec::with_capacity(count * count.saturating_sub(1) / 2);
     for row in 0..count {
-        let (own, later) = points[row * dimension..].split_at(dimension);
-        distances.extend(later.chunks_exact(dimension).map(|other| squared_distance(own, other)));
+        let (point, later) = points[row * dimension..].split_at(dimension);
+        distances.extend(later.chunks_exact(dimension).map(|other| squared_distance(point, other)));
     }
     if distances.is_empty() {
         return 1.0;

@@ -5,7 +5,7 @@
 use rayon::prelude::*;
 
 use super::exact::discrepancy;
-use super::sample::Sample;
+use super::sample::ComparedRows;
 use super::summary::mean_and_std;
 use crate::metrics::wilson::Interval;
 
@@ -21,7 +21,11 @@ pub(super) const BLOCK_ROWS: usize = BLOCKS * MOST_ROWS;
 const NORMAL_95: f64 = 1.96;
 
 /// The 95 % interval around an estimate; none if there are too few rows for two blocks.
-pub(super) fn interval(mmd2: f64, sample: &Sample, reference: &Sample) -> Option<Interval> {
+pub(super) fn interval(
+    mmd2: f64,
+    sample: &ComparedRows,
+    reference: &ComparedRows,
+) -> Option<Interval> {
     let rows = sample.held(BLOCK_ROWS).min(reference.held(BLOCK_ROWS));
     let blocks = (rows / FEWEST_ROWS).min(BLOCKS);
     if blocks < 2 {
@@ -49,14 +53,14 @@ struct Cut {
 }
 
 impl Cut {
-    fn compare(self, view: usize, sample: &Sample, reference: &Sample) -> f64 {
+    fn compare(self, view: usize, sample: &ComparedRows, reference: &ComparedRows) -> f64 {
         let kernel = sample.views.list[view].kernel;
-        let own = kernel.prepare(self.points(view, sample));
+        let prepared = kernel.prepare(self.points(view, sample));
         let other = kernel.prepare(self.points(view, reference));
-        discrepancy(&own, &other, other.mean_within())
+        discrepancy(&prepared, &other, other.mean_within())
     }
 
-    fn points(self, view: usize, side: &Sample) -> &[f32] {
+    fn points(self, view: usize, side: &ComparedRows) -> &[f32] {
         let rows = side.held(BLOCK_ROWS) / self.blocks;
         let length = rows * side.views.list[view].kernel.dimension;
         &side.points(view)[self.block * length..][..length]

@@ -22,14 +22,14 @@ const ROWS_PER_TASK: usize = 1024;
 pub struct RandomEncoder {
     width: usize,
     weights: Vec<f32>,
-    first: Layer<FIRST>,
-    second: Layer<SECOND>,
-    third: Layer<PADDED>,
+    first: EncoderLayer<FIRST>,
+    second: EncoderLayer<SECOND>,
+    third: EncoderLayer<PADDED>,
 }
 
 /// A linear layer, laid out so that all its outputs are computed at once.
 #[derive(Debug, Clone, PartialEq)]
-struct Layer<const OUT: usize> {
+struct EncoderLayer<const OUT: usize> {
     /// Per input, what it adds to each output.
     columns: Vec<[f32; OUT]>,
     bias: [f32; OUT],
@@ -112,16 +112,16 @@ impl RandomEncoder {
 
     fn laid_out(width: usize, weights: Vec<f32>) -> RandomEncoder {
         let mut rest = weights.as_slice();
-        let first = Layer::take(&mut rest, width, FIRST);
-        let second = Layer::take(&mut rest, FIRST, SECOND);
-        let third = Layer::take(&mut rest, SECOND, EMBEDDED);
+        let first = EncoderLayer::take(&mut rest, width, FIRST);
+        let second = EncoderLayer::take(&mut rest, FIRST, SECOND);
+        let third = EncoderLayer::take(&mut rest, SECOND, EMBEDDED);
         RandomEncoder { width, weights, first, second, third }
     }
 }
 
-impl<const OUT: usize> Layer<OUT> {
+impl<const OUT: usize> EncoderLayer<OUT> {
     /// Takes a layer's weight and bias off the front; outputs beyond `outputs` are always zero.
-    fn take(weights: &mut &[f32], inputs: usize, outputs: usize) -> Layer<OUT> {
+    fn take(weights: &mut &[f32], inputs: usize, outputs: usize) -> EncoderLayer<OUT> {
         let (weight, rest) = weights.split_at(inputs * outputs);
         let (bias, rest) = rest.split_at(outputs);
         *weights = rest;
@@ -129,7 +129,10 @@ impl<const OUT: usize> Layer<OUT> {
             std::array::from_fn(|output| if output < outputs { value(output) } else { 0.0 })
         };
         let column = |input: usize| filled(&|output| weight[output * inputs + input]);
-        Layer { columns: (0..inputs).map(column).collect(), bias: filled(&|output| bias[output]) }
+        EncoderLayer {
+            columns: (0..inputs).map(column).collect(),
+            bias: filled(&|output| bias[output]),
+        }
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::lanes::{LANES, Packed, add_kernel, total, vectorised};
+use super::lanes::{LANES, PackedPoints, add_kernel, total, vectorised};
 
 /// Points of one side that a task takes: one group, so that only in one other group, their own, some
 /// come before them and some after.
@@ -25,7 +25,7 @@ pub(super) struct Kernel {
 pub(super) struct ScaledPoints {
     dimension: usize,
     points: Vec<f32>,
-    pub(super) packed: Packed,
+    pub(super) packed: PackedPoints,
 }
 
 impl Kernel {
@@ -39,7 +39,7 @@ impl Kernel {
         let scale = (std::f64::consts::LOG2_E / self.median).sqrt() as f32;
         let points: Vec<f32> = points.iter().map(|number| number * scale).collect();
         // What is infinitely far away adds nothing.
-        let packed = Packed::new(&points, self.dimension, f32::INFINITY);
+        let packed = PackedPoints::new(&points, self.dimension, f32::INFINITY);
         ScaledPoints { dimension: self.dimension, points, packed }
     }
 }
@@ -85,7 +85,7 @@ impl ScaledPoints {
 
     /// The kernel's sum over pairs of some points and those in a group from `first` on.
     #[inline(always)]
-    fn sum_to(&self, points: &[f32], packed: &Packed, first: usize) -> f64 {
+    fn sum_to(&self, points: &[f32], packed: &PackedPoints, first: usize) -> f64 {
         let mut sum = 0.0;
         for start in (first..packed.groups()).step_by(GROUPS_PER_TILE) {
             let end = (start + GROUPS_PER_TILE).min(packed.groups());
@@ -104,9 +104,9 @@ impl ScaledPoints {
     #[inline(always)]
     fn sum_later(&self, points: &[f32], group: usize) -> f64 {
         let mut sum = self.sum_to(points, &self.packed, group + 1);
-        let own = self.packed.slice(group..group + 1);
+        let packed_group = self.packed.slice(group..group + 1);
         for (numbers, (index, point)) in
-            own.cycle().zip(points.chunks_exact(self.dimension).enumerate())
+            packed_group.cycle().zip(points.chunks_exact(self.dimension).enumerate())
         {
             let mut sums = [0.0; LANES];
             add_kernel(&mut sums, point, numbers);

@@ -5,7 +5,7 @@
 use rand::{Rng, RngExt};
 
 use super::exact::Kernel;
-use super::lanes::{LANES, Packed, add_waves, total, vectorised};
+use super::lanes::{LANES, PackedPoints, add_waves, total, vectorised};
 
 /// The stated error in standard errors: 99 % of a normal distribution.
 const STATED_ERRORS: f64 = 2.6;
@@ -52,7 +52,7 @@ impl Frequencies {
     /// The sums of some points: few thousand at most, since part of the adding is done in `f32`.
     pub(super) fn sums(&self, points: &[f32]) -> CosineSums {
         // Points at the origin have cosines of exactly one, which are taken off again.
-        let packed = Packed::new(points, self.dimension, 0.0);
+        let packed = PackedPoints::new(points, self.dimension, 0.0);
         let mut sums = self.nothing();
         sums.rows = (points.len() / self.dimension) as u64;
         let totals = sums.cosines.iter_mut().zip(&mut sums.sines);
@@ -71,8 +71,8 @@ impl CosineSums {
     /// Adds the sums of other points.
     pub(super) fn merge(&mut self, other: &CosineSums) {
         self.rows += other.rows;
-        let add = |own: &mut Vec<f64>, more: &[f64]| {
-            own.iter_mut().zip(more).for_each(|(own, more)| *own += more);
+        let add = |totals: &mut Vec<f64>, more: &[f64]| {
+            totals.iter_mut().zip(more).for_each(|(totals, more)| *totals += more);
         };
         add(&mut self.cosines, &other.cosines);
         add(&mut self.sines, &other.sines);
@@ -107,7 +107,7 @@ pub(super) fn stated_error(found: &[SpectralEstimate]) -> f64 {
 }
 
 #[inline(always)]
-fn sums_at(frequency: &[f32], packed: &Packed) -> (f64, f64) {
+fn sums_at(frequency: &[f32], packed: &PackedPoints) -> (f64, f64) {
     let (mut cosines, mut sines) = ([0.0; LANES], [0.0; LANES]);
     for group in packed.all() {
         add_waves((&mut sines, &mut cosines), frequency, group);

@@ -38,16 +38,16 @@ pub(super) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
 
 /// Points in groups that lie side by side: per group and dimension one number of each point.
 #[derive(Debug, Clone)]
-pub(super) struct Packed {
+pub(super) struct PackedPoints {
     numbers: Vec<PointLanes>,
     dimension: usize,
     /// Points at the end of the last group that are none.
     pub(super) padding: usize,
 }
 
-impl Packed {
+impl PackedPoints {
     /// Packs points; what is missing in the last group is filled with `filler`.
-    pub(super) fn new(points: &[f32], dimension: usize, filler: f32) -> Packed {
+    pub(super) fn new(points: &[f32], dimension: usize, filler: f32) -> PackedPoints {
         let count = points.len() / dimension;
         let groups = count.div_ceil(LANES);
         let mut numbers = vec![[filler; LANES]; groups * dimension];
@@ -55,7 +55,7 @@ impl Packed {
             let group = &mut numbers[row / LANES * dimension..][..dimension];
             group.iter_mut().zip(point).for_each(|(lanes, number)| lanes[row % LANES] = *number);
         }
-        Packed { numbers, dimension, padding: groups * LANES - count }
+        PackedPoints { numbers, dimension, padding: groups * LANES - count }
     }
 
     /// Groups of points.
@@ -119,8 +119,8 @@ pub(super) fn total(lanes: &PointLanes) -> f64 {
 
 #[inline(always)]
 fn squared_distances(point: &[f32], group: &[PointLanes]) -> PointLanes {
-    fold(point, group, |sum, own, other| {
-        let gap = own - other;
+    fold(point, group, |sum, number_of_point, other| {
+        let gap = number_of_point - other;
         sum + gap * gap
     })
 }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn packing_keeps_points_and_fills_up() {
         let points: Vec<f32> = (0..2 * 67).map(|number| number as f32).collect();
-        let packed = Packed::new(&points, 2, -1.0);
+        let packed = PackedPoints::new(&points, 2, -1.0);
         assert_eq!((packed.groups(), packed.padding), (2, 61));
         let second = packed.slice(1..2).next().unwrap();
         assert_eq!(second[1][..4], [129.0, 131.0, 133.0, -1.0]);

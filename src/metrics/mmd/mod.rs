@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use encoder::RandomEncoder;
 pub use reference::{Reference, ReferenceBuilder};
-pub use sample::Sample;
+pub use sample::ComparedRows;
 
 use super::wilson::Interval;
 use crate::error::{Error, Result};

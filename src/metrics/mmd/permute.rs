@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::lanes::{LANES, add_kernel, total};
-use super::sample::Sample;
+use super::sample::ComparedRows;
 
 /// Rows at the front of each side that take part: a matrix of 16 MB.
 pub(super) const PERMUTED_ROWS: usize = 1_000;
@@ -19,16 +19,16 @@ struct KernelMatrix {
     /// Numbers from one row to the next.
     stride: usize,
     /// Rows of the sample; they come first.
-    own: usize,
+    sample_rows: usize,
     /// Rows of the reference.
-    others: usize,
+    reference_rows: usize,
     row_sums: Vec<f64>,
 }
 
 /// The share of exchanges, the one that was observed among them, that differ at least as much.
-pub(super) fn p_value(sample: &Sample, reference: &Sample, draws: Draws) -> f64 {
+pub(super) fn p_value(sample: &ComparedRows, reference: &ComparedRows, draws: Draws) -> f64 {
     let matrix = KernelMatrix::new(sample, reference);
-    let observed: Vec<usize> = (0..matrix.own).collect();
+    let observed: Vec<usize> = (0..matrix.sample_rows).collect();
     let observed = matrix.discrepancy(&observed);
     let as_much = (0..draws.count)
         .into_par_iter()
@@ -50,21 +50,22 @@ impl Draws {
     fn rows(self, draw: usize, matrix: &KernelMatrix) -> Vec<usize> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(draw as u64 + 1);
-        let mut rows: Vec<usize> = (0..matrix.own + matrix.others).collect();
-        let (chosen, _) = rows.partial_shuffle(&mut random, matrix.own);
+        let mut rows: Vec<usize> = (0..matrix.sample_rows + matrix.reference_rows).collect();
+        let (chosen, _) = rows.partial_shuffle(&mut random, matrix.sample_rows);
         chosen.to_vec()
     }
 }
 
 impl KernelMatrix {
-    fn new(sample: &Sample, reference: &Sample) -> KernelMatrix {
-        let (own, others) = (sample.held(PERMUTED_ROWS), reference.held(PERMUTED_ROWS));
-        let stride = (own + others).next_multiple_of(LANES);
-        let mut values = vec![0.0; (own + others) * stride];
+    fn new(sample: &ComparedRows, reference: &ComparedRows) -> KernelMatrix {
+        let (sample_rows, reference_rows) =
+            (sample.held(PERMUTED_ROWS), reference.held(PERMUTED_ROWS));
+        let stride = (sample_rows + reference_rows).next_multiple_of(LANES);
+        let mut values = vec![0.0; (sample_rows + reference_rows) * stride];
         for (view, settings) in sample.views.list.iter().enumerate() {
             let dimension = settings.kernel.dimension;
-            let mut points = sample.points(view)[..own * dimension].to_vec();
-            points.extend(&reference.points(view)[..others * dimension]);
+            let mut points = sample.points(view)[..sample_rows * dimension].to_vec();
+            points.extend(&reference.points(view)[..reference_rows * dimension]);
             let prepared = settings.kernel.prepare(&points);
             let rows = values.par_chunks_exact_mut(stride).zip(prepared.points());
             rows.for_each(|(row, point)| {
@@ -74,10 +75,10 @@ impl KernelMatrix {
                 }
             });
         }
-        (0..own + others).for_each(|row| values[row * stride + row] = 0.0);
+        (0..sample_rows + reference_rows).for_each(|row| values[row * stride + row] = 0.0);
         let all = vec![1.0; stride];
         let row_sums = values.par_chunks_exact(stride).map(|row| masked_sum(row, &all)).collect();
-        KernelMatrix { values, stride, own, others, row_sums }
+        KernelMatrix { values, stride, sample_rows, reference_rows, row_sums }
     }
 
     /// The sum over views of MMD², if these rows were the sample.
@@ -93,9 +94,10 @@ impl KernelMatrix {
         }
         let between = from - within;
         let others_within = self.row_sums.iter().sum::<f64>() - within - 2.0 * between;
-        let (own, others) = (self.own as f64, self.others as f64);
-        within / (own * (own - 1.0)) + others_within / (others * (others - 1.0))
-            - 2.0 * between / (own * others)
+        let (sample_rows, reference_rows) = (self.sample_rows as f64, self.reference_rows as f64);
+        within / (sample_rows * (sample_rows - 1.0))
+            + others_within / (reference_rows * (reference_rows - 1.0))
+            - 2.0 * between / (sample_rows * reference_rows)
     }
 }
 

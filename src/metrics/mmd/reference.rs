@@ -11,7 +11,7 @@ use super::bandwidth::{BANDWIDTH_ROWS, median_distance};
 use super::exact::{Kernel, discrepancy};
 use super::fourier::{CosineSums, Frequencies, SpectralEstimate, stated_error};
 use super::permute::{Draws, p_value};
-use super::sample::{Sample, View, Views};
+use super::sample::{ComparedRows, View, Views};
 use super::summary::mean_and_std;
 use super::{Estimate, Estimator, MmdOptions, Space, blocks};
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ const FEWEST_FREQUENCIES: usize = 2;
 #[derive(Debug, Clone)]
 pub struct Reference {
     options: MmdOptions,
-    rows: Sample,
+    rows: ComparedRows,
     bandwidths: Vec<f64>,
     sums: Vec<CosineSums>,
     /// Per view the kernel's mean over pairs of rows, if all pairs can be afforded.
@@ -40,7 +40,7 @@ pub struct ReferenceBuilder {
     /// Rows that the bandwidths will be taken from.
     first: Vec<f32>,
     /// All rows, once there are bandwidths.
-    rows: Option<Sample>,
+    rows: Option<ComparedRows>,
 }
 
 /// What the views of one estimator say.
@@ -109,9 +109,9 @@ impl ReferenceBuilder {
     }
 
     /// Fixes the bandwidths by the rows so far.
-    fn begin(&mut self) -> Result<&mut Sample> {
+    fn begin(&mut self) -> Result<&mut ComparedRows> {
         let views = fix_views(&self.space, &self.first, self.options)?;
-        let mut rows = Sample::new(Arc::new(views), self.options.pairs.isqrt());
+        let mut rows = ComparedRows::new(Arc::new(views), self.options.pairs.isqrt());
         rows.add(&std::mem::take(&mut self.first));
         Ok(self.rows.insert(rows))
     }
@@ -139,14 +139,14 @@ impl Reference {
     }
 
     /// A sample without rows yet.
-    pub fn sample(&self) -> Sample {
+    pub fn sample(&self) -> ComparedRows {
         // Both sides within the root of the pairs: then so are pairs within either, and between them.
         let limit = self.means.as_ref().map_or(0, |_| self.options.pairs.isqrt());
-        Sample::new(Arc::clone(&self.rows.views), limit)
+        ComparedRows::new(Arc::clone(&self.rows.views), limit)
     }
 
     /// How far a sample, made by this reference, is from it; none for fewer than two rows.
-    pub fn estimate(&self, sample: &Sample) -> Option<Estimate> {
+    pub fn estimate(&self, sample: &ComparedRows) -> Option<Estimate> {
         debug_assert!(Arc::ptr_eq(&self.rows.views, &sample.views), "another reference's sample");
         if sample.rows() < 2 {
             return None;
@@ -171,7 +171,7 @@ impl Reference {
         })
     }
 
-    fn compare_pairs(&self, sample: &Sample, means: &[f64]) -> Opinion {
+    fn compare_pairs(&self, sample: &ComparedRows, means: &[f64]) -> Opinion {
         let compare = |(view, mean): (usize, &f64)| {
             let kernel = sample.views.list[view].kernel;
             let reference = kernel.prepare(self.rows.points(view));
@@ -181,10 +181,10 @@ impl Reference {
         Opinion { estimator: Estimator::Exact, values, error: 0.0 }
     }
 
-    fn compare_sums(&self, sample: &Sample) -> Opinion {
+    fn compare_sums(&self, sample: &ComparedRows) -> Opinion {
         let pairs = sample.sums().into_iter().zip(&self.sums);
         let found: Vec<SpectralEstimate> =
-            pairs.map(|(own, reference)| own.compare(reference)).collect();
+            pairs.map(|(of_view, reference)| of_view.compare(reference)).collect();
         let values = found.iter().map(|found| found.mmd2).collect();
         Opinion { estimator: Estimator::Fourier, values, error: stated_error(&found) }
     }

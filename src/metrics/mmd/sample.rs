@@ -35,7 +35,7 @@ pub(super) struct Views {
 
 /// Rows to be compared with a reference, which makes it ([`Reference::sample`](super::Reference::sample)).
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub struct ComparedRows {
     pub(super) views: Arc<Views>,
     /// Most rows of which all points are held.
     limit: u64,
@@ -52,10 +52,10 @@ struct ViewPart {
     sums: Option<CosineSums>,
 }
 
-impl Sample {
-    pub(super) fn new(views: Arc<Views>, limit: u64) -> Sample {
+impl ComparedRows {
+    pub(super) fn new(views: Arc<Views>, limit: u64) -> ComparedRows {
         let points = vec![Vec::new(); views.list.len()];
-        Sample { views, limit, rows: 0, points, sums: None }
+        ComparedRows { views, limit, rows: 0, points, sums: None }
     }
 
     /// Adds rows of finite numbers, given one after the other; an incomplete one at the end is left out.
@@ -77,7 +77,7 @@ impl Sample {
     }
 
     /// Adds the rows of another sample of the same reference, after the own ones.
-    pub fn merge(&mut self, other: &Sample) {
+    pub fn merge(&mut self, other: &ComparedRows) {
         debug_assert!(Arc::ptr_eq(&self.views, &other.views), "samples of different references");
         self.count(other.rows);
         let sums = self.sums.is_some().then(|| other.sums());
@@ -144,12 +144,12 @@ impl Sample {
     }
 
     fn take(&mut self, view: usize, part: &ViewPart) {
-        let own = &mut self.points[view];
-        let mut room = usize::MAX;
+        let kept_points = &mut self.points[view];
+        let mut capacity = usize::MAX;
         if let Some((sums, more)) = self.sums.as_mut().zip(part.sums.as_ref()) {
             sums[view].merge(more);
-            room = KEPT_ROWS * self.views.list[view].kernel.dimension - own.len();
+            capacity = KEPT_ROWS * self.views.list[view].kernel.dimension - kept_points.len();
         }
-        own.extend_from_slice(&part.points[..part.points.len().min(room)]);
+        kept_points.extend_from_slice(&part.points[..part.points.len().min(capacity)]);
     }
 }

@@ -27,18 +27,18 @@ impl HostAdam {
         let bias_1 = 1.0 - BETA_1.powf(self.steps as f64);
         let bias_2 = 1.0 - BETA_2.powf(self.steps as f64);
         let (rate, divisor) = ((-rate / bias_1) as f32, (1.0 / bias_2.sqrt()) as f32);
-        Arch::new().dispatch(Step { adam: self, weights, gradient, factors: (rate, divisor) });
+        Arch::new().dispatch(AdamStep { adam: self, weights, gradient, factors: (rate, divisor) });
     }
 }
 
-struct Step<'a> {
+struct AdamStep<'a> {
     adam: &'a mut HostAdam,
     weights: &'a mut [f32],
     gradient: &'a [f32],
     factors: (f32, f32),
 }
 
-impl NullaryFnOnce for Step<'_> {
+impl NullaryFnOnce for AdamStep<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -72,11 +72,11 @@ mod tests {
     use tch::{Device, Tensor};
 
     use super::*;
-    use crate::nn::{Adam, Ending, Network, Shape, to_numbers};
+    use crate::nn::{Adam, Network, OutputActivation, Shape, to_numbers};
 
     #[test]
     fn steps_agree_with_those_on_tensors() {
-        let shape = Shape { widths: vec![5, 3], norm: false, ending: Ending::Linear };
+        let shape = Shape { widths: vec![5, 3], norm: false, ending: OutputActivation::Linear };
         let random = &mut ChaCha8Rng::seed_from_u64(4);
         let network = Network::new(shape, random, Device::Cpu).expect("weights");
         let mut weights = to_numbers(network.flat()).expect("numbers");

@@ -13,28 +13,28 @@ use crate::nn::generator::{ActorShape, Form};
 #[derive(Debug)]
 pub struct HostAutoencoderFit {
     features: HostFeatures,
-    encoder: Part,
-    decoder: Part,
+    encoder: LearningNetwork,
+    decoder: LearningNetwork,
 }
 
 /// One of the two, and its memory from step to step.
 #[derive(Debug)]
-struct Part {
+struct LearningNetwork {
     network: HostNetwork,
     adam: HostAdam,
     pass: Pass,
     gradient: Vec<f32>,
 }
 
-impl Part {
-    fn new(network: HostNetwork) -> Part {
+impl LearningNetwork {
+    fn new(network: HostNetwork) -> LearningNetwork {
         let count = network.weights().len();
         let (adam, gradient) = (HostAdam::new(count), vec![0.0; count]);
-        Part { network, adam, pass: Pass::default(), gradient }
+        LearningNetwork { network, adam, pass: Pass::default(), gradient }
     }
 
     fn descend(&mut self, rate: f64) {
-        let Part { network, adam, gradient, .. } = self;
+        let LearningNetwork { network, adam, gradient, .. } = self;
         network.update(|weights| adam.step(weights, gradient, rate));
     }
 }
@@ -56,8 +56,8 @@ impl HostAutoencoderFit {
         let shape = ActorShape { latent, direct: 0, inputs: 0, hidden: 0, form, outcomes: 0 };
         Ok(HostAutoencoderFit {
             features: HostFeatures::new(layout, ranges, (shape, true)),
-            encoder: Part::new(encoder),
-            decoder: Part::new(decoder),
+            encoder: LearningNetwork::new(encoder),
+            decoder: LearningNetwork::new(decoder),
         })
     }
 

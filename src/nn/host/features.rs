@@ -110,6 +110,13 @@ pub struct PostProcessing {
     pub rows: Vec<f32>,
 }
 
+/// A row of a batch, decoded, with what it is held to.
+struct DecodedRow<'r> {
+    decoded: &'r [f32],
+    x: &'r [f32],
+    condition: &'r [f32],
+}
+
 impl HostFeatures {
     /// The features of a layout.
     pub fn new(
@@ -331,13 +338,10 @@ impl HostFeatures {
     pub fn settle(&self, decoded: &[f32], rows: &HostRows, settling: &mut PostProcessing) {
         let (numerics, first, block_slots) = (self.numerics, self.first, self.block_slots());
         let count = decoded.len() / self.width;
-        let conditions = rows.conditions.len() / count.max(1);
         settling.rows.resize(decoded.len(), 0.0);
         settling.shares.resize(count * block_slots, 0.0);
         for (row, settled) in settling.rows.chunks_exact_mut(self.width).enumerate() {
-            let decoded = &decoded[row * self.width..][..self.width];
-            let x = &rows.x[row * self.width..][..self.width];
-            let condition = &rows.conditions[row * conditions..][..conditions];
+            let DecodedRow { decoded, x, condition } = self.decoded_row((decoded, rows), row);
             for index in 0..numerics {
                 let (low, high) = self.bounds(index, x, condition);
                 let (lowest, highest) = self.ranges[index];
@@ -353,6 +357,19 @@ impl HostFeatures {
             for block in &self.blocks {
                 settled[block.start + greatest(&allowed[block.clone()])] = 1.0;
             }
+        }
+    }
+
+    fn decoded_row<'r>(
+        &self,
+        (decoded, rows): (&'r [f32], &'r HostRows),
+        row: usize,
+    ) -> DecodedRow<'r> {
+        let conditions = rows.conditions.len() / (decoded.len() / self.width).max(1);
+        DecodedRow {
+            decoded: &decoded[row * self.width..][..self.width],
+            x: &rows.x[row * self.width..][..self.width],
+            condition: &rows.conditions[row * conditions..][..conditions],
         }
     }
 
@@ -372,11 +389,8 @@ impl HostFeatures {
     ) {
         let (numerics, first, block_slots) = (self.numerics, self.first, self.block_slots());
         self.softmax(&mut settling.shares);
-        let conditions = rows.conditions.len() / (gradient.len() / self.width).max(1);
         for (row, gradient) in gradient.chunks_exact_mut(self.width).enumerate() {
-            let decoded = &decoded[row * self.width..][..self.width];
-            let x = &rows.x[row * self.width..][..self.width];
-            let condition = &rows.conditions[row * conditions..][..conditions];
+            let DecodedRow { decoded, x, condition } = self.decoded_row((decoded, rows), row);
             for index in 0..numerics {
                 let (low, high) = self.bounds(index, x, condition);
                 let (lowest, highest) = self.ranges[index];

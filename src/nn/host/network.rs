@@ -7,19 +7,19 @@ use pulp::{Arch, NullaryFnOnce};
 use super::functions::{dot, sum, tanh};
 use super::products::{Left, Right, multiply};
 use crate::error::{Error, Result};
-use crate::nn::network::{Ending, NORM_EPSILON, Shape};
+use crate::nn::network::{NORM_EPSILON, OutputActivation, Shape};
 
 /// A network and its weights.
 #[derive(Debug, Clone)]
 pub struct HostNetwork {
     weights: Vec<f32>,
-    layers: Vec<Layer>,
-    ending: Ending,
+    layers: Vec<HostLayer>,
+    ending: OutputActivation,
 }
 
 /// A linear layer and what follows it.
 #[derive(Debug, Clone)]
-struct Layer {
+struct HostLayer {
     inputs: usize,
     outputs: usize,
     /// Where its weights begin among all.
@@ -87,7 +87,7 @@ impl Pass {
     }
 }
 
-impl Layer {
+impl HostLayer {
     fn weight(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.inputs * self.outputs
     }
@@ -115,7 +115,7 @@ impl HostNetwork {
             let (inputs, outputs, hidden) = (pair[0] as usize, pair[1] as usize, layer < last);
             let norm = shape.norm && hidden;
             let (there, back) = (Right::default(), Right::default());
-            let layer = Layer { inputs, outputs, first, norm, hidden, there, back };
+            let layer = HostLayer { inputs, outputs, first, norm, hidden, there, back };
             first = layer.row(if norm { 3 } else { 1 }).start;
             layer
         };
@@ -169,7 +169,7 @@ impl HostNetwork {
         }
     }
 
-    /// Takes the gradient of the output back: to the weights, where it is wanted, in the order of the weights; and to
+    /// Takes the gradient of the output back: to the weights, where it is asked for, in the order of the weights; and to
     /// the input.
     pub fn backward(&self, pass: &mut Pass, mut weights: Option<&mut [f32]>, to_input: bool) {
         for (index, layer) in self.layers.iter().enumerate().rev() {
@@ -233,7 +233,7 @@ impl NullaryFnOnce for Normalise<'_> {
 struct Activate<'a> {
     values: &'a mut [f32],
     hidden: bool,
-    ending: Ending,
+    ending: OutputActivation,
 }
 
 impl NullaryFnOnce for Activate<'_> {
@@ -245,7 +245,7 @@ impl NullaryFnOnce for Activate<'_> {
             for value in self.values {
                 *value = if *value < 0.0 { 0.0 } else { *value };
             }
-        } else if self.ending == Ending::Tanh {
+        } else if self.ending == OutputActivation::Tanh {
             self.values.iter_mut().for_each(|value| *value = tanh(*value));
         }
     }
@@ -253,10 +253,10 @@ impl NullaryFnOnce for Activate<'_> {
 
 /// A gradient on its way back through what follows a layer.
 struct Back<'a> {
-    layer: &'a Layer,
+    layer: &'a HostLayer,
     of: &'a LayerPass,
     gradient: &'a mut [f32],
-    ending: Ending,
+    ending: OutputActivation,
 }
 
 /// The same with the layer's rows of weights (bias, gain, shift), and where their gradients go.
@@ -277,7 +277,7 @@ impl NullaryFnOnce for BackThrough<'_> {
             for (gradient, output) in gradient.iter_mut().zip(&of.output) {
                 *gradient = if *output <= 0.0 { 0.0 } else { *gradient };
             }
-        } else if ending == Ending::Tanh {
+        } else if ending == OutputActivation::Tanh {
             for (gradient, output) in gradient.iter_mut().zip(&of.output) {
                 *gradient *= 1.0 - output * output;
             }
@@ -361,10 +361,10 @@ mod tests {
     #[test]
     fn gradients_agree_with_automatic_ones() {
         let shapes = [
-            (vec![7, 20, 20, 5], true, Ending::Tanh),
-            (vec![33, 48, 48, 3], true, Ending::Linear),
-            (vec![9, 17, 4], false, Ending::Tanh),
-            (vec![6, 2], false, Ending::Linear),
+            (vec![7, 20, 20, 5], true, OutputActivation::Tanh),
+            (vec![33, 48, 48, 3], true, OutputActivation::Linear),
+            (vec![9, 17, 4], false, OutputActivation::Tanh),
+            (vec![6, 2], false, OutputActivation::Linear),
         ];
         for (widths, norm, ending) in shapes {
             let shape = Shape { widths, norm, ending };

@@ -15,7 +15,7 @@ pub struct HostReplay {
     shape: ReplayShape,
     capacity: usize,
     rows: Vec<u32>,
-    /// y_T, c, z̃, x̃ and the answer of each.
+    /// y_T, c, z̃, x̃ and the outcome of each.
     records: Vec<f32>,
     next: usize,
 }
@@ -38,7 +38,7 @@ impl HostReplay {
         self.rows.is_empty()
     }
 
-    /// Appends an experience: its training row, and y_T, c, z̃, x̃ and the answer, as far as they are kept.
+    /// Appends an experience: its training row, and y_T, c, z̃, x̃ and the outcome, as far as they are kept.
     pub fn append(&mut self, row: u32, parts: &[&[f32]]) {
         if self.rows.len() < self.capacity {
             self.rows.push(row);
@@ -61,7 +61,7 @@ impl HostReplay {
         self.rows[index]
     }
 
-    /// y_T, c, z̃, x̃ and the answer of an experience, side by side.
+    /// y_T, c, z̃, x̃ and the outcome of an experience, side by side.
     pub fn record(&self, index: usize) -> &[f32] {
         let width = self.shape.width() as usize;
         &self.records[index * width..][..width]
@@ -84,10 +84,10 @@ impl HostReplay {
         first..first + self.shape.seen as usize
     }
 
-    /// Where the answer stands.
-    pub fn answers(&self) -> Range<usize> {
+    /// Where the outcome stands.
+    pub fn outcomes(&self) -> Range<usize> {
         let first = self.seen().end;
-        first..first + self.shape.answer as usize
+        first..first + self.shape.outcome as usize
     }
 
     /// Forgets everything.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_oldest_experiences_are_overwritten() {
-        let shape = ReplayShape { target: 1, conditions: 2, latent: 1, seen: 0, answer: 1 };
+        let shape = ReplayShape { target: 1, conditions: 2, latent: 1, seen: 0, outcome: 1 };
         let mut replay = HostReplay::new(shape, 5);
         for row in 0..6u32 {
             let original = row as f32;
@@ -146,7 +146,7 @@ mod tests {
             let held: Vec<u32> = (0..5).map(|index| replay.row(index)).collect();
             assert_eq!(held, [5, 1, 2, 3, 4]);
             assert_eq!(replay.record(0), [5.0, 5.0, 5.0, 5.0, 50.0]);
-            assert_eq!(replay.record(1)[replay.answers()], [10.0]);
+            assert_eq!(replay.record(1)[replay.outcomes()], [10.0]);
             assert_eq!((replay.conditions(), replay.seen(), replay.next), (1..3, 4..4, 1));
         }
     }

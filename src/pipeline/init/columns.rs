@@ -95,7 +95,7 @@ pub(super) fn guess_segments(
     label: Option<&Guess<String>>,
 ) -> Guess<Vec<String>> {
     let taken = report_columns();
-    let usable = |column: &&ColumnProfile| {
+    let candidates = |column: &&ColumnProfile| {
         let other =
             key.contains(&column.name) || label.is_some_and(|label| label.value == column.name);
         let category = matches!(column.class, Some(ColumnClass::Text | ColumnClass::Boolean));
@@ -105,15 +105,15 @@ pub(super) fn guess_segments(
             .is_some_and(|values| (2..=MOST_SEGMENTS).contains(&values.len()));
         category && few && !other && !taken.contains(&column.name)
     };
-    let usable: Vec<&ColumnProfile> = profiles.iter().filter(usable).collect();
+    let candidates: Vec<&ColumnProfile> = profiles.iter().filter(candidates).collect();
     let by_name = SEGMENT_NAMES
         .iter()
-        .find_map(|name| usable.iter().find(|column| column.name.to_lowercase() == *name));
-    let Some(column) = by_name.or(usable.first()) else {
+        .find_map(|name| candidates.iter().find(|column| column.name.to_lowercase() == *name));
+    let Some(column) = by_name.or(candidates.first()) else {
         let why = format!("no column has 2 to {MOST_SEGMENTS} different texts, or booleans");
         return Guess { value: Vec::new(), why: Some(why) };
     };
-    let others: Vec<String> = usable
+    let others: Vec<String> = candidates
         .iter()
         .filter(|other| other.name != column.name)
         .map(|other| format!("`{}`", other.name))

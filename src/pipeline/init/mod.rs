@@ -2,11 +2,11 @@
 //! and every guess is said.
 
 mod columns;
+mod first_predictions;
 mod inputs;
 mod key;
 mod matrix;
 mod target;
-mod trial;
 mod write;
 
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ use crate::predictor::{self, Task, describe_onnx};
 use crate::runtime::Runtime;
 
 use columns::{find_label, guess_segments};
+use first_predictions::FirstPredictions;
 use inputs::{ModelInputs, PredictorForm};
 use key::KeySearch;
 use target::guess_target;
-use trial::FirstAnswers;
 
 /// Names of the files that are written.
 const JOB: &str = "job.toml";
@@ -128,7 +128,7 @@ struct FirstJob {
     segments: Guess<Vec<String>>,
     inferred: Inferred,
     rules: String,
-    trial: FirstAnswers,
+    first_predictions: FirstPredictions,
 }
 
 /// Writes a first job and its schema; both or none.
@@ -182,8 +182,9 @@ fn in_folder(folder: &Path, name: &str) -> PathBuf {
 /// Results in the folder of the table would be part of the table.
 fn refuse_results_in_table(request: &InitRequest) -> Result<()> {
     let results = request.folder.join(RESULTS);
-    let places = resolved(&results).ok().zip(resolved(Path::new(&request.table)).ok());
-    if !places.is_some_and(|(results, table)| table.is_dir() && results.starts_with(table)) {
+    let resolved_paths = resolved(&results).ok().zip(resolved(Path::new(&request.table)).ok());
+    if !resolved_paths.is_some_and(|(results, table)| table.is_dir() && results.starts_with(table))
+    {
         return Ok(());
     }
     let problem = format!("holds `{}`, where the results would be written", results.display());
@@ -223,17 +224,17 @@ impl InitTable<'_> {
         observer.stage("looking at what holds between columns", None);
         let rules = runtime.block_on(observed_rules(&self.engine, &self.table, &inferred.text))?;
         observer.stage("asking the model", None);
-        let trial = self.try_out(&inferred, &form.value, runtime)?;
+        let first_predictions = self.try_out(&inferred, &form.value, runtime)?;
         let segments = guess_segments(&self.profiles, &key.value, label.as_ref());
-        let target = guess_target(&trial);
-        Ok(FirstJob { key, form, label, target, segments, inferred, rules, trial })
+        let target = guess_target(&first_predictions);
+        Ok(FirstJob { key, form, label, target, segments, inferred, rules, first_predictions })
     }
 
     /// Columns that are no features whatever the model takes.
     fn left_out(&self, key: &[String]) -> BTreeMap<String, String> {
-        let asked = self.request.ignore.iter().map(|name| (name, "left out as asked"));
+        let ignored_columns = self.request.ignore.iter().map(|name| (name, "left out as asked"));
         let key = key.iter().map(|name| (name, "it is the key"));
-        let all = key.chain(asked);
+        let all = key.chain(ignored_columns);
         all.map(|(name, reason)| (name.clone(), reason.to_string())).collect()
     }
 
@@ -255,7 +256,7 @@ impl InitTable<'_> {
         runtime: &Runtime,
     ) -> Result<(Arc<dyn predictor::Predictor>, Arc<FeatureSchema>)> {
         let schema = Arc::new(FeatureSchema::parse(&inferred.text, Path::new(SCHEMA))?);
-        let columns = trial::model_columns(&schema, &self.table);
+        let columns = first_predictions::model_columns(&schema, &self.table);
         let (argument, settings) = form.settings(&self.request.model);
         let job = PredictorJob::of_argument(argument, settings)?;
         Ok((predictor::open(&job, &columns, runtime.threads)?, schema))

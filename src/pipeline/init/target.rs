@@ -2,7 +2,7 @@
 //! class, or the upper part of what a regression predicts.
 
 use super::Guess;
-use super::trial::FirstAnswers;
+use super::first_predictions::FirstPredictions;
 use crate::document::{toml_number, toml_text};
 use crate::predictor::Task;
 
@@ -33,10 +33,12 @@ const FEW_CLASSES: usize = 5;
 const DIGITS: i32 = 3;
 
 /// The line of `[target]`, and further ones as comments.
-pub(super) fn guess_target(trial: &FirstAnswers) -> Guess<String> {
-    match &trial.task {
-        Task::Regression => range(&trial.values()),
-        Task::Classification { classes, .. } => class(classes, &trial.counts(), trial.answered()),
+pub(super) fn guess_target(first_predictions: &FirstPredictions) -> Guess<String> {
+    match &first_predictions.task {
+        Task::Regression => range(&first_predictions.values()),
+        Task::Classification { classes, .. } => {
+            class(classes, &first_predictions.counts(), first_predictions.answered())
+        }
     }
 }
 
@@ -45,9 +47,9 @@ fn class(classes: &[String], counts: &[usize], rows: usize) -> Guess<String> {
     let refusals: Vec<&String> = classes.iter().filter(refused).collect();
     let others: Vec<&String> = classes.iter().filter(|class| !refusals.contains(class)).collect();
     let (line, why) = match (&refusals[..], &others[..]) {
-        ([refused], [wanted]) => (
-            format!("class = {}", class_value(wanted)),
-            format!("`{refused}` reads like a refusal, so that `{wanted}` is what people want"),
+        ([refused], [approved]) => (
+            format!("class = {}", class_value(approved)),
+            format!("`{refused}` reads like a refusal, so that `{approved}` is what people want"),
         ),
         _ if classes.len() == 2 => (
             "flip = true".to_string(),
@@ -101,11 +103,11 @@ fn rounded(number: f64, round: fn(f64) -> f64) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return number;
     }
-    let places = DIGITS - 1 - number.abs().log10().floor() as i32;
-    let power = 10f64.powi(places.abs());
+    let decimals = DIGITS - 1 - number.abs().log10().floor() as i32;
+    let power = 10f64.powi(decimals.abs());
     // Dividing by a power of ten, which is a whole number, keeps the digits few.
     let found =
-        if places >= 0 { round(number * power) / power } else { round(number / power) * power };
+        if decimals >= 0 { round(number * power) / power } else { round(number / power) * power };
     if found.is_finite() { found } else { number }
 }
 

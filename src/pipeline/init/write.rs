@@ -64,8 +64,8 @@ impl FirstJob {
                 value(&format!("{} >= date '2026-01-01'", sql_name(&time.name)))
             );
         }
-        if let Some((failed, detail)) = self.trial.failed() {
-            let rows = self.trial.scores.rows;
+        if let Some((failed, detail)) = self.first_predictions.failed() {
+            let rows = self.first_predictions.scores.rows;
             comment(
                 text,
                 &format!(
@@ -114,15 +114,15 @@ impl FirstJob {
     fn target(&self, text: &mut String) {
         text.push_str("\n[target]\n");
         comment(text, "What the model should predict.");
-        if let Task::Classification { classes, .. } = &self.trial.task {
-            let counts = self.trial.counts();
+        if let Task::Classification { classes, .. } = &self.first_predictions.task {
+            let counts = self.first_predictions.counts();
             let shown: Vec<String> = classes
                 .iter()
                 .zip(counts)
                 .take(20)
                 .map(|(class, count)| format!("{class} ({count})"))
                 .collect();
-            let rows = self.trial.scores.rows;
+            let rows = self.first_predictions.scores.rows;
             let of = format!(
                 "Classes, with how many of the first {rows} rows have them: {}.",
                 shown.join(", ")
@@ -140,7 +140,7 @@ impl FirstJob {
 
     /// Other ways to say what the model should predict.
     fn other_targets(&self) -> Vec<String> {
-        match &self.trial.task {
+        match &self.first_predictions.task {
             Task::Regression => vec!["value = 0.0 # and tolerance = 1.0".to_string()],
             Task::Classification { classes, .. } => {
                 let first = classes.first().map_or(String::new(), |class| class_value(class));
@@ -166,7 +166,7 @@ impl FirstJob {
 
     /// What is said when both files are written.
     pub(super) fn summary(self, rows: u64, [job, schema]: [&Path; 2]) -> InitSummary {
-        let (classes, probabilities) = match &self.trial.task {
+        let (classes, probabilities) = match &self.first_predictions.task {
             Task::Classification { classes, probabilities } => (classes.to_vec(), *probabilities),
             Task::Regression => (Vec::new(), false),
         };
@@ -188,11 +188,11 @@ impl FirstJob {
 
     /// What a run will stumble over.
     fn remarks(&self) -> Vec<String> {
-        let rows = self.trial.scores.rows;
-        let failed = self.trial.failed().map(|(failed, detail)| {
+        let rows = self.first_predictions.scores.rows;
+        let failed = self.first_predictions.failed().map(|(failed, detail)| {
             format!("the model gives no prediction for {failed} of the first {rows} rows: {detail}")
         });
-        let same = self.trial.only_class().map(|class| {
+        let same = self.first_predictions.only_class().map(|class| {
             format!(
                 "the model predicts `{class}` for all of the first {rows} rows: check that columns and their order \
                  are those of training"

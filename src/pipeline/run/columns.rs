@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use super::super::Inputs;
 use super::questions::check_questions;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::Columns;
+use crate::explain::ColumnIndices;
 use crate::feature::{missing_column, type_name};
 use crate::job::{Job, Target};
 use crate::output::report_columns;
@@ -17,7 +17,7 @@ use crate::output::report_columns;
 pub(super) struct ScanColumns {
     /// What is explained: key, features, constraints, target.
     pub(super) names: Vec<String>,
-    pub(super) indexes: Columns,
+    pub(super) indexes: ColumnIndices,
     /// What reports compare with: key, features, segments; and what the audit does: groups, label, constraints.
     pub(super) reported: Vec<String>,
     /// Indexes of the segments among them.
@@ -40,7 +40,7 @@ impl ScanColumns {
         for name in audited(job, inputs) {
             index_of(&mut reported, &name);
         }
-        let indexes = Columns {
+        let indexes = ColumnIndices {
             key: inputs.key.to_vec(),
             features: inputs.feature_columns.to_vec(),
             constraints: inputs.constraints.clone(),

@@ -10,11 +10,11 @@ use serde::Serialize;
 use tokio::task::block_in_place;
 
 use super::super::{Observer, Scope, seconds_since};
-use super::{Part, Stages};
+use super::{RunMode, Stages};
 use crate::artefact::{load, load_neighbours};
 use crate::engine::{ScanPlan, Split};
 use crate::error::{Error, Result};
-use crate::explain::{ExplainStats, Explainer, Setup, check_fit};
+use crate::explain::{ExplainSetup, ExplainStats, Explainer, check_fit};
 use crate::job::{ExplainMethod, Job};
 use crate::output::check_output;
 use crate::predictor;
@@ -30,7 +30,7 @@ pub struct DryRun {
     /// Files of the feature table.
     pub files: usize,
     /// Splits of it.
-    pub units: usize,
+    pub splits: usize,
     /// The stages, in order.
     pub stages: Vec<String>,
     /// The plan by which rows are explained, in the query engine's words: a line for each operator. That of a split's
@@ -48,8 +48,8 @@ pub struct DryRun {
 ///
 /// # Errors
 /// What would stop the run before it starts.
-pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) -> Result<DryRun> {
-    let stages = Stages::new(job, part, runtime, observer)?;
+pub fn dry_run(job: &Job, mode: RunMode, runtime: &Runtime, observer: &Observer) -> Result<DryRun> {
+    let stages = Stages::new(job, mode, runtime, observer)?;
     check_output(&job.output.dir, job.output.overwrite)?;
     let (inputs, keys, splits) = (&stages.inputs, stages.check_keys()?, stages.splits());
     let plan = runtime.block_on(stages.plan(&splits, &job.output.dir, None))?;
@@ -60,7 +60,7 @@ pub fn dry_run(job: &Job, part: Part, runtime: &Runtime, observer: &Observer) ->
         rows: inputs.features.rows,
         rows_in_scope: keys.rows,
         files: inputs.features.files,
-        units: splits.len(),
+        splits: splits.len(),
         stages: stages.outline(splits.len(), method),
         plan: plan.lines(),
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
@@ -93,7 +93,7 @@ impl Stages<'_> {
             "explain {splits} splits on {} threads, at most {} for each row and target",
             self.runtime.threads, job.explain.samples
         ));
-        if self.part == Part::Run {
+        if self.mode == RunMode::Run {
             stages.push(
                 "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
             );
@@ -115,7 +115,7 @@ impl Stages<'_> {
         super::check_target(job, inputs, predictor.task())?;
         let shown = folder.display().to_string();
         check_fit(&artefact.description, &inputs.schema, predictor.task(), &shown)?;
-        let setup = Setup {
+        let setup = ExplainSetup {
             description: &artefact.description,
             schema: Arc::clone(&inputs.schema),
             table: self.columns.schema(inputs),

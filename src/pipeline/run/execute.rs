@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures::StreamExt;
 
 use super::super::{Scope, seconds_since};
-use super::{Entry, Progressed, Stages};
+use super::{JournalLine, Progressed, Stages};
 use crate::engine::{ExplainPlan, ScanPlan, Split, SplitRecord, SplitWork};
 use crate::error::{Error, Result};
 use crate::explain::Explainer;
@@ -57,9 +57,12 @@ pub(super) fn is_there(record: &SplitRecord, staging: &Staging) -> bool {
 }
 
 impl Stages<'_> {
-    /// Splits of the feature table.
+    /// Splits of the feature table; in a shard, its own.
     pub(super) fn splits(&self) -> Vec<Split> {
-        self.inputs.engine.splits(&self.inputs.features, self.job.explain.split_rows)
+        let (inputs, shard) = (&self.inputs, self.shard);
+        let mut splits = inputs.engine.splits(&inputs.features, self.job.explain.split_rows);
+        splits.retain(|split| shard.is_none_or(|shard| shard.has(split.index)));
+        splits
     }
 
     /// The plan that explains splits; without an explainer, to be shown.
@@ -164,9 +167,9 @@ impl<'a> Accounts<'a> {
         }
         self.refuse_rejects(&record)?;
         let names: Vec<String> = record.files.iter().map(|file| file.name.clone()).collect();
-        let entry = Entry::Split(Box::new(record));
+        let entry = JournalLine::Split(Box::new(record));
         self.journal.append(&entry, &names)?;
-        if let Entry::Split(record) = entry {
+        if let JournalLine::Split(record) = entry {
             self.records.insert(record.split, *record);
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::super::audit::{auditor, merge};
 use super::super::{Inputs, Observer, Scope};
 use super::execute::Done;
 use super::summary::{EXAMPLES, Example, example};
-use super::{Part, Stages};
+use super::{RunMode, Stages};
 use crate::artefact::Artefact;
 use crate::audit::{AuditCounts, Auditor};
 use crate::engine::{ScanPlan, Split, SplitScan};
@@ -21,8 +21,8 @@ use crate::job::{MmdSpace, Target, TaskSpec};
 use crate::metrics::Tally;
 use crate::output::{REJECTS, counterfactual_schema};
 use crate::report::{
-    AtTarget, Comparison, Counter, CounterSetup, Counts, FurtherCounts, Keep, MmdRow, MmdSample,
-    SplitFigures, SplitReader, count_rejects, read_row,
+    AtTarget, CountSinks, Counter, CounterSetup, FurtherCounts, Keep, MmdComparison, MmdRow,
+    MmdSample, SplitFigures, SplitReader, count_rejects, read_row,
 };
 use crate::runtime::spawn;
 
@@ -70,7 +70,12 @@ impl Stages<'_> {
         totals.finish(&reader)
     }
 
-    async fn reader(&self, folder: &Path, done: &Done, artefact: &Artefact) -> Result<Reader> {
+    async fn reader(
+        &self,
+        folder: &Path,
+        done: &Done,
+        artefact: &Artefact,
+    ) -> Result<SplitCounter> {
         let (job, inputs) = (self.job, &self.inputs);
         let splits: Vec<Split> = done.splits.iter().map(|(split, _)| split.clone()).collect();
         let scan = inputs.plan(Scope::explained(&job.input));
@@ -89,7 +94,7 @@ impl Stages<'_> {
             seed: self.runtime.streams().seed_of("explain"),
             keep: self.keep(),
         });
-        Ok(Reader {
+        Ok(SplitCounter {
             scan: inputs.engine.split_scan(scan, &splits).await?,
             inputs: Arc::clone(inputs),
             segments: self.columns.segments.clone(),
@@ -101,8 +106,8 @@ impl Stages<'_> {
     }
 
     fn auditor(&self, folder: &Path, artefact: &Artefact) -> Result<Option<Arc<Auditor>>> {
-        match self.part {
-            Part::Explain => Ok(None),
+        match self.mode {
+            RunMode::Explain => Ok(None),
             _ => auditor((self.job, self.target), &self.inputs, (folder, artefact)),
         }
     }
@@ -112,7 +117,7 @@ impl Stages<'_> {
         let seed = self.runtime.streams().seed_of("mmd");
         let mmd = &self.job.report.mmd;
         Ok(Totals {
-            comparison: Comparison::new(mmd, (&artefact.reference, width), seed)?,
+            comparison: MmdComparison::new(mmd, (&artefact.reference, width), seed)?,
             sample: MmdSample::new(width),
             keep: self.keep(),
             by_segment: !self.job.report.by.is_empty(),
@@ -128,7 +133,7 @@ impl Stages<'_> {
     fn keep(&self) -> Keep {
         let mmd = &self.job.report.mmd;
         match mmd.rows {
-            _ if self.part == Part::Explain || mmd.space == MmdSpace::None => Keep::None,
+            _ if self.mode == RunMode::Explain || mmd.space == MmdSpace::None => Keep::None,
             0 => Keep::All,
             rows => Keep::Most(rows as usize),
         }
@@ -152,7 +157,7 @@ impl Stages<'_> {
 
 /// What the splits come to so far, in their order.
 struct Totals<'a> {
-    comparison: Comparison<'a>,
+    comparison: MmdComparison<'a>,
     /// Where not all rows are compared: those that may be.
     sample: MmdSample,
     keep: Keep,
@@ -191,7 +196,7 @@ impl Totals<'_> {
         self.comparison.add(sample, segments, &self.at_target)
     }
 
-    fn finish(mut self, reader: &Reader) -> Result<Figures> {
+    fn finish(mut self, reader: &SplitCounter) -> Result<Figures> {
         if let Keep::Most(most) = self.keep {
             let mut sample = std::mem::take(&mut self.sample);
             sample.prune(most);
@@ -208,7 +213,7 @@ impl Totals<'_> {
 }
 
 /// Reads splits back.
-struct Reader {
+struct SplitCounter {
     inputs: Arc<Inputs>,
     scan: SplitScan,
     /// Indexes of the segments in its batches.
@@ -219,7 +224,7 @@ struct Reader {
     observer: Observer,
 }
 
-impl Reader {
+impl SplitCounter {
     async fn split(
         self: Arc<Self>,
         split: Split,
@@ -262,7 +267,7 @@ impl Reader {
                 audit.begin(&batch)?;
             }
             let further = audit.as_mut().map(|audit| audit as &mut dyn FurtherCounts);
-            reader.count(&self.counter, &input, &mut Counts { figures, further })?;
+            reader.count(&self.counter, &input, &mut CountSinks { figures, further })?;
         }
         reader.finish()
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::train::{Checkpoint, fit_generator, save_generator};
 use super::super::{RunContext, TrainSummary, generator_files};
-use super::{Entry, Progressed, Stages, refuse_changed};
+use super::{JournalLine, Progressed, Stages, refuse_changed};
 use crate::artefact::{
     Artefact, GENERATOR_FILE, NEIGHBOURS_FILE, REFERENCE_FILE, WEIGHTS_FILE, load,
 };
@@ -37,9 +37,14 @@ impl GeneratorRecord {
     }
 }
 
+/// The paths of a generator's files in a run's folder.
+pub(super) fn files_of_generator() -> Vec<String> {
+    FILES.iter().map(|file| format!("{GENERATOR}/{file}")).collect()
+}
+
 /// Whether a path in a run's folder is of a generator's file.
 pub(super) fn is_of_generator(name: &str) -> bool {
-    FILES.iter().any(|file| name == format!("{GENERATOR}/{file}"))
+    files_of_generator().iter().any(|file| name == file)
 }
 
 impl Stages<'_> {
@@ -57,7 +62,7 @@ impl Stages<'_> {
             };
             staging.keep();
             let names = self.upload_generator(staging, &record)?;
-            progressed.journal.append(&Entry::Generator(Box::new(record.clone())), &names)?;
+            progressed.journal.append(&JournalLine::Generator(Box::new(record.clone())), &names)?;
             progressed.generator = Some(record);
         }
         load(&staging.folder().join(GENERATOR), self.runtime.device)
@@ -84,8 +89,8 @@ impl Stages<'_> {
     ) -> Result<GeneratorRecord> {
         let (mut job, folder) = (self.job.clone(), staging.checkpoint());
         job.explain.method = job.method_for(rows);
-        tracing::info!(method = ?job.explain.method, rows, "decided where answers come from");
-        let unchanged = || refuse_changed(&self.facts.inputs, &self.stamps);
+        tracing::info!(method = ?job.explain.method, rows, "chose the method");
+        let unchanged = || refuse_changed(&self.provenance.inputs, &self.stamps);
         let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
         let trained = fit_generator(&job, context, checkpoint, (self.runtime, self.observer))?;
         let files = save_generator(staging, &trained, &self.writer_options()?)?;

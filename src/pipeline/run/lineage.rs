@@ -2,20 +2,22 @@
 
 use arrow::datatypes::Schema;
 
-use super::{Part, RunSummary, Stages};
+use super::{RunMode, RunSummary, Stages};
 use crate::engine::Table;
 use crate::error::{Kind, Result};
 use crate::job::Job;
-use crate::lineage::{Dataset, Facets, Lineage, Outcome, column_lineage, dataset, schema_facet};
+use crate::lineage::{
+    Dataset, Facets, Lineage, LineageState, column_lineage, dataset, schema_facet,
+};
 use crate::output::COUNTERFACTUALS;
 
 /// Does what a run does, and tells of it.
-pub(super) fn told(
+pub(super) fn with_events(
     job: &Job,
-    part: Part,
+    mode: RunMode,
     run: impl FnOnce(&Lineage) -> Result<RunSummary>,
 ) -> Result<RunSummary> {
-    let lineage = Lineage::of(&job.lineage, (&job.file, part.name()));
+    let lineage = Lineage::of(&job.lineage, (&job.file, mode.name()));
     if !lineage.is_heard() {
         return run(&lineage);
     }
@@ -28,30 +30,30 @@ pub(super) fn told(
     result
 }
 
-fn outcome(result: &Result<RunSummary>, lineage: &Lineage) -> Outcome {
+fn outcome(result: &Result<RunSummary>, lineage: &Lineage) -> LineageState {
     match result {
         Ok(summary) => {
-            let mut known = lineage.known();
-            known.tell_statistics(summary.counterfactuals);
+            let mut facets = lineage.current_facets();
+            facets.tell_statistics(summary.counterfactuals);
             let gates = summary.gates.iter();
             let gates: Vec<(String, bool)> =
                 gates.map(|gate| (gate.gate.clone(), gate.passed)).collect();
-            known.tell_assertions(&gates);
+            facets.tell_assertions(&gates);
             if let Some(table) = &summary.table {
-                known.outputs.push(dataset(&table.url, table.version));
+                facets.outputs.push(dataset(&table.url, table.version));
             }
-            lineage.know(known);
+            lineage.know(facets);
             let missed = gates.iter().filter(|(_, passed)| !passed).map(|(gate, _)| gate.as_str());
             let missed: Vec<&str> = missed.collect();
             if missed.is_empty() {
-                return Outcome::Complete;
+                return LineageState::Complete;
             }
-            Outcome::Fail(format!("gates were missed: {}", missed.join(", ")))
+            LineageState::Fail(format!("gates were missed: {}", missed.join(", ")))
         }
         Err(error) if matches!(error.kind(), Kind::Interrupted(_)) => {
-            Outcome::Abort(error.to_string())
+            LineageState::Abort(error.to_string())
         }
-        Err(error) => Outcome::Fail(error.to_string()),
+        Err(error) => LineageState::Fail(error.to_string()),
     }
 }
 
@@ -62,20 +64,20 @@ impl Stages<'_> {
             return;
         }
         let read = |table: &Table| {
-            let mut told = dataset(&table.shown, table.version);
-            told["facets"]["schema"] = schema_facet(&table.schema);
-            told
+            let mut described = dataset(&table.shown, table.version);
+            described["facets"]["schema"] = schema_facet(&table.schema);
+            described
         };
         let inputs = &self.inputs;
         let tables = [Some(&inputs.features), inputs.scores.as_ref()];
         let inputs: Vec<Dataset> = tables.into_iter().flatten().map(read).collect();
-        let mut known = lineage.known();
-        if let Some(output) = known.outputs.first_mut() {
+        let mut facets = lineage.current_facets();
+        if let Some(output) = facets.outputs.first_mut() {
             let schema = self.counterfactual_columns();
             output["facets"]["schema"] = schema_facet(&schema);
             output["facets"]["columnLineage"] = self.columns_from(&inputs[0], &schema);
         }
-        lineage.know(Facets { inputs, ..known });
+        lineage.know(Facets { inputs, ..facets });
     }
 
     /// Key columns are copied; all others are computed from the features.

@@ -2,18 +2,18 @@
 //! reports, and all of it published as one folder. `overturn explain` is the same without training and
 //! reports. Every finished split is journalled, so that a killed run resumes where it stopped.
 
-mod again;
 mod columns;
 mod dry;
 mod execute;
-mod facts;
 mod figures;
-mod finish;
 mod generator;
 mod lineage;
 mod nights;
 mod prometheus;
+mod publish;
 mod questions;
+mod rereport;
+mod shard;
 mod spot;
 mod summary;
 mod survival;
@@ -26,10 +26,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::overlaps::check_overlaps;
 use super::partitions::{
     check_class_folders, check_groups, check_key_folders, check_label, check_segments,
 };
-use super::places::check_places;
 use super::validate::{check_generator, check_target};
 use super::{
     Inputs, Observer, RunContext, Scope, assumed, check_repeatable, replace, seconds_since,
@@ -38,33 +38,33 @@ use super::{
 use crate::artefact::{Artefact, Description, load_neighbours};
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::explain::{Explainer, Setup, check_fit};
+use crate::explain::{ExplainSetup, Explainer, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::lineage::Lineage;
 use crate::output::{
-    COUNTERFACTUALS, Found, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, REJECTS,
-    RunFacts, SUCCESS_FILE, Staging, WriterOptions, counterfactual_schema, journal_of,
-    parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
+    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, OpenedJournal,
+    REJECTS, RunProvenance, SUCCESS_FILE, Shard, Staging, WriterOptions, counterfactual_schema,
+    journal_of, parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
 
-pub use again::{published_job, report};
+use super::provenance::{self, Stamp, gather as gather_provenance, refuse_changed};
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
 use execute::{Done, is_there};
-use facts::Stamp;
-pub(super) use facts::{gather as gather_facts, refuse_changed};
-use finish::Finished;
-pub use finish::gate_error;
 use generator::{GeneratorRecord, is_of_generator};
 pub(super) use nights::previous_run;
+use publish::Finished;
+pub use publish::gate_error;
 pub(super) use questions::check_questions;
+pub use rereport::{published_job, report};
+pub use shard::{ShardSummary, publish, run_shard};
 pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RunMode {
     /// Training (unless the job brings a generator), explaining, reports.
     Run,
     /// Explaining with the job's generator.
@@ -73,13 +73,13 @@ pub enum Part {
     Report,
 }
 
-impl Part {
+impl RunMode {
     /// The command's name.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Run => "run",
-            Part::Explain => "explain",
-            Part::Report => "report",
+            RunMode::Run => "run",
+            RunMode::Explain => "explain",
+            RunMode::Report => "report",
         }
     }
 }
@@ -87,7 +87,7 @@ impl Part {
 /// A line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Entry {
+enum JournalLine {
     Generator(Box<GeneratorRecord>),
     Split(Box<SplitRecord>),
 }
@@ -101,7 +101,7 @@ struct JournalHeader {
     #[serde(default = "first_format")]
     format: u32,
     #[serde(flatten)]
-    facts: RunFacts,
+    provenance: RunProvenance,
 }
 
 fn first_format() -> u32 {
@@ -111,22 +111,35 @@ fn first_format() -> u32 {
 /// What a run shares with its stages.
 struct Stages<'a> {
     job: &'a Job,
-    part: Part,
+    mode: RunMode,
     /// What makes, or has made, the tables.
-    command: Part,
+    command: RunMode,
     target: &'a Target,
     inputs: Arc<Inputs>,
     columns: ScanColumns,
-    facts: RunFacts,
+    provenance: RunProvenance,
     /// The input files as they were when they were hashed.
     stamps: Vec<Stamp>,
     runtime: &'a Runtime,
     observer: &'a Observer,
     /// The store of the results, if they go to one.
     mirror: Option<Arc<Mirror>>,
+    /// Which of the splits are explained here, if not all.
+    shard: Option<Shard>,
 }
 
-/// What was finished before, and the journal to go on with.
+/// What a run begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// Nothing.
+    Afresh,
+    /// What a stopped run has finished.
+    Resume,
+    /// What shards have finished.
+    Shards,
+}
+
+/// What was finished before, and the journal to continue.
 struct Progressed {
     journal: Journal,
     generator: Option<GeneratorRecord>,
@@ -146,28 +159,33 @@ struct Keyed {
 /// Whatever stops it; nothing is published then, and what is finished stays for `resume`.
 pub fn run(
     job: &Job,
-    (part, resume): (Part, bool),
+    (mode, resume): (RunMode, bool),
     runtime: &Runtime,
     observer: &Observer,
 ) -> Result<RunSummary> {
-    lineage::told(job, part, |lineage| {
-        explain_all(job, (part, resume), (runtime, observer), lineage)
+    let begin = if resume { Begin::Resume } else { Begin::Afresh };
+    lineage::with_events(job, mode, |lineage| {
+        explain_all(job, (mode, begin), (runtime, observer), lineage)
     })
 }
 
 fn explain_all(
     job: &Job,
-    (part, resume): (Part, bool),
+    (mode, begin): (RunMode, Begin),
     (runtime, observer): (&Runtime, &Observer),
     lineage: &Lineage,
 ) -> Result<RunSummary> {
     let began = Instant::now();
-    // What is published is whole: only a run that was stopped is gone on with.
-    let earlier = if resume { unfinished(&job.output.dir) } else { None };
-    let job = &earlier.map_or_else(|| job.clone(), |read| facts::pinned(job, &read));
-    let mut stages = Stages::new(job, part, runtime, observer)?;
+    // What is published is whole: only a run that was stopped is resumed.
+    let earlier = match begin {
+        Begin::Afresh => None,
+        Begin::Resume => unfinished(&job.output.dir),
+        Begin::Shards => shard::provenance_of_shards(job),
+    };
+    let job = &earlier.map_or_else(|| job.clone(), |read| provenance::pinned(job, &read));
+    let mut stages = Stages::new(job, mode, runtime, observer)?;
     stages.tell(lineage);
-    if let Some(mut summary) = stages.published(resume)? {
+    if let Some(mut summary) = stages.published(begin != Begin::Afresh)? {
         // The job's gates and metrics may be others than before.
         summary.gates = stages.gates(&summary);
         stages.write_metrics(&mut summary);
@@ -176,18 +194,18 @@ fn explain_all(
     stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
-    let explained = stages.explained(&context, keyed, resume);
+    let explained = stages.explained(&context, keyed, begin);
     let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
     // Reports need no model of the job's.
     drop(context);
     finished.began = began;
-    stages.finish(staging, finished)
+    stages.publish(staging, finished)
 }
 
 impl<'a> Stages<'a> {
     fn new(
         job: &'a Job,
-        part: Part,
+        mode: RunMode,
         runtime: &'a Runtime,
         observer: &'a Observer,
     ) -> Result<Stages<'a>> {
@@ -195,7 +213,7 @@ impl<'a> Stages<'a> {
             Error::spec("target", "is missing, expected what the model should decide instead")
                 .hint("add a section such as\n    [target]\n    class = \"approved\"")
         })?;
-        if part == Part::Explain && job.explain.generator.is_none() {
+        if mode == RunMode::Explain && job.explain.generator.is_none() {
             let problem = "is missing, expected the folder of a fitted generator";
             return Err(Error::spec("explain.generator", problem)
                 .hint("`overturn train` makes one; `overturn run` trains and explains"));
@@ -203,22 +221,23 @@ impl<'a> Stages<'a> {
         let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
         let columns = ScanColumns::new(job, &inputs)?;
         check_output_names(job, &inputs)?;
-        check_places(job, &inputs)?;
-        let (facts, stamps) = gather_facts(job, part.name(), &inputs, runtime)?;
+        check_overlaps(job, &inputs)?;
+        let (provenance, stamps) = gather_provenance(job, mode.name(), &inputs, runtime)?;
         let inputs = Arc::new(inputs);
-        let command = part;
+        let command = mode;
         Ok(Stages {
             job,
-            part,
+            mode,
             command,
             target,
             inputs,
             columns,
-            facts,
+            provenance,
             stamps,
             runtime,
             observer,
             mirror: None,
+            shard: None,
         })
     }
 
@@ -227,10 +246,11 @@ impl<'a> Stages<'a> {
         &self,
         context: &RunContext,
         keyed: Keyed,
-        resume: bool,
+        begin: Begin,
     ) -> Result<(Staging, Finished)> {
         // What is resumed was checked when it began.
-        let remarks = if resume { Vec::new() } else { self.check_early(context)? };
+        let (afresh, resume) = (begin == Begin::Afresh, begin == Begin::Resume);
+        let remarks = if afresh { self.check_early(context)? } else { Vec::new() };
         let mut staging = match &self.mirror {
             Some(mirror) => Staging::for_store(&self.job.output.dir, Arc::clone(mirror), resume)?,
             None => {
@@ -238,7 +258,10 @@ impl<'a> Stages<'a> {
                 open(&self.job.output.dir, replace(self.job))?
             }
         };
-        let mut progressed = self.journal(&staging, resume)?;
+        if begin == Begin::Shards {
+            self.take_shards(&staging)?;
+        }
+        let mut progressed = self.journal(&staging, !afresh)?;
         let training = (context, keyed.rows, resume);
         let artefact = self.generator(&mut staging, &mut progressed, training)?;
         let generator = progressed.generator.take().unwrap_or_default();
@@ -249,9 +272,9 @@ impl<'a> Stages<'a> {
     }
 
     /// The summary of a run that has published the very same. One that is to be replaced is looked at only
-    /// to go on with a run that was killed: it may have been killed just after publishing.
+    /// to resume a run that was killed: it may have been killed just after publishing.
     fn published(&mut self, resume: bool) -> Result<Option<RunSummary>> {
-        match Mirror::open(&self.job.output, &self.facts, resume)? {
+        match Mirror::open(&self.job.output, &self.provenance, resume)? {
             None => Ok(self.published_here(resume)),
             Some(Opened::Ready(mirror)) => {
                 self.mirror = Some(mirror);
@@ -273,7 +296,7 @@ impl<'a> Stages<'a> {
             return None;
         }
         let manifest = Manifest::read(folder).ok()?;
-        if manifest.run.as_ref()?.fingerprint != self.facts.fingerprint {
+        if manifest.run.as_ref()?.fingerprint != self.provenance.fingerprint {
             return None;
         }
         if let Some(difference) = manifest.first_difference(folder) {
@@ -281,7 +304,7 @@ impl<'a> Stages<'a> {
             return None;
         }
         let summary: RunSummary = serde_json::from_value(manifest.summary).ok()?;
-        if unfinished(folder).is_none_or(|other| other.fingerprint == self.facts.fingerprint) {
+        if unfinished(folder).is_none_or(|other| other.fingerprint == self.provenance.fingerprint) {
             tidy(folder, self.job.output.keep);
         }
         Some(summary.repeated())
@@ -294,7 +317,7 @@ impl<'a> Stages<'a> {
         let scope = Scope::explained(&self.job.input);
         let rows = self.runtime.block_on(inputs.check_keys(&self.job.input, scope))?;
         self.runtime.block_on(check_key_folders(self.job, inputs))?;
-        if self.part != Part::Explain {
+        if self.mode != RunMode::Explain {
             self.runtime.block_on(check_segments(self.job, inputs))?;
             self.runtime.block_on(check_groups(self.job, inputs))?;
         }
@@ -318,7 +341,7 @@ impl<'a> Stages<'a> {
         let repeated = check_repeatable(job, inputs, scope, predictor);
         let mut remarks = self.runtime.block_on(repeated)?;
         remarks.extend(assumed(job, predictor.as_ref()));
-        if self.part != Part::Explain {
+        if self.mode != RunMode::Explain {
             self.runtime.block_on(check_label(job, inputs, task))?;
         }
         self.check_retrained(task)?;
@@ -332,15 +355,15 @@ impl<'a> Stages<'a> {
         let header = Journal::header::<JournalHeader>(&path).filter(|_| resume);
         if let Some(header) = &header {
             self.refuse_format(header.format)?;
-            self.refuse_other(&header.facts)?;
+            self.refuse_other(&header.provenance)?;
         }
-        let found: Option<Found<JournalHeader, Entry>> =
+        let found: Option<OpenedJournal<JournalHeader, JournalLine>> =
             if header.is_some() { Journal::open(&path)? } else { None };
         if let Some(found) = found {
             return progressed(found, staging);
         }
         staging.start_over()?;
-        let header = JournalHeader { format: JOURNAL_FORMAT, facts: self.facts.clone() };
+        let header = JournalHeader { format: JOURNAL_FORMAT, provenance: self.provenance.clone() };
         let journal = Journal::create(&path, &header, staging.mirror())?;
         Ok(Progressed { journal, generator: None, records: BTreeMap::new() })
     }
@@ -359,9 +382,9 @@ impl<'a> Stages<'a> {
         ))
     }
 
-    /// Only the very same work can be gone on with.
-    fn refuse_other(&self, found: &RunFacts) -> Result<()> {
-        if found.fingerprint == self.facts.fingerprint {
+    /// Only the very same run can be resumed.
+    fn refuse_other(&self, found: &RunProvenance) -> Result<()> {
+        if found.fingerprint == self.provenance.fingerprint {
             return Ok(());
         }
         let fault = |what: &str| {
@@ -372,7 +395,7 @@ impl<'a> Stages<'a> {
             .hint("run without `--resume` to start over")
         };
         let mut faults: Vec<Fault> =
-            facts::differences(found, &self.facts).into_iter().map(fault).collect();
+            provenance::differences(found, &self.provenance).into_iter().map(fault).collect();
         if faults.is_empty() {
             faults.push(fault("job, or the version of overturn,"));
         }
@@ -413,7 +436,7 @@ impl<'a> Stages<'a> {
             self.other_model(&artefact.description).into_iter().collect();
         let distributions = artefact.description.targets.tells_distributions();
         let decisions = if distributions && inputs.scores.is_some() {
-            let text = "the score table is not used: the generator is told whole distributions";
+            let text = "the score table is not used: the generator gets whole distributions";
             remarks.push(text.to_string());
             None
         } else {
@@ -427,7 +450,7 @@ impl<'a> Stages<'a> {
         let neighbours = Some(load_neighbours(&folder, &artefact.description)?);
         let explainer = Explainer::new(
             artefact.generator.replica()?,
-            Setup {
+            ExplainSetup {
                 description: &artefact.description,
                 schema: Arc::clone(&inputs.schema),
                 table: self.columns.schema(inputs),
@@ -456,9 +479,9 @@ impl<'a> Stages<'a> {
 
     /// What is to be said of a generator that was trained against another model than the job's.
     fn other_model(&self, description: &Description) -> Option<String> {
-        let other = description.origin.model != self.facts.model;
+        let other = description.origin.model != self.provenance.model;
         other.then(|| {
-            let text = "the generator was trained against another model or command: all answers are \
+            let text = "the generator was trained against another model or command: all counterfactuals are \
                         this model's, but the rows that they are looked for among and compared with \
                         (MMD²) are as the other one decided; train again for figures of this one";
             tracing::warn!("{text}");
@@ -468,14 +491,14 @@ impl<'a> Stages<'a> {
 
     fn writer_options(&self) -> Result<WriterOptions> {
         let metadata = vec![
-            ("overturn.run_id".to_string(), self.facts.run_id.clone()),
+            ("overturn.run_id".to_string(), self.provenance.run_id.clone()),
             ("overturn.versions".to_string(), versions()?.to_string()),
         ];
         Ok(WriterOptions { row_group_rows: self.job.output.row_group_rows, metadata })
     }
 }
 
-/// Refuses key columns and folders that the tables have no room for, and a place for metrics that is none.
+/// Refuses key columns and folders that the tables have no room for, and a path for metrics that cannot be written.
 pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
     let (key, features) = (inputs.key_fields(), inputs.feature_fields());
     let regression = job.predictor.task == TaskSpec::Regression;
@@ -494,16 +517,19 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
 
 /// What of a journal can be used: splits whose files are there. All other files are removed: they are halves, or of
 /// a run before.
-fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<Progressed> {
+fn progressed(
+    found: OpenedJournal<JournalHeader, JournalLine>,
+    staging: &Staging,
+) -> Result<Progressed> {
     let (mut generator, mut records) = (None, BTreeMap::new());
     for entry in found.entries {
         match entry {
-            Entry::Generator(record) => {
+            JournalLine::Generator(record) => {
                 generator = Some(*record).filter(|record| record.is_there(staging));
                 // Splits of another generator are of no use.
                 records.clear();
             }
-            Entry::Split(record) => {
+            JournalLine::Split(record) => {
                 records.entry(record.split).or_insert(*record);
             }
         }
@@ -520,13 +546,13 @@ fn progressed(found: Found<JournalHeader, Entry>, staging: &Staging) -> Result<P
 }
 
 /// The run that was stopped before it could publish into a folder, if there is one.
-fn unfinished(folder: &Path) -> Option<RunFacts> {
+fn unfinished(folder: &Path) -> Option<RunProvenance> {
     let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
-    Some(header.facts)
+    Some(header.provenance)
 }
 
 /// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
 /// come to.
 pub fn journal_pieces(content: &[u8]) -> Option<usize> {
-    parse_journal::<JournalHeader, Entry>(content).map(|found| found.entries.len())
+    parse_journal::<JournalHeader, JournalLine>(content).map(|found| found.entries.len())
 }

@@ -11,15 +11,15 @@ use tokio::task::block_in_place;
 use super::super::{Inputs, Observer, Scope, generator_files, seconds_since, versions};
 use super::execute::Done;
 use super::summary::StabilitySummary;
-use super::{Part, Stages};
+use super::{RunMode, Stages};
 use crate::artefact::Artefact;
 use crate::audit::nights::{
-    AnswerSetup, Answers, Asking, Causes, Comparison, GroupNames, Groups, Nights, Previous,
-    RunState, Slice, find_run, passes, rows_table, stability_table,
+    Asking, Causes, GroupNames, Groups, Nights, Previous, RecordedResults, ResultSetup,
+    RunComparison, RunState, Slice, find_run, passes, rows_table, stability_table,
 };
 use crate::engine::{ScanPlan, Split, SplitScan};
 use crate::error::{Error, Result};
-use crate::explain::{Columns, Recheck, target_names};
+use crate::explain::{ColumnIndices, Recheck, target_names};
 use crate::job::{Job, Section, Target};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, REPORTS, STABILITY, StagedFile, Staging, TableWriter, audit_table_name,
@@ -37,7 +37,7 @@ pub(super) struct NightFigures {
 /// Columns that are read of the input, and their indexes.
 struct NightColumns {
     names: Vec<String>,
-    indexes: Columns,
+    indexes: ColumnIndices,
     segments: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl NightColumns {
             index_of(&constraint.column);
         });
         let segments = stages.job.audit.by.iter().map(&mut index_of).collect();
-        let indexes = Columns {
+        let indexes = ColumnIndices {
             key: inputs.key.to_vec(),
             features: inputs.feature_columns.to_vec(),
             constraints: inputs.constraints.clone(),
@@ -100,9 +100,9 @@ pub(in crate::pipeline) fn previous_run(
     Ok(Some(previous))
 }
 
-fn answer_setup((job, target): (&Job, &Target), inputs: &Inputs, task: &Task) -> AnswerSetup {
+fn answer_setup((job, target): (&Job, &Target), inputs: &Inputs, task: &Task) -> ResultSetup {
     let regression = matches!(task, Task::Regression);
-    AnswerSetup {
+    ResultSetup {
         table: counterfactual_schema(&inputs.key_fields(), &inputs.feature_fields(), regression),
         key: job.input.key.clone(),
         schema: Arc::clone(&inputs.schema),
@@ -116,8 +116,8 @@ impl Stages<'_> {
     /// # Errors
     /// When it is not there, not as it was published, or of another kind.
     pub(super) fn previous(&self, task: &Task) -> Result<Option<Previous>> {
-        let told = self.part != Part::Explain;
-        let found = if told { previous_run(self.job, &self.inputs, task)? } else { None };
+        let compared = self.mode != RunMode::Explain;
+        let found = if compared { previous_run(self.job, &self.inputs, task)? } else { None };
         if let Some(previous) = &found {
             previous.check_files(&|| self.runtime.check_signals())?;
         }
@@ -133,7 +133,7 @@ impl Stages<'_> {
     ) -> Result<Option<NightFigures>> {
         let task = artefact.description.targets.task();
         let Some(previous) = self.previous(&task)? else { return Ok(None) };
-        if Some(&previous.run) != self.facts.previous.as_ref() {
+        if Some(&previous.run) != self.provenance.previous.as_ref() {
             let problem =
                 format!("is `{}`, which another run has replaced meanwhile", previous.run.path);
             return Err(Error::input("audit.previous", problem).hint("run again"));
@@ -159,8 +159,12 @@ impl Stages<'_> {
     fn causes(&self, previous: &Previous, staging: &Staging) -> Result<Causes> {
         let (job, versions) = (serde_json::to_value(self.job).unwrap_or_default(), versions()?);
         let generator = generator_files(staging.folder())?;
-        let now =
-            RunState { facts: &self.facts, job: &job, versions: &versions, generator: &generator };
+        let now = RunState {
+            provenance: &self.provenance,
+            job: &job,
+            versions: &versions,
+            generator: &generator,
+        };
         let before = RunState::of(&previous.manifest)
             .ok_or_else(|| Error::input("audit.previous", "does not say what it worked on"))?;
         Ok(Causes::between(before, now))
@@ -172,18 +176,18 @@ impl Stages<'_> {
         (previous, causes): (&Previous, Causes),
         artefact: &Artefact,
         columns: &NightColumns,
-    ) -> Result<Comparison> {
+    ) -> Result<RunComparison> {
         let (job, inputs) = (self.job, &self.inputs);
         let predictor =
             predictor::open(&job.predictor, &inputs.predictor_columns(), self.runtime.threads)?;
-        let (most, told) = (job.audit.queries, previous.solved());
-        let share = if told <= most { 1.0 } else { most as f64 / told as f64 };
+        let (most, solved) = (job.audit.queries, previous.solved());
+        let share = if solved <= most { 1.0 } else { most as f64 / solved as f64 };
         tracing::info!(
-            questions = told.min(most),
+            questions = solved.min(most),
             "asking the model about the counterfactuals of run {}",
             previous.run.run_id
         );
-        Ok(Comparison {
+        Ok(RunComparison {
             setup: answer_setup((job, self.target), inputs, predictor.task()),
             causes,
             recheck: Recheck::new(
@@ -200,7 +204,7 @@ impl Stages<'_> {
         &self,
         staging: &Staging,
         done: &Done,
-        (previous, comparison): (&Previous, &Arc<Comparison>),
+        (previous, comparison): (&Previous, &Arc<RunComparison>),
         columns: &NightColumns,
     ) -> Result<(StagedFile, Groups)> {
         let splits: Vec<Split> = done.splits.iter().map(|(split, _)| split.clone()).collect();
@@ -220,7 +224,7 @@ impl Stages<'_> {
         for number in 0..of {
             let slice = Slice { number, of };
             let answers = |folder: &Path, files: &[String]| {
-                block_in_place(|| Answers::read(&comparison.setup, folder, files, slice))
+                block_in_place(|| RecordedResults::read(&comparison.setup, folder, files, slice))
             };
             let before = answers(Path::new(&previous.run.path), &previous.files())?;
             let nights = Nights { before, now: answers(staging.folder(), &now)?, slice };
@@ -263,7 +267,7 @@ struct NightReader {
     scan: SplitScan,
     segments: Vec<usize>,
     schema: SchemaRef,
-    comparison: Arc<Comparison>,
+    comparison: Arc<RunComparison>,
     observer: Observer,
     nights: Nights,
 }

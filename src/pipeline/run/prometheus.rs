@@ -43,7 +43,7 @@ fn text(summary: &RunSummary) -> String {
         .collect();
     rows.push((label("status", "rejected"), summary.rejected() as f64));
     rows.push((label("status", "out_of_scope"), summary.rows_out_of_scope as f64));
-    metric("rows", "Rows, or rows and wanted decisions, by what became of them.", &rows);
+    metric("rows", "Rows, or rows and targets, by what became of them.", &rows);
     let sources = summary.sources.iter();
     let sources: Vec<(String, f64)> =
         sources.map(|(source, rows)| (label("source", source), *rows as f64)).collect();

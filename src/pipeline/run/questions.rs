@@ -13,7 +13,8 @@ use super::execute::Done;
 use crate::artefact::{Artefact, load_neighbours};
 use crate::audit::check_codes;
 use crate::audit::questions::{
-    ExplainerSetup, Names, Questions, SampleSetup, Sampler, Told, doubted, protected, sizes,
+    ExplainerSetup, QuestionNames, QuestionResults, Questions, SampleSetup, Sampler, doubted,
+    protected, sizes,
 };
 use crate::engine::{ScanPlan, Split, SplitScan};
 use crate::error::{Error, Fault, Kind, Result};
@@ -71,8 +72,8 @@ impl Stages<'_> {
         artefact: &Artefact,
         audited: &mut Audited,
     ) -> Result<()> {
-        let told = self.questions(folder, done, artefact)?;
-        let table = |name: &str| told.tables.iter().find(|(found, _)| *found == name);
+        let results = self.questions(folder, done, artefact)?;
+        let table = |name: &str| results.tables.iter().find(|(found, _)| *found == name);
         if let Some((_, second)) = table(Section::SecondSearch.name()) {
             let gaps = format!("{AUDIT}/{}", Section::Gaps.name());
             for (_, table) in audited.tables.iter_mut().filter(|(name, _)| *name == gaps) {
@@ -80,17 +81,22 @@ impl Stages<'_> {
             }
         }
         let tables =
-            told.tables.into_iter().map(|(name, table)| (format!("{AUDIT}/{name}"), table));
+            results.tables.into_iter().map(|(name, table)| (format!("{AUDIT}/{name}"), table));
         audited.tables.extend(tables);
-        audited.tables.extend(told.reasons.map(|table| ("reasons".to_string(), table)));
-        audited.remarks.extend(told.remarks);
+        audited.tables.extend(results.reasons.map(|table| ("reasons".to_string(), table)));
+        audited.remarks.extend(results.remarks);
         Ok(())
     }
 
-    fn questions(&self, folder: &Path, done: &Done, artefact: &Artefact) -> Result<Told> {
+    fn questions(
+        &self,
+        folder: &Path,
+        done: &Done,
+        artefact: &Artefact,
+    ) -> Result<QuestionResults> {
         let (job, inputs) = (&self.job.audit, &self.inputs);
         if !job.asks() {
-            return Ok(Told::default());
+            return Ok(QuestionResults::default());
         }
         self.observer.stage("choosing rows for the audit", Some(done.rows_in_scope));
         let task = artefact.description.targets.task();
@@ -113,7 +119,7 @@ impl Stages<'_> {
                 explain: &self.job.explain,
                 streams: self.runtime.streams(),
             },
-            names: Names { targets, attributes: job.by.clone(), min_cell: job.min_cell },
+            names: QuestionNames { targets, attributes: job.by.clone(), min_cell: job.min_cell },
             predictor: Arc::clone(&predictor),
         };
         questions.ask(sampler).inspect_err(|_| predictor.stop())

@@ -107,15 +107,16 @@ impl Stages<'_> {
         let backwards: Vec<u32> = (0..rows.num_rows() as u32).rev().collect();
         let written = self.written(rows)?;
         let mut different = Vec::new();
-        for places in backwards.chunks(BATCH) {
+        for indices in backwards.chunks(BATCH) {
             let batch =
-                take_record_batch(&features, &UInt32Array::from(places.to_vec())).map_err(lost)?;
+                take_record_batch(&features, &UInt32Array::from(indices.to_vec())).map_err(lost)?;
             let scores = predictor.predict(&batch)?;
-            let now: Vec<Answer> = answers(&scores.outcome, predictor.task());
-            for (place, now) in places.iter().zip(now) {
-                let row = *place as usize;
+            let now: Vec<SpotDecision> = answers(&scores.outcome, predictor.task());
+            for (index, now) in indices.iter().zip(now) {
+                let row = *index as usize;
                 if !written.1[row].agrees(&now, written.0) {
-                    let key = named_key(&rows.project(&self.key_places(rows)).map_err(lost)?, row)?;
+                    let key =
+                        named_key(&rows.project(&self.key_indices(rows)).map_err(lost)?, row)?;
                     let before = written.1[row].text();
                     different
                         .push(format!("for {key} {before} is written, now it is {}", now.text()));
@@ -125,25 +126,28 @@ impl Stages<'_> {
         Ok(different)
     }
 
-    fn key_places(&self, rows: &RecordBatch) -> Vec<usize> {
-        let place = |name: &String| rows.schema().index_of(name).ok();
-        self.job.input.key.iter().filter_map(place).collect()
+    fn key_indices(&self, rows: &RecordBatch) -> Vec<usize> {
+        let index = |name: &String| rows.schema().index_of(name).ok();
+        self.job.input.key.iter().filter_map(index).collect()
     }
 
     /// The scale of the decisions that are written, and these.
-    fn written(&self, rows: &RecordBatch) -> Result<(f64, Vec<Answer>)> {
+    fn written(&self, rows: &RecordBatch) -> Result<(f64, Vec<SpotDecision>)> {
         let lost = |error| Error::internal("last check", "a column is lost").source(error);
         let column = rows.column_by_name(self.answer());
         let column = column.ok_or_else(|| Error::internal("last check", "has no decisions"))?;
         if !self.is_regression() {
             let texts = cast(column, &arrow::datatypes::DataType::Utf8).map_err(lost)?;
             let texts = texts.as_string::<i32>().iter();
-            return Ok((0.0, texts.map(|text| Answer::Class(text.map(String::from))).collect()));
+            return Ok((
+                0.0,
+                texts.map(|text| SpotDecision::Class(text.map(String::from))).collect(),
+            ));
         }
         let values = cast(column, &arrow::datatypes::DataType::Float64).map_err(lost)?;
         let values = values.as_primitive::<Float64Type>().values().to_vec();
         let scale = values.iter().fold(f64::MIN_POSITIVE, |scale, value| scale.max(value.abs()));
-        Ok((scale, values.into_iter().map(Answer::Value).collect()))
+        Ok((scale, values.into_iter().map(SpotDecision::Value).collect()))
     }
 }
 
@@ -152,16 +156,16 @@ fn has(batch: &RecordBatch, feature: &str) -> bool {
 }
 
 /// A decision.
-enum Answer {
+enum SpotDecision {
     Class(Option<String>),
     Value(f64),
 }
 
-impl Answer {
-    fn agrees(&self, other: &Answer, scale: f64) -> bool {
+impl SpotDecision {
+    fn agrees(&self, other: &SpotDecision, scale: f64) -> bool {
         match (self, other) {
-            (Answer::Class(left), Answer::Class(right)) => left == right,
-            (Answer::Value(left), Answer::Value(right)) => {
+            (SpotDecision::Class(left), SpotDecision::Class(right)) => left == right,
+            (SpotDecision::Value(left), SpotDecision::Value(right)) => {
                 (left - right).abs() <= TOLERANCE * scale
             }
             _ => false,
@@ -170,22 +174,24 @@ impl Answer {
 
     fn text(&self) -> String {
         match self {
-            Answer::Class(Some(class)) => format!("`{class}`"),
-            Answer::Value(value) if value.is_finite() => format!("`{value}`"),
+            SpotDecision::Class(Some(class)) => format!("`{class}`"),
+            SpotDecision::Value(value) if value.is_finite() => format!("`{value}`"),
             _ => "no answer".to_string(),
         }
     }
 }
 
-fn answers(outcome: &Outcome, task: &Task) -> Vec<Answer> {
+fn answers(outcome: &Outcome, task: &Task) -> Vec<SpotDecision> {
     match (outcome, task) {
         (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }) => {
-            let class = |label: &u32| Answer::Class(classes.get(*label as usize).cloned());
+            let class = |label: &u32| SpotDecision::Class(classes.get(*label as usize).cloned());
             labels.iter().map(class).collect()
         }
-        (Outcome::Values(values), _) => values.iter().map(|value| Answer::Value(*value)).collect(),
+        (Outcome::Values(values), _) => {
+            values.iter().map(|value| SpotDecision::Value(*value)).collect()
+        }
         (Outcome::Classes { labels, .. }, _) => {
-            labels.iter().map(|_| Answer::Class(None)).collect()
+            labels.iter().map(|_| SpotDecision::Class(None)).collect()
         }
     }
 }

@@ -68,14 +68,14 @@ pub struct RunSummary {
     /// stand, 0 if none does; none if no group could be compared.
     #[serde(default)]
     pub widest_gap: Option<f64>,
-    /// The same by wanted decision, with MMD².
+    /// The same by target, with MMD².
     pub targets: Vec<TargetSummary>,
     /// Times that the model was asked about counterfactuals: for each that was needed.
     pub queries_per_row: Option<f64>,
     /// Units of work.
-    pub units: usize,
+    pub splits: usize,
     /// Units that an earlier run had finished.
-    pub units_resumed: usize,
+    pub splits_resumed: usize,
     /// Rows explained a second, reading and writing included.
     pub rows_per_second: f64,
     /// Seconds by stage.
@@ -132,10 +132,10 @@ pub struct StabilitySummary {
     pub cost_drift: Option<f64>,
 }
 
-/// Figures of one wanted decision.
+/// Figures of one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TargetSummary {
-    /// The wanted decision.
+    /// The target.
     pub target: String,
     /// Counterfactuals needed.
     pub needed: u64,
@@ -186,7 +186,7 @@ pub struct Example {
     /// What the model decides.
     pub decided: String,
     /// What it would decide.
-    pub wanted: String,
+    pub target: String,
     /// Feature, from, to.
     pub changes: Vec<[String; 3]>,
 }
@@ -236,16 +236,16 @@ pub(super) fn example(batch: &RecordBatch, key: usize, row: usize) -> Option<Exa
     let text = |column: &dyn Array, row: usize| {
         Some(ArrayFormatter::try_new(column, &options).ok()?.value(row).to_string())
     };
-    let cell = |place: usize| text(batch.column(place), row);
+    let cell = |index: usize| text(batch.column(index), row);
     let list = batch.column_by_name("changes")?.as_list::<i32>().value(row);
     let items = list.as_struct();
     let change = |item: usize| {
-        let of = |place: usize| text(items.column(place), item);
+        let of = |index: usize| text(items.column(index), item);
         Some([of(0)?, of(1)?, of(2)?])
     };
     Some(Example {
         key: (0..key).map(cell).collect::<Option<_>>()?,
-        wanted: cell(key + 1)?,
+        target: cell(key + 1)?,
         decided: cell(key + 2)?,
         changes: (0..items.len()).map(change).collect::<Option<_>>()?,
     })

@@ -9,7 +9,7 @@ use arrow::compute::filter_record_batch;
 use rayon::prelude::*;
 
 use super::super::model::shown;
-use super::{Part, Stages};
+use super::{RunMode, Stages};
 use crate::error::{Error, Result};
 use crate::job::{PredictorJob, Target};
 use crate::metrics::Status;
@@ -17,8 +17,8 @@ use crate::output::{COUNTERFACTUALS, StagedFile, counterfactual_schema};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::report::{Retrained, column, read, written_features, written_statuses};
 
-/// Counts by wanted decision: counterfactuals asked about, and those that hold.
-type Counts = BTreeMap<String, (u64, u64)>;
+/// Counts by target: counterfactuals asked about, and those that hold.
+type SurvivalCounts = BTreeMap<String, (u64, u64)>;
 
 impl Stages<'_> {
     /// Refuses models that cannot be asked in the place of the job's, before anything long starts.
@@ -61,19 +61,20 @@ impl Stages<'_> {
         files: &[StagedFile],
         task: &Task,
     ) -> Result<Vec<Retrained>> {
-        if self.part == Part::Explain {
+        if self.mode == RunMode::Explain {
             return Ok(Vec::new());
         }
         let tables: Vec<&StagedFile> =
             files.iter().filter(|file| file.name.starts_with(COUNTERFACTUALS)).collect();
         let mut found = Vec::new();
-        for (place, model) in self.job.report.retrained.iter().enumerate() {
+        for (index, model) in self.job.report.retrained.iter().enumerate() {
             self.runtime.check_signals()?;
-            tracing::info!(model = shown(model), number = place + 1, "asking a retrained model");
+            tracing::info!(model = shown(model), number = index + 1, "asking a retrained model");
             let opened = self.open_retrained(model, task)?;
             let of_file = |file: &&StagedFile| self.held_in(folder, file, opened.as_ref());
-            let counted: Vec<Counts> = tables.par_iter().map(of_file).collect::<Result<_>>()?;
-            let mut targets = Counts::new();
+            let counted: Vec<SurvivalCounts> =
+                tables.par_iter().map(of_file).collect::<Result<_>>()?;
+            let mut targets = SurvivalCounts::new();
             for (target, (rows, held)) in counted.into_iter().flatten() {
                 let sum = targets.entry(target).or_default();
                 *sum = (sum.0 + rows, sum.1 + held);
@@ -84,15 +85,20 @@ impl Stages<'_> {
         Ok(found)
     }
 
-    /// Valid counterfactuals of a file, and how many of them a model decides as wanted.
-    fn held_in(&self, folder: &Path, file: &StagedFile, model: &dyn Predictor) -> Result<Counts> {
+    /// Valid counterfactuals of a file, and for how many of them a model predicts the target.
+    fn held_in(
+        &self,
+        folder: &Path,
+        file: &StagedFile,
+        model: &dyn Predictor,
+    ) -> Result<SurvivalCounts> {
         let columns = self.inputs.predictor_columns().schema;
         let table = counterfactual_schema(
             &self.inputs.key_fields(),
             &self.inputs.feature_fields(),
             self.is_regression(),
         );
-        let mut counts = Counts::new();
+        let mut counts = SurvivalCounts::new();
         for batch in read(folder, &file.name, &table)? {
             let batch = solved(&batch?)?;
             if batch.num_rows() == 0 {
@@ -110,7 +116,7 @@ impl Stages<'_> {
         Ok(counts)
     }
 
-    /// Whether a model's answer about a row is the wanted one. A row that it fails on does not hold.
+    /// Whether a model predicts the target for a row. A row that it fails on does not hold.
     fn holds(&self, outcome: &Outcome, (task, row): (&Task, usize), target: &str) -> bool {
         match (outcome, task, self.target) {
             (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }, _) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema};
 
-use super::{Part, Stages};
+use super::{RunMode, Stages};
 use crate::commit::{TableCommit, TableRun, portable_schema};
 use crate::error::{Error, Result};
 use crate::job::DeltaOutputJob;
@@ -77,14 +77,14 @@ impl Stages<'_> {
             partition_by: &self.job.output.partition_by,
             folder,
             files,
-            fingerprint: &self.facts.fingerprint,
-            run_id: &self.facts.run_id,
+            fingerprint: &self.provenance.fingerprint,
+            run_id: &self.provenance.run_id,
         }
     }
 
     /// The table that takes the rows; reports that are made anew have none.
     fn table(&self) -> Option<&DeltaOutputJob> {
-        self.job.output.table.as_ref().filter(|_| self.part != Part::Report)
+        self.job.output.table.as_ref().filter(|_| self.mode != RunMode::Report)
     }
 
     pub(super) fn counterfactual_columns(&self) -> Schema {

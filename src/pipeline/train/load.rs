@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 use crate::train::TrainingRows;
 
 /// Where rows come from.
-pub(super) struct Source<'a> {
+pub(super) struct RowSource<'a> {
     pub(super) job: &'a Job,
     pub(super) inputs: &'a Inputs,
     pub(super) runtime: &'a Runtime,
@@ -39,7 +39,7 @@ pub(super) struct Loaded {
     pub(super) task: Task,
 }
 
-impl Source<'_> {
+impl RowSource<'_> {
     pub(super) async fn load(&self, predictor: &Arc<dyn Predictor>) -> Result<Loaded> {
         let (job, rows) = (self.job, &self.job.train.rows);
         let test = rows.test_predicate.as_deref();
@@ -66,23 +66,24 @@ impl Source<'_> {
         let batch = self.gather(scope, most, check.rows_in_scope).await?;
         let read = batch.num_rows();
         let sample = block_in_place(|| self.sample(&batch, predictor.as_ref(), "scoring rows"))?;
-        let usable = sample.rows.len;
-        if usable == 0 {
+        let valid_rows = sample.rows.len;
+        if valid_rows == 0 {
             let problem = format!("none of {read} training rows can be used");
             return Err(Error::input(&self.inputs.features.shown, problem)
                 .hint("`overturn validate` says why rows are rejected"));
         }
-        let aside = if usable < FEW_ROWS { 0 } else { rows.validation_rows.min(usable / 5) };
+        let aside =
+            if valid_rows < FEW_ROWS { 0 } else { rows.validation_rows.min(valid_rows / 5) };
         if aside == 0 {
             remarks.push(format!(
-                "{usable} rows are too few to set some aside: validated on the same"
+                "{valid_rows} rows are too few to set some aside: validated on the same"
             ));
         }
         let test = match test {
             Some(predicate) => Some(self.test(predicate, predictor.as_ref()).await?),
             None => None,
         };
-        let (train, rejected) = (usable - aside, read - usable);
+        let (train, rejected) = (valid_rows - aside, read - valid_rows);
         let task = predictor.task().clone();
         Ok(Loaded { check, sample, train, test, rejected, remarks, task })
     }

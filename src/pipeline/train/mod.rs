@@ -14,25 +14,25 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::places::check_places;
-use super::run::{gather_facts, refuse_changed};
+use super::overlaps::check_overlaps;
+use super::provenance::{gather as gather_provenance, refuse_changed};
 use super::{
-    CheckSummary, Inputs, ModelFacts, Observer, RunContext, Scope, check_repeatable, memory,
+    CheckSummary, Inputs, ModelProvenance, Observer, RunContext, Scope, check_repeatable, memory,
     seconds_since, staging,
 };
 use crate::artefact::{Artefact, Description, ModelForm};
 use crate::constrain::{Constraints, Observed};
 use crate::encode::Encoder;
 use crate::error::{Error, Kind, Result};
-use crate::feature::Stats;
+use crate::feature::{Rows, Stats};
 use crate::job::{AutoencoderKind, Coherence, ExplainMethod, Job, available_memory};
 use crate::nearest::Points;
 use crate::nn::out_of_memory;
-use crate::output::{Manifest, RunFacts, SUCCESS_FILE, tidy};
+use crate::output::{Manifest, RunProvenance, SUCCESS_FILE, tidy};
 use crate::predictor::{self, Outcome, Predictor, Task};
 use crate::runtime::Runtime;
 use crate::train::{
-    AutoencoderFigures, Checkpoints, Ending, Event, FitInput, Fitted, Point, Quality, Setup,
+    AutoencoderFigures, Checkpoints, Ending, Event, FitInput, Fitted, Point, Quality, TrainSetup,
     evaluate_on, fit,
 };
 
@@ -92,29 +92,29 @@ pub fn train(
     observer: &Observer,
 ) -> Result<TrainSummary> {
     let inputs = Inputs::open(&job.input, &job.runtime, runtime.threads)?;
-    check_places(job, &inputs)?;
-    let (facts, stamps) = gather_facts(job, "train", &inputs, runtime)?;
-    if let Some(summary) = published(job, &facts).filter(|_| resume) {
+    check_overlaps(job, &inputs)?;
+    let (provenance, stamps) = gather_provenance(job, "train", &inputs, runtime)?;
+    if let Some(summary) = published(job, &provenance).filter(|_| resume) {
         tidy(&job.output.dir, job.output.keep);
         return Ok(summary);
     }
-    let staging = staging(job, &facts)?;
+    let staging = staging(job, &provenance)?;
     let context = RunContext::open(job, Arc::new(inputs), runtime)?;
-    let unchanged = || refuse_changed(&facts.inputs, &stamps);
+    let unchanged = || refuse_changed(&provenance.inputs, &stamps);
     let folder = staging.checkpoint();
     let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
     let trained = fit_generator(&told_to_train(job), &context, checkpoint, (runtime, observer))?;
-    ModelFacts::of(&facts).refuse_changed(job)?;
-    publish::publish(job, staging, &trained, facts)?;
+    ModelProvenance::of(&provenance).refuse_changed(job)?;
+    publish::publish(job, staging, &trained, provenance)?;
     trained.checkpoints.clear();
     Ok(trained.summary)
 }
 
 /// The summary of the very same training, if it has published: it may have been killed just after that.
-fn published(job: &Job, facts: &RunFacts) -> Option<TrainSummary> {
+fn published(job: &Job, provenance: &RunProvenance) -> Option<TrainSummary> {
     let folder = &job.output.dir;
     let manifest = Manifest::read(folder).ok()?;
-    let same = manifest.run.as_ref()?.fingerprint == facts.fingerprint;
+    let same = manifest.run.as_ref()?.fingerprint == provenance.fingerprint;
     if !same || !folder.join(SUCCESS_FILE).exists() || manifest.first_difference(folder).is_some() {
         return None;
     }
@@ -143,6 +143,18 @@ pub(super) struct Checkpoint<'a> {
     pub(super) unchanged: &'a dyn Fn() -> Result<()>,
 }
 
+/// What holds in all training rows, as far as counterfactuals are to keep it.
+fn observed(job: &Job, inputs: &Inputs, rows: &Rows) -> Observed {
+    match job.explain.coherence {
+        Coherence::Observed => {
+            let bounded: Vec<usize> = inputs.constraints.iter().map(|of| of.feature).collect();
+            Observed::find(rows, rows.len, &inputs.schema)
+                .without_formulas_of(&inputs.schema, &bounded)
+        }
+        Coherence::Off => Observed::default(),
+    }
+}
+
 /// Trains the generator of a job.
 pub(super) fn fit_generator(
     job: &Job,
@@ -156,7 +168,7 @@ pub(super) fn fit_generator(
     memory::estimate(job, inputs, predictor.task(), runtime.threads)
         .check(available_memory())
         .inspect_err(|_| predictor.stop())?;
-    let source = load::Source { job, inputs, runtime, observer };
+    let source = load::RowSource { job, inputs, runtime, observer };
     let result = runtime.block_on(async {
         let mut loaded = source.load(predictor).await?;
         let predicate = job.input.train_predicate.as_deref();
@@ -169,14 +181,7 @@ pub(super) fn fit_generator(
     let from = warm::start(job, inputs, &loaded, runtime)?;
     let stats = from.as_ref().map_or(&loaded.check.stats, |from| &from.description.stats).clone();
     let rows = &loaded.sample.rows;
-    let observed = match job.explain.coherence {
-        Coherence::Observed => {
-            let bounded: Vec<usize> = inputs.constraints.iter().map(|of| of.feature).collect();
-            Observed::find(rows, rows.len, &inputs.schema)
-                .without_formulas_of(&inputs.schema, &bounded)
-        }
-        Coherence::Off => Observed::default(),
-    };
+    let observed = observed(job, inputs, rows);
     let fixed = Fixed::new(inputs, &stats, observed, predictor::fingerprint(&job.predictor)?);
     refuse(inputs, &fixed, &loaded, predictor.task())?;
     let origin = origin::of(&fixed, &loaded.sample, runtime)?;
@@ -310,8 +315,8 @@ impl TrainerThread<'_> {
         runtime: &Runtime,
         stop: &'s AtomicI32,
         listener: &'s (dyn Fn(Event) + Sync),
-    ) -> Setup<'s> {
-        Setup {
+    ) -> TrainSetup<'s> {
+        TrainSetup {
             train: &self.job.train,
             autoencoder: &self.job.autoencoder,
             target: self.job.target.as_ref(),
@@ -349,7 +354,7 @@ fn tell(observer: &Observer, event: Event) {
                  {critic_loss:.4} {actor_loss:.3}",
                 100.0 * validity
             ));
-            tracing::debug!(step, reward, validity, l0, l1, critic_loss, actor_loss, "judged");
+            tracing::debug!(step, reward, validity, l0, l1, critic_loss, actor_loss, "evaluated");
         }
     }
 }
@@ -382,7 +387,7 @@ fn refuse(inputs: &Inputs, fixed: &Fixed, loaded: &Loaded, task: &Task) -> Resul
             let problem = format!("decides nothing about any of {} training rows", scores.rows);
             let said = scores.failures.first().map(|failure| failure.detail.as_str());
             return Err(Error::predictor("predictor", problem).hint(format!(
-                "check what the model answers; of the first it says: {}",
+                "check what the model predicts; for the first it gives: {}",
                 said.unwrap_or("a score of NaN")
             )));
         };

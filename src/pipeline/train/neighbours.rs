@@ -45,11 +45,11 @@ fn exact_numbers(
         return Vec::new();
     };
     let whole = whole_range(data_type).is_some();
-    let told = |(number, standardised): (&f64, &f32)| {
+    let agrees = |(number, standardised): (&f64, &f32)| {
         let near = f64::from(*standardised) * slots.std + slots.mean;
         number.is_nan() || *number == if whole { near.round_ties_even() } else { near }
     };
-    let all = numbers.iter().zip(standardised).all(told);
+    let all = numbers.iter().zip(standardised).all(agrees);
     if all { Vec::new() } else { numbers.clone() }
 }
 

@@ -1,4 +1,4 @@
-//! Where a generator comes from, and what a checkpoint must have in common with the run that goes on
+//! Where a generator comes from, and what a checkpoint must have in common with the run that resumes
 //! from it.
 
 use std::fs;

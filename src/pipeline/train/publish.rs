@@ -10,8 +10,8 @@ use crate::artefact::{WEIGHTS_FILE, save};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::output::{
-    GENERATOR, MANIFEST_FILE, REPORTS, RunFacts, StagedFile, Staging, TRAINING_REPORT, TableWriter,
-    WriterOptions, sha256_of, training_schema,
+    GENERATOR, MANIFEST_FILE, REPORTS, RunProvenance, StagedFile, Staging, TRAINING_REPORT,
+    TableWriter, WriterOptions, sha256_of, training_schema,
 };
 use crate::train::Point;
 
@@ -19,17 +19,17 @@ pub(super) fn publish(
     job: &Job,
     staging: Staging,
     trained: &Trained,
-    mut facts: RunFacts,
+    mut provenance: RunProvenance,
 ) -> Result<()> {
     let metadata = vec![("overturn.versions".to_string(), versions()?.to_string())];
     let options = WriterOptions { row_group_rows: job.output.row_group_rows, metadata };
     let files = save_generator(&staging, trained, &options)?;
     let weights = staging.folder().join(GENERATOR).join(WEIGHTS_FILE);
-    facts.generator = sha256_of(&weights).map(|(_, hash)| hash).map_err(|error| {
+    provenance.generator = sha256_of(&weights).map(|(_, hash)| hash).map_err(|error| {
         Error::output(weights.display().to_string(), format!("cannot be read back: {error}"))
     })?;
     let written = (files, staging.folder());
-    let manifest = manifest("train", facts, (job, &trained.summary), written)?.text()?;
+    let manifest = manifest("train", provenance, (job, &trained.summary), written)?.text()?;
     staging.write(MANIFEST_FILE, &manifest)?;
     crate::stop::check()?;
     staging.publish()?;

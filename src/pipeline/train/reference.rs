@@ -34,13 +34,13 @@ pub(super) fn gather(fixed: &Fixed, loaded: &Loaded, runtime: &Runtime) -> Refer
 fn decided(fixed: &Fixed, loaded: &Loaded, rows: std::ops::Range<u32>) -> DecidedRows {
     let scores = &loaded.sample.scores;
     let mut counts: Vec<usize> = Vec::new();
-    let mut kept: Vec<u32> = Vec::new();
+    let mut chosen: Vec<u32> = Vec::new();
     for row in rows {
         let Some(class) = group(scores, row as usize) else { continue };
         counts.resize(counts.len().max(class + 1), 0);
-        if counts[class] < ROWS_OF_A_CLASS && kept.len() < MOST_ROWS {
+        if counts[class] < ROWS_OF_A_CLASS && chosen.len() < MOST_ROWS {
             counts[class] += 1;
-            kept.push(row);
+            chosen.push(row);
         }
     }
     let decision = |row: &u32| match &scores.outcome {
@@ -48,8 +48,8 @@ fn decided(fixed: &Fixed, loaded: &Loaded, rows: std::ops::Range<u32>) -> Decide
         Outcome::Values(values) => values[*row as usize],
     };
     DecidedRows {
-        decisions: kept.iter().map(decision).collect(),
-        values: fixed.encoder.encode_rows(&loaded.sample.rows.take(&kept)).values,
+        decisions: chosen.iter().map(decision).collect(),
+        values: fixed.encoder.encode_rows(&loaded.sample.rows.take(&chosen)).values,
     }
 }
 

@@ -75,10 +75,10 @@ fn other_autoencoder(made: &Description, job: &AutoencoderJob) -> Option<String>
         (AutoencoderKind::Never, Some(_)) => {
             Some("has an autoencoder, where `autoencoder.kind` is `never`".to_string())
         }
-        (_, Some(hidden)) if job.hidden.as_ref().is_some_and(|wanted| wanted != hidden) => {
+        (_, Some(hidden)) if job.hidden.as_ref().is_some_and(|requested| requested != hidden) => {
             Some(format!("has hidden layers of {hidden:?}, other than `autoencoder.hidden`"))
         }
-        (_, Some(_)) if job.latent.is_some_and(|wanted| wanted != latent) => {
+        (_, Some(_)) if job.latent.is_some_and(|requested| requested != latent) => {
             Some(format!("has a latent of {latent}, other than `autoencoder.latent`"))
         }
         _ => None,

@@ -116,7 +116,7 @@ fn kill_descendants() {
 
 /// The processes whose parent this one is.
 fn children() -> Vec<Pid> {
-    let own = std::process::id().to_string();
+    let own_pid = std::process::id().to_string();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let parent_and_pid = processes.filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -125,7 +125,10 @@ fn children() -> Vec<Pid> {
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.to_string();
         Some((parent, pid))
     });
-    parent_and_pid.filter(|(parent, _)| *parent == own).map(|(_, pid)| Pid::from_raw(pid)).collect()
+    parent_and_pid
+        .filter(|(parent, _)| *parent == own_pid)
+        .map(|(_, pid)| Pid::from_raw(pid))
+        .collect()
 }
 
 /// Ends by the signal that ended the scorer, so that overturn sees the same.

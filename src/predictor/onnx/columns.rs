@@ -16,7 +16,7 @@ use super::names::{self, Pairing};
 use super::spread::TextTensors;
 use super::{convert, said};
 use crate::error::{Error, Fault, Kind, Result};
-use crate::predictor::{Columns, RowFailure};
+use crate::predictor::{PredictorColumns, RowFailure};
 
 /// How the features of a table become the inputs of a model.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ struct Matching<'a> {
     model: &'a str,
     inputs: &'a [Outlet],
     rename: &'a BTreeMap<String, String>,
-    columns: &'a Columns,
+    columns: &'a PredictorColumns,
 }
 
 impl ColumnInputs {
@@ -104,7 +104,7 @@ impl ColumnInputs {
     pub(super) fn plan(
         model: Named<'_>,
         rename: &BTreeMap<String, String>,
-        columns: &Columns,
+        columns: &PredictorColumns,
         null_text: &str,
     ) -> Result<ColumnInputs> {
         let Pairing { rename, by_form } = names::pair(model, rename, columns)?;

@@ -131,12 +131,12 @@ pub(super) fn texts<'a>(column: &'a dyn Array, null: &'a str) -> Vec<&'a str> {
 #[derive(Debug, Clone)]
 pub(super) struct Text {
     all: Rc<str>,
-    place: Range<usize>,
+    range: Range<usize>,
 }
 
 impl Utf8Data for Text {
     fn as_utf8_bytes(&self) -> &[u8] {
-        &self.all.as_bytes()[self.place.clone()]
+        &self.all.as_bytes()[self.range.clone()]
     }
 }
 
@@ -148,7 +148,7 @@ impl Text {
         let shared = texts.iter().map(|text| {
             let start = end;
             end += text.len();
-            Text { all: all.clone(), place: start..end }
+            Text { all: all.clone(), range: start..end }
         });
         shared.collect()
     }

@@ -11,7 +11,7 @@ use super::graph::Graph;
 use super::inputs::{Named, shape_of};
 use super::names::{likely, same_form};
 use super::outputs::{self, OutputSearch, Outputs};
-use super::sessions::File;
+use super::sessions::ModelFile;
 use super::{categories, external, runtime};
 use crate::error::{Error, Result};
 use crate::job::{
@@ -89,7 +89,7 @@ pub fn describe_onnx(
     classes: &[String],
 ) -> Result<OnnxInterface> {
     runtime::environment()?;
-    let mut file = File::read(model)?;
+    let mut file = ModelFile::read(model)?;
     let name = file.name.clone();
     let broken = |error| external::broken(&name, error);
     let zipped = file.unzip()?;
@@ -122,11 +122,11 @@ fn answers(
     task: Option<TaskSpec>,
     classes: &[String],
 ) -> Result<ModelAnswers> {
-    let numbers = || Outputs::plan(model, &asked(TaskSpec::Regression, &[]));
+    let numbers = || Outputs::plan(model, &job_for(TaskSpec::Regression, &[]));
     if task == Some(TaskSpec::Regression) {
         return numbers().map(|_| ModelAnswers::Number);
     }
-    let unnamed = match Outputs::plan(model, &asked(TaskSpec::Classification, classes)) {
+    let unnamed = match Outputs::plan(model, &job_for(TaskSpec::Classification, classes)) {
         Ok(outputs) => return Ok(named(&outputs)),
         Err(error) => error,
     };
@@ -143,7 +143,7 @@ fn answers(
             .hint("name them by `--class`, each by its own, in the order of the scores"));
     };
     let labels: Vec<String> = (0..count).map(|class| class.to_string()).collect();
-    Outputs::plan(model, &asked(TaskSpec::Classification, &labels))?;
+    Outputs::plan(model, &job_for(TaskSpec::Classification, &labels))?;
     Ok(ModelAnswers::Classes { labels, named: false })
 }
 
@@ -157,7 +157,7 @@ fn named(outputs: &Outputs) -> ModelAnswers {
 }
 
 /// A job of which only the answers count.
-fn asked(task: TaskSpec, classes: &[String]) -> PredictorJob {
+fn job_for(task: TaskSpec, classes: &[String]) -> PredictorJob {
     PredictorJob {
         task,
         classes: classes.to_vec(),

@@ -10,13 +10,13 @@ use ort::value::Outlet;
 use super::columns::ColumnInputs;
 use super::matrix::MatrixForm;
 use super::pool::SessionScorer;
-use crate::error::{Error, Result, Source};
+use crate::error::{BoxedError, Error, Result};
 use crate::job::{OnnxInputs, OnnxJob};
-use crate::predictor::{Columns, RowFailure};
+use crate::predictor::{PredictorColumns, RowFailure};
 
 /// How the features of a table become the inputs of a model.
 #[derive(Debug)]
-pub(super) enum Inputs {
+pub(super) enum FeatureInputs {
     /// One tensor per feature.
     Columns(ColumnInputs),
     /// One matrix of all features.
@@ -41,7 +41,7 @@ pub(super) enum Failed {
 
 impl Failed {
     /// The library's own error.
-    pub(super) fn into_source(self) -> Source {
+    pub(super) fn into_source(self) -> BoxedError {
         match self {
             Failed::Arrow(error) => error.into(),
             Failed::Onnx(error) => Box::new(error),
@@ -54,20 +54,26 @@ pub(super) fn shape_of(outlet: &Outlet) -> &[i64] {
     outlet.dtype().tensor_shape().map_or(&[], |shape| shape)
 }
 
-impl Inputs {
+impl FeatureInputs {
     /// Matches the model's inputs with the features.
     ///
     /// # Errors
     /// When the two do not agree.
-    pub(super) fn plan(model: Named<'_>, job: &OnnxJob, columns: &Columns) -> Result<Inputs> {
+    pub(super) fn plan(
+        model: Named<'_>,
+        job: &OnnxJob,
+        columns: &PredictorColumns,
+    ) -> Result<FeatureInputs> {
         for outlet in model.outlets {
             check_rows(model.name, outlet)?;
         }
         Ok(match &job.inputs {
             OnnxInputs::Columns { rename } => {
-                Inputs::Columns(ColumnInputs::plan(model, rename, columns, &job.null_text)?)
+                FeatureInputs::Columns(ColumnInputs::plan(model, rename, columns, &job.null_text)?)
             }
-            encoding => Inputs::Matrix(MatrixForm::plan(model, encoding, columns, &job.null_text)?),
+            encoding => {
+                FeatureInputs::Matrix(MatrixForm::plan(model, encoding, columns, &job.null_text)?)
+            }
         })
     }
 
@@ -80,11 +86,11 @@ impl Inputs {
         options: &'s RunOptions,
     ) -> Result<(SessionOutputs<'s>, Vec<RowFailure>), Failed> {
         match self {
-            Inputs::Matrix(matrix) => {
+            FeatureInputs::Matrix(matrix) => {
                 let input = (Cow::from(&matrix.name), matrix.tensor(batch)?);
                 Ok((scorer.session.run_with_options(vec![input], options)?, Vec::new()))
             }
-            Inputs::Columns(columns) => {
+            FeatureInputs::Columns(columns) => {
                 let mut prepared = columns.prepare(batch)?;
                 let tensors = columns.tensors(&mut prepared, &mut scorer.spread)?;
                 let outputs = scorer.session.run_with_options(tensors, options)?;

@@ -14,7 +14,7 @@ use crate::document::nearest;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::{Feature, FeatureKind};
 use crate::job::{OnnxInputs, Standardise};
-use crate::predictor::Columns;
+use crate::predictor::PredictorColumns;
 
 /// What an unseen category's code is, as in pandas and in scikit-learn's `OrdinalEncoder`.
 pub(super) const UNSEEN: f64 = -1.0;
@@ -78,7 +78,7 @@ impl MatrixForm {
     pub(super) fn plan(
         model: Named<'_>,
         encoding: &OnnxInputs,
-        columns: &Columns,
+        columns: &PredictorColumns,
         null_text: &str,
     ) -> Result<MatrixForm> {
         if let OnnxInputs::Standardised { standardise } = encoding {
@@ -150,7 +150,11 @@ impl FeatureBlock {
 }
 
 /// The features' places in the row.
-fn lay_out(encoding: &OnnxInputs, columns: &Columns, null_text: &str) -> Vec<FeatureBlock> {
+fn lay_out(
+    encoding: &OnnxInputs,
+    columns: &PredictorColumns,
+    null_text: &str,
+) -> Vec<FeatureBlock> {
     let features = &columns.features.features;
     let mut order: Vec<usize> = (0..features.len()).collect();
     if matches!(encoding, OnnxInputs::Standardised { .. }) {
@@ -185,7 +189,10 @@ fn cells(encoding: &OnnxInputs, feature: &Feature, null_text: &str) -> BlockCell
 }
 
 /// Numeric features without statistics, and statistics without a numeric feature.
-fn statistics_faults(standardise: &BTreeMap<String, Standardise>, columns: &Columns) -> Vec<Fault> {
+fn statistics_faults(
+    standardise: &BTreeMap<String, Standardise>,
+    columns: &PredictorColumns,
+) -> Vec<Fault> {
     let features = &columns.features.features;
     let numeric: Vec<&str> =
         features.iter().filter(|f| f.numeric().is_some()).map(|f| f.name.as_str()).collect();
@@ -231,7 +238,7 @@ fn is_double(model: &str, outlet: &Outlet) -> Result<bool> {
 }
 
 /// Columns whose types do not fit. Categories that would need an encoding are one fault together.
-fn column_faults(model: &str, blocks: &[FeatureBlock], columns: &Columns) -> Vec<Fault> {
+fn column_faults(model: &str, blocks: &[FeatureBlock], columns: &PredictorColumns) -> Vec<Fault> {
     let unfit =
         |block: &&FeatureBlock| !block.cells.take(columns.schema.field(block.column).data_type());
     let numbers =
@@ -313,7 +320,7 @@ mod tests {
             kind = 'numeric'
             ";
         let features = FeatureSchema::parse(text, Path::new("f.toml")).expect("a schema");
-        let columns = Columns { features: Arc::new(features), schema: batch().schema() };
+        let columns = PredictorColumns { features: Arc::new(features), schema: batch().schema() };
         let blocks = lay_out(encoding, &columns, "");
         let width = blocks.iter().map(|block| block.cells.width()).sum();
         let matrix = MatrixForm { name: "X".to_string(), double: true, width, blocks };

@@ -35,15 +35,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 
-use super::{Columns, NO_CLASS, Outcome, Predictor, RowFailure, Scores, Task, Variants};
+use super::{NO_CLASS, Outcome, Predictor, PredictorColumns, RowFailure, Scores, Task, Variants};
 use crate::error::{Error, Result};
 use crate::job::{EngineSpec, OnnxInputs, OnnxJob, PredictorJob};
 
 use graph::Graph;
-use inputs::{Inputs, Named};
+use inputs::{FeatureInputs, Named};
 use native::Native;
 use outputs::{Given, Outputs};
-use sessions::{File, Model, Sessions};
+use sessions::{ModelFile, OnnxModel, Sessions};
 use trust::Trusted;
 
 pub use describe::{
@@ -66,7 +66,7 @@ const ROWS_PER_SESSION: usize = 16_384;
 /// A model in an ONNX file.
 #[derive(Debug)]
 pub(super) struct OnnxPredictor {
-    model: Model,
+    model: OnnxModel,
     sessions: Sessions,
     /// The limit of time does not hold for it: its work is bounded by the size of the model.
     native: Option<Trusted>,
@@ -85,11 +85,11 @@ impl OnnxPredictor {
     pub(super) fn open(
         job: &PredictorJob,
         model: &OnnxJob,
-        columns: &Columns,
+        columns: &PredictorColumns,
         threads: usize,
     ) -> Result<OnnxPredictor> {
         runtime::environment()?;
-        let mut file = File::read(&model.model)?;
+        let mut file = ModelFile::read(&model.model)?;
         let name = file.name.clone();
         let broken = |error| external::broken(&name, error);
         let zipped = file.unzip()?;
@@ -142,7 +142,7 @@ impl OnnxPredictor {
         let chunks = Chunks::new(batch);
         let mut workers = workers.into_iter();
         let mut done = std::thread::scope(|scope| {
-            let own = workers.next();
+            let first_worker = workers.next();
             let work = |worker| work(worker, &chunks, &score);
             let help = |worker| {
                 let helper = std::thread::Builder::new();
@@ -150,7 +150,7 @@ impl OnnxPredictor {
                 helper.spawn_scoped(scope, move || work(worker)).ok()
             };
             let helpers: Vec<_> = workers.filter_map(help).collect();
-            let mut done = own.map_or_else(Vec::new, work);
+            let mut done = first_worker.map_or_else(Vec::new, work);
             for helper in helpers {
                 let failed = |_| vec![(0, Err(panicked(&self.model.name)))];
                 done.extend(helper.join().unwrap_or_else(failed));
@@ -166,9 +166,9 @@ impl OnnxPredictor {
     }
 
     /// How many threads a batch gets that needs no session: one, and more for a large one if they are idle.
-    fn seats(&self, wanted: usize) -> Seats<'_> {
+    fn seats(&self, sessions_needed: usize) -> Seats<'_> {
         let busy = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
-        let more = self.threads.saturating_sub(busy).min(wanted.saturating_sub(1));
+        let more = self.threads.saturating_sub(busy).min(sessions_needed.saturating_sub(1));
         self.busy.fetch_add(more, Ordering::Relaxed);
         Seats { busy: &self.busy, taken: more + 1 }
     }
@@ -190,23 +190,23 @@ impl Drop for Seats<'_> {
 fn describe(
     pool: &pool::SessionPool,
     (job, model): (&PredictorJob, &OnnxJob),
-    columns: &Columns,
+    columns: &PredictorColumns,
     graph: &Graph<'_>,
-) -> Result<Model> {
+) -> Result<OnnxModel> {
     let name = model.model.display().to_string();
     let session = &pool.lease(1)[0].session;
     let takes = Named { name: &name, outlets: session.inputs() };
     let gives = Named { name: &name, outlets: session.outputs() };
     let outputs = Outputs::plan(outputs::OutputSearch { outputs: gives, graph }, job)?;
-    let inputs = Inputs::plan(takes, model, columns)?;
-    Ok(Model { name, inputs, outputs })
+    let inputs = FeatureInputs::plan(takes, model, columns)?;
+    Ok(OnnxModel { name, inputs, outputs })
 }
 
 /// The model as our own code scores it, if it recognises it and gives the same answers as ONNX Runtime.
 fn trusted(
-    file: &File,
-    (model, sessions): (&Model, &Sessions),
-    columns: &Columns,
+    file: &ModelFile,
+    (model, sessions): (&OnnxModel, &Sessions),
+    columns: &PredictorColumns,
 ) -> Result<Option<Trusted>> {
     let graph = Graph::read(&file.bytes).map_err(|error| external::broken(&file.name, error))?;
     let native = Native::recognise(&graph, &model.inputs, &model.outputs, columns);
@@ -267,9 +267,9 @@ impl Predictor for OnnxPredictor {
     }
 
     fn predict(&self, batch: &RecordBatch) -> Result<Scores> {
-        let wanted = batch.num_rows().div_ceil(ROWS_PER_SESSION);
+        let sessions_needed = batch.num_rows().div_ceil(ROWS_PER_SESSION);
         if let Some(native) = self.native(batch)? {
-            let seats = self.seats(wanted);
+            let seats = self.seats(sessions_needed);
             let score = |(): &mut (), batch: &RecordBatch| trust::score(native, &self.model, batch);
             return self.share(batch, vec![(); seats.taken], score);
         }
@@ -279,7 +279,7 @@ impl Predictor for OnnxPredictor {
         let score = |scorer: &mut pool::Lease<'_>, batch: &RecordBatch| {
             self.sessions.score(&self.model, scorer, batch)
         };
-        self.share(batch, pool.lease(wanted), score)
+        self.share(batch, pool.lease(sessions_needed), score)
     }
 
     fn variants(&self, originals: &RecordBatch) -> Result<Option<Box<dyn Variants + '_>>> {
@@ -288,7 +288,7 @@ impl Predictor for OnnxPredictor {
         let prepared = native.originals(&self.model.inputs, originals);
         let prepared = prepared.map_err(|error| self.model.failed(rows, error))?;
         Ok(prepared.map(|originals| {
-            Box::new(variants::Copies {
+            Box::new(variants::BatchVariants {
                 model: &self.model,
                 originals,
                 scratch: Default::default(),

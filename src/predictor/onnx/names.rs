@@ -7,7 +7,7 @@ use ort::value::Outlet;
 use super::inputs::{Named, shape_of};
 use crate::document::nearest;
 use crate::error::{Error, Fault, Kind, Result};
-use crate::predictor::Columns;
+use crate::predictor::PredictorColumns;
 
 /// Names that a message lists, at most.
 const LISTED: usize = 8;
@@ -16,7 +16,7 @@ const LISTED: usize = 8;
 struct NamePairing<'a> {
     model: Named<'a>,
     rename: &'a BTreeMap<String, String>,
-    columns: &'a Columns,
+    columns: &'a PredictorColumns,
 }
 
 /// The input of every feature that has another name than its input: the job's `rename`, and pairs whose
@@ -33,7 +33,7 @@ pub(super) struct Pairing {
 pub(super) fn pair(
     model: Named<'_>,
     rename: &BTreeMap<String, String>,
-    columns: &Columns,
+    columns: &PredictorColumns,
 ) -> Result<Pairing> {
     let names = NamePairing { model, rename, columns };
     Error::from_faults(Kind::Spec, names.renamed_strangers())?;
@@ -93,10 +93,10 @@ impl<'a> NamePairing<'a> {
         let (outlets, columns) = (self.model.outlets, self.columns);
         let given: HashSet<&str> =
             columns.features.names().map(|feature| self.input_name(feature)).collect();
-        let wanted: HashSet<&str> = outlets.iter().map(Outlet::name).collect();
+        let output_names: HashSet<&str> = outlets.iter().map(Outlet::name).collect();
         let inputs = outlets.iter().map(Outlet::name).filter(|name| !given.contains(name));
         let features = columns.features.names();
-        let features = features.filter(|name| !wanted.contains(self.input_name(name)));
+        let features = features.filter(|name| !output_names.contains(self.input_name(name)));
         (inputs.collect(), features.collect())
     }
 

@@ -365,24 +365,27 @@ impl<'a> ClassifierOutputs<'a> {
         let graph = self.model.graph;
         let outlets = self.label.into_iter().chain(self.scores.iter().copied());
         let mut behind = outlets.filter_map(|outlet| graph.labels_behind(outlet.name()));
-        let told = behind.next().or_else(|| graph.labels_anywhere());
-        self.check_count(told.as_deref())?;
-        match (told, given) {
-            (Some(told), []) => Ok(told),
+        let labels_of_model = behind.next().or_else(|| graph.labels_anywhere());
+        self.check_count(labels_of_model.as_deref())?;
+        match (labels_of_model, given) {
+            (Some(labels_of_model), []) => Ok(labels_of_model),
             (None, []) => Err(Error::predictor(self.name(), "does not tell its classes")
                 .hint("name them in `predictor.classes`, in the order of the scores")),
-            (Some(told), given) if told != given => {
-                let problem =
-                    format!("has the classes {}, expected {}", quoted(&told), quoted(given));
+            (Some(labels_of_model), given) if labels_of_model != given => {
+                let problem = format!(
+                    "has the classes {}, expected {}",
+                    quoted(&labels_of_model),
+                    quoted(given)
+                );
                 Err(Error::predictor(self.name(), problem)
-                    .hint("take `predictor.classes` out of the job: the model tells its classes"))
+                    .hint("take `predictor.classes` out of the job: the model has its own classes"))
             }
             (_, given) => Ok(given.to_vec()),
         }
     }
 
-    fn check_count(&self, told: Option<&[String]>) -> Result<()> {
-        if told.is_some_and(|told| told.len() > MOST_CLASSES) {
+    fn check_count(&self, labels_of_model: Option<&[String]>) -> Result<()> {
+        if labels_of_model.is_some_and(|labels_of_model| labels_of_model.len() > MOST_CLASSES) {
             let problem =
                 format!("has more than {MOST_CLASSES} classes, which is the most there may be");
             return Err(Error::predictor(self.name(), problem)

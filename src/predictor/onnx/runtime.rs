@@ -93,16 +93,16 @@ fn load(path: &Path) -> Result<Environment> {
 /// warn once for each batch: of such lines the first is shown, then every tenth, hundredth, thousandth …
 fn logger() -> LoggerFunction {
     let repeats = &REPEATS;
-    Arc::new(move |level, _, _, place, message| match level {
-        LogLevel::Verbose | LogLevel::Info => tracing::debug!(place, "onnxruntime: {message}"),
+    Arc::new(move |level, _, _, location, message| match level {
+        LogLevel::Verbose | LogLevel::Info => tracing::debug!(location, "onnxruntime: {message}"),
         LogLevel::Warning => {
-            if let Some(note) = repeats.note(place, message) {
-                tracing::warn!(place, "onnxruntime: {message}{note}");
+            if let Some(note) = repeats.note(location, message) {
+                tracing::warn!(location, "onnxruntime: {message}{note}");
             }
         }
         LogLevel::Error | LogLevel::Fatal => {
-            if let Some(note) = repeats.note(place, message) {
-                tracing::error!(place, "onnxruntime: {message}{note}");
+            if let Some(note) = repeats.note(location, message) {
+                tracing::error!(location, "onnxruntime: {message}{note}");
             }
         }
     })
@@ -122,10 +122,10 @@ struct Repeats(Mutex<BTreeMap<String, (u64, String)>>);
 
 impl Repeats {
     /// Counts a message; gives what to add to it, or nothing if it is not to be shown.
-    fn note(&self, place: &str, message: &str) -> Option<String> {
+    fn note(&self, location: &str, message: &str) -> Option<String> {
         let mut counts = self.0.lock();
         let (count, _) =
-            counts.entry(place.to_string()).or_insert_with(|| (0, message.trim().to_string()));
+            counts.entry(location.to_string()).or_insert_with(|| (0, message.trim().to_string()));
         *count += 1;
         match *count {
             1 => Some(String::new()),

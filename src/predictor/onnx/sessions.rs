@@ -8,26 +8,26 @@ use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 
 use super::graph::Graph;
-use super::inputs::Inputs;
+use super::inputs::FeatureInputs;
 use super::outputs::Outputs;
 use super::pool::{SessionPool, SessionScorer};
 use super::watch::Watch;
 use super::{external, finished, unloadable};
-use crate::error::{Error, Result, Source};
+use crate::error::{BoxedError, Error, Result};
 use crate::predictor::Scores;
 
 /// A model with its inputs and outputs.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct OnnxModel {
     /// The file's name in messages.
     pub(super) name: String,
-    pub(super) inputs: Inputs,
+    pub(super) inputs: FeatureInputs,
     pub(super) outputs: Outputs,
 }
 
-impl Model {
+impl OnnxModel {
     /// The error of a batch that could not be scored.
-    pub(super) fn failed(&self, rows: usize, source: impl Into<Source>) -> Error {
+    pub(super) fn failed(&self, rows: usize, source: impl Into<BoxedError>) -> Error {
         let problem = format!("failed to score a batch of {rows} rows");
         Error::predictor(&self.name, problem).source(source)
     }
@@ -35,19 +35,19 @@ impl Model {
 
 /// What sessions are made from.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct ModelFile {
     pub(super) name: String,
     pub(super) bytes: Vec<u8>,
     /// Where the model keeps weights that are not in the file itself.
     pub(super) folder: PathBuf,
 }
 
-impl File {
+impl ModelFile {
     /// Reads a model file; `path` is in messages, too.
-    pub(super) fn read(path: &Path) -> Result<File> {
+    pub(super) fn read(path: &Path) -> Result<ModelFile> {
         let folder = path.parent().unwrap_or(Path::new(".")).to_path_buf();
         let bytes = external::read(path)?.bytes;
-        Ok(File { name: path.display().to_string(), bytes, folder })
+        Ok(ModelFile { name: path.display().to_string(), bytes, folder })
     }
 
     /// Takes `ZipMap`s out of the model, so that its scores are a tensor; gives the bytes as they were delivered if it
@@ -90,7 +90,7 @@ impl Sessions {
     /// Scores a batch in a session.
     pub(super) fn score(
         &self,
-        model: &Model,
+        model: &OnnxModel,
         scorer: &mut SessionScorer,
         batch: &RecordBatch,
     ) -> Result<Scores> {
@@ -108,7 +108,7 @@ impl Sessions {
     }
 
     /// The same for all rows in whichever session is idle.
-    pub(super) fn score_all(&self, model: &Model, batch: &RecordBatch) -> Result<Scores> {
+    pub(super) fn score_all(&self, model: &OnnxModel, batch: &RecordBatch) -> Result<Scores> {
         let pool = self.pool().ok_or_else(|| Error::internal("sessions", "are closed"))?;
         let mut lease = pool.lease(1);
         match lease.first_mut() {
@@ -122,7 +122,7 @@ impl Sessions {
         self.watch.stop();
     }
 
-    fn overdue(&self, model: &Model, rows: usize) -> Error {
+    fn overdue(&self, model: &OnnxModel, rows: usize) -> Error {
         let seconds = self.watch.limit.as_secs_f64();
         let problem = format!(
             "gave no answer to a batch of {rows} rows within {seconds} s (`predictor.batch_seconds`)"

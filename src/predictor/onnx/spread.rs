@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn texts_come_out_as_they_went_in_whichever_way_they_take() {
-        let own: Vec<String> = (0..1000).map(|row| format!("text {row}")).collect();
+        let texts: Vec<String> = (0..1000).map(|row| format!("text {row}")).collect();
         let few = ["", "a", "pâté", "a text that is too long to be kept in place"];
         let few: Vec<&str> = few.into_iter().cycle().take(1000).collect();
-        let many: Vec<&str> = own.iter().map(String::as_str).collect();
+        let many: Vec<&str> = texts.iter().map(String::as_str).collect();
         let mut spread = TextTensors::open().expect("the library is there");
         for texts in [&few[..], &few[..3], &many[..], &[]] {
             for shape in [vec![texts.len()], vec![texts.len(), 1]] {
@@ -114,8 +114,8 @@ mod tests {
         let coded = Coded::new(&few).expect("few texts");
         assert_eq!((coded.distinct, &coded.codes[..3]), (vec!["b", "a"], &[0, 1, 0][..]));
         assert_eq!(Coded::new(&few[1..]), None);
-        let own: Vec<String> = (0..FEWEST_ROWS).map(|row| row.to_string()).collect();
-        assert_eq!(Coded::new(&own.iter().map(String::as_str).collect::<Vec<_>>()), None);
+        let texts: Vec<String> = (0..FEWEST_ROWS).map(|row| row.to_string()).collect();
+        assert_eq!(Coded::new(&texts.iter().map(String::as_str).collect::<Vec<_>>()), None);
     }
 
     #[test]

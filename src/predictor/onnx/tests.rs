@@ -67,7 +67,7 @@ pub(super) fn frame(folder: &Path, names: &[&str]) -> RecordBatch {
 }
 
 /// The meaning of the columns: `job` and `region` are categorical, all others numeric.
-pub(super) fn columns(batch: &RecordBatch) -> Columns {
+pub(super) fn columns(batch: &RecordBatch) -> PredictorColumns {
     let mut text = String::new();
     for field in batch.schema().fields() {
         let kind = match field.name().as_str() {
@@ -78,7 +78,7 @@ pub(super) fn columns(batch: &RecordBatch) -> Columns {
         write!(text, "[[feature]]\nname = '{}'\nkind = {kind}\n", field.name()).expect("memory");
     }
     let features = FeatureSchema::parse(&text, Path::new("features.toml")).expect("a schema");
-    Columns { features: Arc::new(features), schema: batch.schema() }
+    PredictorColumns { features: Arc::new(features), schema: batch.schema() }
 }
 
 pub(super) fn by_column() -> OnnxInputs {

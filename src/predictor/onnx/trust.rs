@@ -8,10 +8,10 @@ use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 
 use super::native::{Native, Trials, Wildness, difference};
-use super::sessions::{File, Model, Sessions};
+use super::sessions::{ModelFile, OnnxModel, Sessions};
 use super::{finished, said};
 use crate::error::Result;
-use crate::predictor::{Columns, Scores};
+use crate::predictor::{PredictorColumns, Scores};
 
 /// Generated rows that are compared at once, how often, and the time after which no more are begun.
 const TRIAL_ROWS: usize = 512;
@@ -29,7 +29,7 @@ pub(super) struct Trusted {
     /// Real rows that are still to be compared.
     left: AtomicUsize,
     /// What ONNX Runtime needs to take over; gone when it cannot be needed any more.
-    file: Mutex<Option<File>>,
+    file: Mutex<Option<ModelFile>>,
     threads: usize,
 }
 
@@ -37,8 +37,8 @@ impl Trusted {
     /// A recognised model, if it passes on generated rows.
     pub(super) fn new(
         native: Native,
-        (model, sessions): (&Model, &Sessions),
-        columns: &Columns,
+        (model, sessions): (&OnnxModel, &Sessions),
+        columns: &PredictorColumns,
     ) -> Option<Trusted> {
         if let Some(reason) = compare(&native, (model, sessions), columns) {
             warn(&model.name, &reason);
@@ -54,7 +54,7 @@ impl Trusted {
     }
 
     /// The same with what ONNX Runtime needs to take over.
-    pub(super) fn with(self, file: File, threads: usize) -> Trusted {
+    pub(super) fn with(self, file: ModelFile, threads: usize) -> Trusted {
         Trusted { file: Mutex::new(Some(file)), threads, ..self }
     }
 
@@ -64,7 +64,7 @@ impl Trusted {
     /// When ONNX Runtime has to take over and cannot be loaded.
     pub(super) fn get(
         &self,
-        (model, sessions): (&Model, &Sessions),
+        (model, sessions): (&OnnxModel, &Sessions),
         batch: &RecordBatch,
     ) -> Result<Option<&Native>> {
         if self.left.load(Ordering::Acquire) > 0 {
@@ -78,7 +78,11 @@ impl Trusted {
         (!self.distrusted.load(Ordering::Acquire)).then_some(&self.native)
     }
 
-    fn confirm(&self, (model, sessions): (&Model, &Sessions), batch: &RecordBatch) -> Result<()> {
+    fn confirm(
+        &self,
+        (model, sessions): (&OnnxModel, &Sessions),
+        batch: &RecordBatch,
+    ) -> Result<()> {
         let mut file = self.file.lock();
         let left = self.left.load(Ordering::Acquire);
         let rows = left.min(batch.num_rows());
@@ -108,7 +112,7 @@ impl Trusted {
 }
 
 /// Scores a batch with our own code.
-pub(super) fn score(native: &Native, model: &Model, batch: &RecordBatch) -> Result<Scores> {
+pub(super) fn score(native: &Native, model: &OnnxModel, batch: &RecordBatch) -> Result<Scores> {
     let rows = batch.num_rows();
     let scored = native.score(&model.inputs, batch);
     let (answers, failures) = scored.map_err(|error| model.failed(rows, error))?;
@@ -118,8 +122,8 @@ pub(super) fn score(native: &Native, model: &Model, batch: &RecordBatch) -> Resu
 /// What differs on generated rows.
 fn compare(
     native: &Native,
-    (model, sessions): (&Model, &Sessions),
-    columns: &Columns,
+    (model, sessions): (&OnnxModel, &Sessions),
+    columns: &PredictorColumns,
 ) -> Option<String> {
     let began = Instant::now();
     let mut trials = Trials::new(native, &model.inputs, columns);
@@ -140,12 +144,15 @@ fn compare(
 /// What differs on these rows.
 fn differing(
     native: &Native,
-    (model, sessions): (&Model, &Sessions),
+    (model, sessions): (&OnnxModel, &Sessions),
     batch: &RecordBatch,
 ) -> Option<String> {
-    let (own, other) = (score(native, model, batch), sessions.score_all(model, batch));
-    match (own, other) {
-        (Ok(own), Ok(other)) => difference(&own, &other, native.tolerance()),
+    let (from_native, from_runtime) =
+        (score(native, model, batch), sessions.score_all(model, batch));
+    match (from_native, from_runtime) {
+        (Ok(from_native), Ok(from_runtime)) => {
+            difference(&from_native, &from_runtime, native.tolerance())
+        }
         (Err(_), Err(_)) => None,
         (Ok(_), Err(_)) => Some("ONNX Runtime refuses a batch".to_string()),
         (Err(error), Ok(_)) => Some(format!("only ONNX Runtime scores a batch ({error})")),

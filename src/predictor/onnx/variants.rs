@@ -1,21 +1,21 @@
 //! Questions about changed copies of rows, as the rest of the program asks them.
 
 use super::finished;
-use super::native::{Aim, Originals, SweepScratch, Swept};
-use super::sessions::Model;
+use super::native::{Aim, FeatureResponses, Originals, SweepScratch};
+use super::sessions::OnnxModel;
 use crate::error::{Error, Result};
 use crate::predictor::{
     Goal, Outcome, Reach, Responses, Scores, Search, Searched, Variant, Variants,
 };
 
 /// Rows of one batch that questions are asked about.
-pub(super) struct Copies<'p> {
-    pub(super) model: &'p Model,
+pub(super) struct BatchVariants<'p> {
+    pub(super) model: &'p OnnxModel,
     pub(super) originals: Originals<'p>,
-    pub(super) scratch: (SweepScratch, Vec<Swept>),
+    pub(super) scratch: (SweepScratch, Vec<FeatureResponses>),
 }
 
-impl Variants for Copies<'_> {
+impl Variants for BatchVariants<'_> {
     fn predict(&mut self, copies: &[Variant<'_>]) -> Result<Scores> {
         let rows = copies.len();
         let asked = self.originals.ask(copies);
@@ -29,14 +29,14 @@ impl Variants for Copies<'_> {
     }
 
     fn responses(&mut self, copies: &[(Variant<'_>, &[Reach])]) -> Result<Option<Vec<Responses>>> {
-        let Some(told) = self.originals.responses(copies, &mut self.scratch) else {
+        let Some(responses) = self.originals.responses(copies, &mut self.scratch) else {
             return Ok(None);
         };
-        let told = told.into_iter().map(|(values, answers)| {
+        let responses = responses.into_iter().map(|(values, answers)| {
             let scores = finished(&self.model.outputs, &answers, values.len(), Vec::new())?;
             Ok(Responses { values, scores })
         });
-        told.collect::<Result<_>>().map(Some)
+        responses.collect::<Result<_>>().map(Some)
     }
 
     fn search(
@@ -50,7 +50,7 @@ impl Variants for Copies<'_> {
     }
 }
 
-impl Copies<'_> {
+impl BatchVariants<'_> {
     /// A goal in the terms of the trees; none where labels do not tell classes apart.
     fn aim(&self, goal: Goal) -> Result<Option<Aim>> {
         let class = match goal {
@@ -59,8 +59,8 @@ impl Copies<'_> {
         };
         let native = self.originals.native();
         let Some(labels) = native.labels() else { return Ok(None) };
-        let told = native.labelled(labels);
-        let scores = finished(&self.model.outputs, &told, labels as usize, Vec::new())?;
+        let responses = native.labelled(labels);
+        let scores = finished(&self.model.outputs, &responses, labels as usize, Vec::new())?;
         let Outcome::Classes { labels: mut classes, .. } = scores.outcome else { return Ok(None) };
         let label = classes.iter().position(|known| *known == class);
         classes.sort_unstable();

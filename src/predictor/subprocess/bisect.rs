@@ -7,13 +7,13 @@
 use std::ops::Range;
 
 use super::failure::{Cause, Failure};
-use super::ledger::FailureBudget;
+use super::failure_budget::FailureBudget;
 use crate::error::Result;
 use crate::predictor::{NO_CLASS, Outcome, RowFailure, Scores, Task};
 
 /// Parts into which failing rows are split. A failure costs a restart, often seconds, and a success next
 /// to nothing: one bad row of 8192 costs 4 failures this way, 13 with halves.
-const PARTS: usize = 16;
+const PIECES: usize = 16;
 
 /// Rows tried one by one before a batch is split. If none of them is answered, it is not the rows.
 const PROBES: usize = 8;
@@ -22,7 +22,7 @@ const PROBES: usize = 8;
 const PROBES_OF_A_HANG: usize = 3;
 
 /// Whatever scores a part of the batch with one try.
-pub(super) trait PartScorer {
+pub(super) trait RangeScorer {
     /// The part's scores, or why it failed this time.
     fn attempt(&mut self, rows: Range<usize>) -> Result<Scores, Failure>;
 }
@@ -30,19 +30,19 @@ pub(super) trait PartScorer {
 /// The way of one batch through its tries.
 pub(super) struct Rescue<'a, A> {
     pub(super) attempt: &'a mut A,
-    pub(super) ledger: &'a FailureBudget,
+    pub(super) failure_budget: &'a FailureBudget,
     pub(super) task: &'a Task,
     /// Further tries for the whole batch, and for a row alone.
     pub(super) retries: u32,
 }
 
-impl<A: PartScorer> Rescue<'_, A> {
+impl<A: RangeScorer> Rescue<'_, A> {
     /// Scores a batch of so many rows; those that fail alone are in [`Scores::failures`].
     ///
     /// # Errors
     /// When it is not single rows that fail.
     pub(super) fn score(&mut self, rows: usize) -> Result<Scores> {
-        self.ledger.asked(rows);
+        self.failure_budget.asked(rows);
         let mut found = Scores::empty(self.task);
         let Some(failure) = self.try_again(0..rows, &mut found)? else { return Ok(found) };
         if rows == 1 {
@@ -75,12 +75,12 @@ impl<A: PartScorer> Rescue<'_, A> {
         match self.attempt.attempt(rows) {
             Ok(scores) => {
                 if let Some(last) = scores.failures.last() {
-                    self.ledger.failed(scores.failures.len(), &last.detail)?;
+                    self.failure_budget.failed(scores.failures.len(), &last.detail)?;
                 }
                 found.append(scores);
                 Ok(None)
             }
-            Err(failure) => self.ledger.noted(failure).map(Some),
+            Err(failure) => self.failure_budget.noted(failure).map(Some),
         }
     }
 
@@ -94,12 +94,12 @@ impl<A: PartScorer> Rescue<'_, A> {
             }
             if tried >= probes {
                 let why = format!("answered none of {tried} rows tried one by one");
-                return Err(self.ledger.given_up(&why, last));
+                return Err(self.failure_budget.given_up(&why, last));
             }
             let row = tried * rows / probes;
             match self.attempt.attempt(row..row + 1) {
                 Ok(_) => return Ok(()),
-                Err(failure) => last = self.ledger.noted(failure)?,
+                Err(failure) => last = self.failure_budget.noted(failure)?,
             }
             tried += 1;
         }
@@ -121,7 +121,7 @@ impl<A: PartScorer> Rescue<'_, A> {
 
     fn reject(&mut self, failure: &Failure, found: &mut Scores) -> Result<()> {
         let detail = failure.detail();
-        self.ledger.failed(1, &detail)?;
+        self.failure_budget.failed(1, &detail)?;
         found.append(unanswered(self.task, detail));
         Ok(())
     }
@@ -130,7 +130,7 @@ impl<A: PartScorer> Rescue<'_, A> {
 /// Splits rows into parts of nearly equal size, at least one row each.
 fn parts(rows: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
     let (start, length) = (rows.start, rows.len());
-    let count = length.min(PARTS);
+    let count = length.min(PIECES);
     (0..count).map(move |part| start + part * length / count..start + (part + 1) * length / count)
 }
 
@@ -159,7 +159,7 @@ mod tests {
         failures: usize,
     }
 
-    impl PartScorer for Fake {
+    impl RangeScorer for Fake {
         fn attempt(&mut self, rows: Range<usize>) -> Result<Scores, Failure> {
             if self.always.is_some() || self.poison.iter().any(|row| rows.contains(row)) {
                 self.failures += 1;
@@ -172,8 +172,14 @@ mod tests {
     }
 
     fn score(fake: &mut Fake, rows: usize, share: f64) -> Result<Scores> {
-        let ledger = FailureBudget::new("scorer".to_string(), share);
-        Rescue { attempt: fake, ledger: &ledger, task: &Task::Regression, retries: 1 }.score(rows)
+        let failure_budget = FailureBudget::new("scorer".to_string(), share);
+        Rescue {
+            attempt: fake,
+            failure_budget: &failure_budget,
+            task: &Task::Regression,
+            retries: 1,
+        }
+        .score(rows)
     }
 
     #[test]

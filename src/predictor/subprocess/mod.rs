@@ -43,9 +43,9 @@ mod answer;
 mod bisect;
 mod environment;
 mod failure;
+mod failure_budget;
 mod incoming;
 mod launch;
-mod ledger;
 mod pool;
 mod process;
 mod protocol;
@@ -61,14 +61,14 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
-use self::bisect::{PartScorer, Rescue};
+use self::bisect::{RangeScorer, Rescue};
 use self::failure::Failure;
-use self::ledger::FailureBudget;
+use self::failure_budget::FailureBudget;
 use self::pool::{Lent, WorkerPool, WorkerSlot, WorkerTerms};
 use self::process::ScorerCommand;
 use self::protocol::Outgoing;
 use super::guard::NetworkAccess;
-use super::{Columns, Predictor, Scores, Task};
+use super::{Predictor, PredictorColumns, Scores, Task};
 
 pub(super) use self::launch::supervise_scorers;
 use crate::error::{Error, Fault, Kind, Result};
@@ -84,7 +84,7 @@ pub(super) struct SubprocessPredictor {
     pool: WorkerPool,
     workers: usize,
     retries: u32,
-    ledger: FailureBudget,
+    failure_budget: FailureBudget,
     /// Why the program was given up, so that other threads need not find out for themselves.
     given_up: OnceLock<Vec<Fault>>,
 }
@@ -97,7 +97,7 @@ impl SubprocessPredictor {
     pub(super) fn open(
         job: &PredictorJob,
         program: &SubprocessJob,
-        columns: &Columns,
+        columns: &PredictorColumns,
         threads: usize,
     ) -> Result<SubprocessPredictor> {
         let workers = if program.workers == 0 { threads } else { program.workers }.max(1);
@@ -108,7 +108,7 @@ impl SubprocessPredictor {
             .and_then(|terms| slots[0].open(&terms).map(|task| (terms, task)))
             .map_err(|failure| failure.into_error(&name))?;
         tell_confinement(slots[0].network(), &program.environment);
-        let ledger = FailureBudget::new(name, program.max_failed_share);
+        let failure_budget = FailureBudget::new(name, program.max_failed_share);
         let (pool, retries) = (WorkerPool::new(slots), program.retries);
         Ok(SubprocessPredictor {
             task,
@@ -116,15 +116,15 @@ impl SubprocessPredictor {
             pool,
             workers,
             retries,
-            ledger,
+            failure_budget,
             given_up: OnceLock::new(),
         })
     }
 
     fn score(&self, batch: &RecordBatch) -> Result<Scores> {
         let mut attempt = BatchAttempt { predictor: self, slot: self.pool.lend(), batch };
-        let (ledger, task, retries) = (&self.ledger, &self.task, self.retries);
-        Rescue { attempt: &mut attempt, ledger, task, retries }.score(batch.num_rows())
+        let (failure_budget, task, retries) = (&self.failure_budget, &self.task, self.retries);
+        Rescue { attempt: &mut attempt, failure_budget, task, retries }.score(batch.num_rows())
     }
 }
 
@@ -179,7 +179,7 @@ impl WorkerTerms {
     fn new(
         job: &PredictorJob,
         limits: &SubprocessJob,
-        columns: &Columns,
+        columns: &PredictorColumns,
         program: ScorerCommand,
     ) -> Result<WorkerTerms, Failure> {
         let outgoing = Outgoing::new(&columns.schema, job.task);
@@ -225,7 +225,7 @@ struct BatchAttempt<'a> {
     batch: &'a RecordBatch,
 }
 
-impl PartScorer for BatchAttempt<'_> {
+impl RangeScorer for BatchAttempt<'_> {
     fn attempt(&mut self, rows: Range<usize>) -> Result<Scores, Failure> {
         let part = self.batch.slice(rows.start, rows.len());
         self.slot.score(&self.predictor.terms, &self.predictor.task, &part)

@@ -75,11 +75,11 @@ fn listen(mut pipe: impl Read, worker: usize, shared: &StderrState) {
     let mut hear = |line: &str| {
         shared.keep(line);
         match gate.pass(Instant::now()) {
-            Pass::Shut => {}
-            Pass::Open { left_out: 0 } => {
+            LogGate::Shut => {}
+            LogGate::Open { left_out: 0 } => {
                 tracing::info!(target: "overturn::scorer", worker, "{line}");
             }
-            Pass::Open { left_out } => {
+            LogGate::Open { left_out } => {
                 tracing::info!(target: "overturn::scorer", worker, left_out, "{line}");
             }
         }
@@ -134,7 +134,7 @@ struct LineQuota {
 
 /// Whether a line goes into the log.
 #[derive(Debug, PartialEq, Eq)]
-enum Pass {
+enum LogGate {
     /// It does, after so many that did not.
     Open { left_out: u64 },
     /// It does not.
@@ -146,16 +146,16 @@ impl LineQuota {
         LineQuota { second: now, passed: 0, left_out: 0 }
     }
 
-    fn pass(&mut self, now: Instant) -> Pass {
+    fn pass(&mut self, now: Instant) -> LogGate {
         if now.duration_since(self.second) >= Duration::from_secs(1) {
             (self.second, self.passed) = (now, 0);
         }
         if self.passed == LINES_PER_SECOND {
             self.left_out += 1;
-            return Pass::Shut;
+            return LogGate::Shut;
         }
         self.passed += 1;
-        Pass::Open { left_out: std::mem::take(&mut self.left_out) }
+        LogGate::Open { left_out: std::mem::take(&mut self.left_out) }
     }
 }
 
@@ -179,9 +179,9 @@ mod tests {
     fn a_flood_is_counted_not_logged() {
         let start = Instant::now();
         let mut gate = LineQuota::new(start);
-        let open = (0..1000).filter(|_| gate.pass(start) != Pass::Shut).count();
+        let open = (0..1000).filter(|_| gate.pass(start) != LogGate::Shut).count();
         assert_eq!(open, LINES_PER_SECOND as usize);
         let later = start + Duration::from_millis(1001);
-        assert_eq!(gate.pass(later), Pass::Open { left_out: 980 });
+        assert_eq!(gate.pass(later), LogGate::Open { left_out: 980 });
     }
 }

@@ -37,7 +37,7 @@ const STDERR_PATIENCE: Duration = Duration::from_millis(200);
 /// How long a program that no longer reads may take to close its output.
 const DEAF_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two looks at whether the answer is still wanted.
+/// Between two looks at whether the answer is still waited for.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// A copy of the program that has shaken hands.

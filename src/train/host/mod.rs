@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use super::engine::{
-    ActorBatch, BatchOutcome, Draw, Engine, EngineInput, Evaluate, Factors, Losses, ReplayState,
-    SendQuery, Snapshot,
+    ActorBatch, BatchOutcome, Draw, EngineInput, Evaluate, Factors, Losses, ReplayState, SendQuery,
+    Snapshot, TrainingEngine,
 };
 use super::validate::Quality;
 use crate::encode::{Dense, Layout};
@@ -150,7 +150,7 @@ fn act(
     Ok(Dense { rows, width, values, layout: Arc::clone(layout) })
 }
 
-impl Engine for HostEngine<'_> {
+impl TrainingEngine for HostEngine<'_> {
     fn step(
         &mut self,
         actor_batch: &ActorBatch,
@@ -190,7 +190,7 @@ impl Engine for HostEngine<'_> {
                 &actor_batch.c[part(&actor_batch.c, index)],
                 &self.last_action[index * action..(index + 1) * action],
                 &outcome.seen[part(&outcome.seen, index)],
-                &outcome.answers[part(&outcome.answers, index)],
+                &outcome.outcomes[part(&outcome.outcomes, index)],
             ];
             replay.append(*row, &parts);
         }

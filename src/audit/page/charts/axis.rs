@@ -57,8 +57,8 @@ mod tests {
         #[test]
         fn values_stay_on_the_drawing(low in -1e9f64..1e9, width in 0.0f64..1e9, value in -2e9f64..2e9) {
             let scale = Scale::new((low, low + width), (10.0, 470.0));
-            let place = scale.at(value);
-            prop_assert!((10.0..=470.0).contains(&place));
+            let position = scale.at(value);
+            prop_assert!((10.0..=470.0).contains(&position));
             prop_assert!(scale.ticks(5).len() <= 21);
         }
     }

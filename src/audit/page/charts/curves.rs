@@ -13,12 +13,12 @@ pub(in super::super) struct Curve {
     /// Its last value, in words.
     pub(in super::super) end: String,
     /// By ascending cost.
-    pub(in super::super) steps: Vec<Step>,
+    pub(in super::super) steps: Vec<CurveStep>,
 }
 
 /// From a cost on, this share is reached.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Step {
+pub(in super::super) struct CurveStep {
     pub(in super::super) cost: f64,
     pub(in super::super) share: f64,
     pub(in super::super) low: f64,
@@ -64,7 +64,7 @@ pub(in super::super) fn curves(caption: &Caption, list: &[Curve], unit: &str) ->
     svg.finish(caption)
 }
 
-/// The greatest cost that is drawn. A few dear answers would press all others against the left: where the last
+/// The greatest cost that is drawn. A few expensive counterfactuals would press all others against the left: where the last
 /// twentieth of every curve takes up more than a third of the width, the axis ends before.
 pub(in super::super) fn end_of_axis(list: &[Curve]) -> f64 {
     let most = |costs: &mut dyn Iterator<Item = f64>| costs.fold(0.0, f64::max);
@@ -79,9 +79,9 @@ pub(in super::super) fn end_of_axis(list: &[Curve]) -> f64 {
 
 fn frame(svg: &mut Svg, (x, y): (&Scale, &Scale), unit: &str) {
     for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        let place = y.at(tick);
-        svg.line((LEFT, place), (RIGHT, place), if tick == 0.0 { AXIS } else { GRID });
-        svg.muted((LEFT - 6.0, place + 4.0), Anchor::End, &format!("{} %", 100.0 * tick));
+        let position = y.at(tick);
+        svg.line((LEFT, position), (RIGHT, position), if tick == 0.0 { AXIS } else { GRID });
+        svg.muted((LEFT - 6.0, position + 4.0), Anchor::End, &format!("{} %", 100.0 * tick));
     }
     let base = y.at(0.0);
     for tick in x.ticks(5) {
@@ -95,7 +95,7 @@ fn frame(svg: &mut Svg, (x, y): (&Scale, &Scale), unit: &str) {
 fn staircase(
     curve: &Curve,
     (x, y): (&Scale, &Scale),
-    of: impl Fn(&Step) -> f64,
+    of: impl Fn(&CurveStep) -> f64,
 ) -> Vec<(f64, f64)> {
     let mut points = vec![(x.at(0.0), y.at(0.0))];
     for step in curve.steps.iter().filter(|step| x.holds(step.cost)) {
@@ -119,14 +119,14 @@ fn spread(ends: &[f64]) -> Vec<f64> {
     const APART: f64 = 13.0;
     let mut order: Vec<usize> = (0..ends.len()).collect();
     order.sort_by(|left, right| ends[*left].total_cmp(&ends[*right]));
-    let mut places = ends.to_vec();
+    let mut positions = ends.to_vec();
     for pair in 1..order.len() {
         let (above, below) = (order[pair - 1], order[pair]);
-        places[below] = places[below].max(places[above] + APART);
+        positions[below] = positions[below].max(positions[above] + APART);
     }
     // The whole column is moved up by half of what it was pushed down.
-    let pushed = order.last().map_or(0.0, |last| places[*last] - ends[*last]);
-    places.iter().map(|place| place - pushed / 2.0).collect()
+    let pushed = order.last().map_or(0.0, |last| positions[*last] - ends[*last]);
+    positions.iter().map(|position| position - pushed / 2.0).collect()
 }
 
 #[cfg(test)]
@@ -140,23 +140,31 @@ mod tests {
             end: String::new(),
             steps: shares
                 .iter()
-                .map(|(cost, share)| Step { cost: *cost, share: *share, low: *share, high: *share })
+                .map(|(cost, share)| CurveStep {
+                    cost: *cost,
+                    share: *share,
+                    low: *share,
+                    high: *share,
+                })
                 .collect(),
         };
-        let dear = curve(&[(1.0, 0.5), (2.0, 0.78), (20.0, 0.8)]);
+        let expensive = curve(&[(1.0, 0.5), (2.0, 0.78), (20.0, 0.8)]);
         let even = curve(&[(1.0, 0.5), (2.0, 0.7), (3.0, 0.8)]);
         assert_eq!(end_of_axis(std::slice::from_ref(&even)), 3.0);
-        assert!((end_of_axis(std::slice::from_ref(&dear)) - 2.4).abs() < 1e-12);
-        assert!((end_of_axis(&[dear, even]) - 3.6).abs() < 1e-12, "every curve keeps its part");
+        assert!((end_of_axis(std::slice::from_ref(&expensive)) - 2.4).abs() < 1e-12);
+        assert!(
+            (end_of_axis(&[expensive, even]) - 3.6).abs() < 1e-12,
+            "every curve keeps its part"
+        );
         assert_eq!(end_of_axis(&[]), 0.0);
     }
 
     #[test]
     fn letters_do_not_stand_on_each_other() {
-        let places = spread(&[50.0, 50.0, 90.0, 51.0]);
-        let mut sorted = places.clone();
+        let positions = spread(&[50.0, 50.0, 90.0, 51.0]);
+        let mut sorted = positions.clone();
         sorted.sort_by(f64::total_cmp);
-        assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 13.0), "{places:?}");
+        assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 13.0), "{positions:?}");
         assert_eq!(spread(&[]), Vec::<f64>::new());
     }
 }

@@ -24,7 +24,7 @@ pub(in super::super) enum Mark {
 
 /// A figure.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Interval {
+pub(in super::super) struct ChartInterval {
     pub(in super::super) label: String,
     /// What is written at the end of the line.
     pub(in super::super) shown: String,
@@ -37,7 +37,7 @@ pub(in super::super) struct Interval {
 
 /// A drawing of them.
 pub(in super::super) struct Intervals<'a> {
-    pub(in super::super) list: &'a [Interval],
+    pub(in super::super) list: &'a [ChartInterval],
     /// What counts as alike.
     pub(in super::super) zone: Option<(f64, f64)>,
     /// What is always on the axis.
@@ -98,7 +98,7 @@ fn scale(drawing: &Intervals<'_>) -> Scale {
     Scale::new((low, high), (SIDE, WIDTH - SIDE))
 }
 
-fn row(svg: &mut Svg, interval: &Interval, (x, top): (&Scale, f64)) {
+fn row(svg: &mut Svg, interval: &ChartInterval, (x, top): (&Scale, f64)) {
     let (line, paint) = match interval.mark {
         Mark::Plain => (PLAIN_LINE, BAR),
         Mark::Within => (PLAIN_LINE, HOLLOW),
@@ -110,19 +110,24 @@ fn row(svg: &mut Svg, interval: &Interval, (x, top): (&Scale, f64)) {
     let y = top + TRACK_TOP + TRACK_HEIGHT / 2.0;
     whisker(svg, interval, (x, y), line);
     let Some(point) = interval.point else { return };
-    let place = x.at(point);
+    let position = x.at(point);
     match interval.mark {
-        Mark::Plain | Mark::Within => svg.circle((place, y), 4.5, paint),
-        Mark::Exceeds => svg.rect((place - 4.5, y - 4.5), (9.0, 9.0), paint),
+        Mark::Plain | Mark::Within => svg.circle((position, y), 4.5, paint),
+        Mark::Exceeds => svg.rect((position - 4.5, y - 4.5), (9.0, 9.0), paint),
         Mark::Inconclusive => {
-            let corners = [(place - 6.0, y), (place, y - 6.0), (place + 6.0, y), (place, y + 6.0)];
+            let corners = [
+                (position - 6.0, y),
+                (position, y - 6.0),
+                (position + 6.0, y),
+                (position, y + 6.0),
+            ];
             svg.polygon(&corners, paint);
         }
     }
 }
 
 /// The interval: a stroke at each end, an arrow where it is without end.
-fn whisker(svg: &mut Svg, interval: &Interval, (x, y): (&Scale, f64), paint: Paint) {
+fn whisker(svg: &mut Svg, interval: &ChartInterval, (x, y): (&Scale, f64), paint: Paint) {
     let (from, to) = (x.at(interval.low), x.at(interval.high));
     svg.line((from, y), (to, y), paint);
     for (end, value, back) in [(from, interval.low, 5.0), (to, interval.high, -5.0)] {

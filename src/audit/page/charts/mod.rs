@@ -11,11 +11,11 @@ mod svg;
 mod waterfall;
 
 pub(super) use bars::{Bar, bars};
-pub(super) use curves::{Curve, Step, curves, end_of_axis};
-pub(super) use intervals::{Interval, Intervals, Mark, intervals};
+pub(super) use curves::{Curve, CurveStep, curves, end_of_axis};
+pub(super) use intervals::{ChartInterval, Intervals, Mark, intervals};
 pub(super) use nights::{Night, nights};
 pub(super) use svg::{Caption, SERIES_MOST};
-pub(super) use waterfall::{Kind, Stage, waterfall};
+pub(super) use waterfall::{BarKind, WaterfallBar, waterfall};
 
 /// Characters of a label that have a line for themselves, but for the figure at its end.
 const LABEL_CHARS: usize = 42;

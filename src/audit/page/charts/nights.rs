@@ -26,20 +26,20 @@ pub(in super::super) fn nights(
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let x = Scale::new((0.0, list.len().saturating_sub(1).max(1) as f64), (SIDE, WIDTH - SIDE));
     let y = Scale::new((low.min(high), high.max(low)), (TOP + HEIGHT, TOP));
-    let places: Vec<Option<(f64, f64)>> = list
+    let positions: Vec<Option<(f64, f64)>> = list
         .iter()
         .enumerate()
         .map(|(index, night)| night.value.map(|value| (x.at(index as f64), y.at(value))))
         .collect();
-    for stretch in places.split(Option::is_none) {
+    for stretch in positions.split(Option::is_none) {
         let points: Vec<(f64, f64)> = stretch.iter().flatten().copied().collect();
         svg.path(&points, PLAIN_LINE, "");
     }
-    places.iter().flatten().for_each(|place| svg.circle(*place, 3.5, BAR));
+    positions.iter().flatten().for_each(|position| svg.circle(*position, 3.5, BAR));
     // Of equal nights the last is written beside.
     let at = |value: f64| list.iter().rposition(|night| night.value == Some(value));
     for (index, shift) in [(at(high), -8.0), (at(low).filter(|_| low < high), 18.0)] {
-        let Some((index, (x, y))) = index.and_then(|index| Some((index, places[index]?))) else {
+        let Some((index, (x, y))) = index.and_then(|index| Some((index, positions[index]?))) else {
             continue;
         };
         let anchor = match x {

@@ -7,7 +7,7 @@ use crate::audit::page::words::clipped;
 
 /// What a bar stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Kind {
+pub(in super::super) enum BarKind {
     /// What is left.
     Total,
     /// What goes away.
@@ -22,12 +22,12 @@ pub(in super::super) enum Kind {
 
 /// A bar.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Stage {
+pub(in super::super) struct WaterfallBar {
     pub(in super::super) label: String,
     pub(in super::super) rows: u64,
     /// The figure as written at the end of the line.
     pub(in super::super) shown: String,
-    pub(in super::super) kind: Kind,
+    pub(in super::super) kind: BarKind,
 }
 
 /// Height of a bar with its line of text.
@@ -37,7 +37,7 @@ const BAR_HEIGHT: f64 = 12.0;
 const JOINT: f64 = 3.0;
 
 /// Draws the bars. The first is the longest.
-pub(in super::super) fn waterfall(caption: &Caption, stages: &[Stage]) -> String {
+pub(in super::super) fn waterfall(caption: &Caption, stages: &[WaterfallBar]) -> String {
     let mut svg = Svg::new();
     let most = stages.iter().map(|stage| stage.rows).max().unwrap_or(0) as f64;
     let scale = Scale::new((0.0, most.max(1.0)), (1.0, WIDTH - 1.0));
@@ -45,8 +45,8 @@ pub(in super::super) fn waterfall(caption: &Caption, stages: &[Stage]) -> String
     for (index, stage) in stages.iter().enumerate() {
         let rows = stage.rows as f64;
         let (from, to) = match stage.kind {
-            Kind::Total => (0.0, rows),
-            Kind::Gone => (end - rows, end),
+            BarKind::Total => (0.0, rows),
+            BarKind::Gone => (end - rows, end),
             _ => (left, left + rows),
         };
         svg.text((0.0, y + 13.0), Anchor::Start, &clipped(&stage.label, LABEL_CHARS));
@@ -55,14 +55,14 @@ pub(in super::super) fn waterfall(caption: &Caption, stages: &[Stage]) -> String
         svg.rect((scale.at(0.0), top), (scale.at(most) - scale.at(0.0), BAR_HEIGHT), TRACK);
         draw(&mut svg, (scale.at(from), scale.at(to)), top, stage.kind);
         match stage.kind {
-            Kind::Total => (left, end) = (0.0, rows),
-            Kind::Gone => end = from,
+            BarKind::Total => (left, end) = (0.0, rows),
+            BarKind::Gone => end = from,
             _ => left = to,
         }
         let next = stages.get(index + 1).map(|next| next.kind);
         let joint = match (stage.kind, next) {
-            (Kind::Total | Kind::Gone, Some(Kind::Total | Kind::Gone)) => Some(end),
-            (_, Some(Kind::Helped | Kind::Open | Kind::ShutOut)) => Some(left),
+            (BarKind::Total | BarKind::Gone, Some(BarKind::Total | BarKind::Gone)) => Some(end),
+            (_, Some(BarKind::Helped | BarKind::Open | BarKind::ShutOut)) => Some(left),
             _ => None,
         };
         if let Some(joint) = joint {
@@ -76,25 +76,29 @@ pub(in super::super) fn waterfall(caption: &Caption, stages: &[Stage]) -> String
 }
 
 /// A bar in the manner of its kind: full, hatched, or framed.
-fn draw(svg: &mut Svg, (from, to): (f64, f64), top: f64, kind: Kind) {
+fn draw(svg: &mut Svg, (from, to): (f64, f64), top: f64, kind: BarKind) {
     // What there is of a thing is seen, however little it is.
     let to = if to > from { to.max(from + 1.5) } else { from };
     let size = (to - from, BAR_HEIGHT);
     match kind {
-        Kind::Total | Kind::Helped => svg.rect((from, top), size, BAR),
-        Kind::ShutOut => svg.rect((from, top), size, OUTSIDE),
-        Kind::Open => svg.rect((from, top), size, UNSURE),
-        Kind::Gone => svg.rect((from, top), size, GONE),
+        BarKind::Total | BarKind::Helped => svg.rect((from, top), size, BAR),
+        BarKind::ShutOut => svg.rect((from, top), size, OUTSIDE),
+        BarKind::Open => svg.rect((from, top), size, UNSURE),
+        BarKind::Gone => svg.rect((from, top), size, GONE),
     }
     let gap = match kind {
-        Kind::Gone => 6.0,
-        Kind::Open => 12.0,
+        BarKind::Gone => 6.0,
+        BarKind::Open => 12.0,
         _ => return,
     };
     let mut x = from + gap;
     while x < to {
         let low = (x - BAR_HEIGHT).max(from);
-        svg.line((low, top + (x - low)), (x, top), if kind == Kind::Gone { GONE } else { UNSURE });
+        svg.line(
+            (low, top + (x - low)),
+            (x, top),
+            if kind == BarKind::Gone { GONE } else { UNSURE },
+        );
         x += gap;
     }
 }

@@ -6,14 +6,14 @@ mod stability;
 
 use std::path::Path;
 
-use super::tables::Table;
+use super::tables::PageTable;
 use crate::error::Result;
 use crate::output::{audit_table_name, report_name};
 pub(super) use questions::{
     ActionRow, ActionSetRow, BindingRow, ExplicitRow, ReasonRow, ResponsivenessRow, RobustnessRow,
     SecondSearchRow,
 };
-pub(super) use reports::{LikenessRow, MmdRow, SurvivalRow};
+pub(super) use reports::{LikenessRow, MmdFigures, SurvivalRow};
 pub(super) use stability::StabilityRow;
 
 /// Whose figures a row has.
@@ -28,7 +28,7 @@ pub(super) struct Whose {
 
 /// A share or a difference with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Estimate {
+pub(super) struct IntervalEstimate {
     pub(super) value: f64,
     pub(super) low: f64,
     pub(super) high: f64,
@@ -45,14 +45,14 @@ pub(super) struct GroupRow {
     pub(super) unsolved: u64,
     pub(super) reference: bool,
     pub(super) suppressed: bool,
-    pub(super) refusal: Option<Estimate>,
-    pub(super) recourse: Option<Estimate>,
-    pub(super) costs: Costs,
+    pub(super) refusal: Option<IntervalEstimate>,
+    pub(super) recourse: Option<IntervalEstimate>,
+    pub(super) costs: CostFigures,
 }
 
-/// What valid answers cost, counted in three ways.
+/// What valid counterfactuals cost, counted in three ways.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Costs {
+pub(super) struct CostFigures {
     pub(super) mean: Option<f64>,
     pub(super) p50: Option<f64>,
     pub(super) n_changed: Option<f64>,
@@ -64,7 +64,7 @@ pub(super) struct Costs {
 pub(super) struct CurveRow {
     pub(super) whose: Whose,
     pub(super) budget: f64,
-    pub(super) share: Estimate,
+    pub(super) share: IntervalEstimate,
 }
 
 /// A row of `gaps` that is not suppressed and has a figure.
@@ -78,7 +78,7 @@ pub(super) struct GapRow {
     pub(super) budget: Option<f64>,
     pub(super) figure: f64,
     pub(super) other_figure: f64,
-    pub(super) difference: Estimate,
+    pub(super) difference: IntervalEstimate,
     pub(super) p_holm: Option<f64>,
     pub(super) cost_agrees: Option<bool>,
     pub(super) tolerance: Option<f64>,
@@ -94,7 +94,7 @@ pub(super) struct ChangeRow {
     pub(super) valid: u64,
     pub(super) rows: u64,
     pub(super) share: Option<f64>,
-    pub(super) difference: Option<Estimate>,
+    pub(super) difference: Option<IntervalEstimate>,
     pub(super) suppressed: bool,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Data {
     pub(super) changes: Vec<ChangeRow>,
     pub(super) bounds: Vec<BoundRow>,
     pub(super) likeness: Vec<LikenessRow>,
-    pub(super) mmd: Vec<MmdRow>,
+    pub(super) mmd: Vec<MmdFigures>,
     pub(super) survival: Vec<SurvivalRow>,
     pub(super) stability: Vec<StabilityRow>,
     pub(super) asked: Asked,
@@ -191,20 +191,20 @@ impl Data {
     }
 }
 
-fn audit<Row>(folder: &Path, name: &str, rows: Reader<Row>) -> Result<Vec<Row>> {
-    let table = Table::read(folder, &audit_table_name(name))?;
+fn audit<Row>(folder: &Path, name: &str, rows: TableReader<Row>) -> Result<Vec<Row>> {
+    let table = PageTable::read(folder, &audit_table_name(name))?;
     table.map_or_else(|| Ok(Vec::new()), |table| rows(&table))
 }
 
-fn report<Row>(folder: &Path, name: &str, rows: Reader<Row>) -> Result<Vec<Row>> {
-    let table = Table::read(folder, &report_name(name))?;
+fn report<Row>(folder: &Path, name: &str, rows: TableReader<Row>) -> Result<Vec<Row>> {
+    let table = PageTable::read(folder, &report_name(name))?;
     table.map_or_else(|| Ok(Vec::new()), |table| rows(&table))
 }
 
 /// Makes rows of a table.
-type Reader<Row> = fn(&Table) -> Result<Vec<Row>>;
+type TableReader<Row> = fn(&PageTable) -> Result<Vec<Row>>;
 
-fn whose(table: &Table) -> Result<Vec<Whose>> {
+fn whose(table: &PageTable) -> Result<Vec<Whose>> {
     let (targets, attributes) = (table.texts("target")?, table.texts("attribute")?);
     let rows = targets.into_iter().zip(attributes).zip(table.texts("value")?);
     let whose = |((target, attribute), value): ((Option<String>, _), _)| Whose {
@@ -216,16 +216,19 @@ fn whose(table: &Table) -> Result<Vec<Whose>> {
 }
 
 /// Three columns as estimates; none where one is null.
-fn estimates(table: &Table, [value, low, high]: [&str; 3]) -> Result<Vec<Option<Estimate>>> {
+fn estimates(
+    table: &PageTable,
+    [value, low, high]: [&str; 3],
+) -> Result<Vec<Option<IntervalEstimate>>> {
     let (values, lows) = (table.numbers(value)?, table.numbers(low)?);
     let rows = values.into_iter().zip(lows).zip(table.numbers(high)?);
     let whole = |((value, low), high): ((Option<f64>, Option<f64>), Option<f64>)| {
-        Some(Estimate { value: value?, low: low?, high: high? })
+        Some(IntervalEstimate { value: value?, low: low?, high: high? })
     };
     Ok(rows.map(whole).collect())
 }
 
-fn groups(table: &Table) -> Result<Vec<GroupRow>> {
+fn groups(table: &PageTable) -> Result<Vec<GroupRow>> {
     let whose = whose(table)?;
     let count = |name| table.counts(name);
     let (rows, needed, valid) = (count("rows")?, count("needed")?, count("valid")?);
@@ -250,11 +253,11 @@ fn groups(table: &Table) -> Result<Vec<GroupRow>> {
     Ok(whose.into_iter().enumerate().map(row).collect())
 }
 
-fn costs(table: &Table) -> Result<Vec<Costs>> {
+fn costs(table: &PageTable) -> Result<Vec<CostFigures>> {
     let number = |name| table.numbers(name);
     let (mean, p50) = (number("cost_mean")?, number("cost_p50")?);
     let (n_changed, effort) = (number("n_changed_mean")?, number("effort_mean")?);
-    let row = |index: usize| Costs {
+    let row = |index: usize| CostFigures {
         mean: mean[index],
         p50: p50[index],
         n_changed: n_changed[index],
@@ -263,17 +266,17 @@ fn costs(table: &Table) -> Result<Vec<Costs>> {
     Ok((0..table.rows()).map(row).collect())
 }
 
-fn curves(table: &Table) -> Result<Vec<CurveRow>> {
+fn curves(table: &PageTable) -> Result<Vec<CurveRow>> {
     let budgets = table.numbers("budget")?;
     let shares = estimates(table, ["effectiveness", "low", "high"])?;
     let rows = whose(table)?.into_iter().zip(budgets).zip(shares);
-    let row = |((whose, budget), share): ((Whose, Option<f64>), Option<Estimate>)| {
+    let row = |((whose, budget), share): ((Whose, Option<f64>), Option<IntervalEstimate>)| {
         Some(CurveRow { whose, budget: budget?, share: share? })
     };
     Ok(rows.filter_map(row).collect())
 }
 
-fn gaps(table: &Table) -> Result<Vec<GapRow>> {
+fn gaps(table: &PageTable) -> Result<Vec<GapRow>> {
     let (against, other) = (table.texts("against")?, table.texts("other")?);
     let (metric, verdict) = (table.texts("metric")?, table.texts("verdict")?);
     let (figure, other_figure) = (table.numbers("figure")?, table.numbers("other_figure")?);
@@ -299,7 +302,7 @@ fn gaps(table: &Table) -> Result<Vec<GapRow>> {
     Ok(whose(table)?.into_iter().enumerate().filter_map(row).collect())
 }
 
-fn changes(table: &Table) -> Result<Vec<ChangeRow>> {
+fn changes(table: &PageTable) -> Result<Vec<ChangeRow>> {
     let signature = table.texts("signature")?;
     let (valid, rows) = (table.counts("valid")?, table.counts("rows")?);
     let (share, suppressed) = (table.numbers("share")?, table.flags("suppressed")?);
@@ -316,7 +319,7 @@ fn changes(table: &Table) -> Result<Vec<ChangeRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-fn bounds(table: &Table) -> Result<Vec<BoundRow>> {
+fn bounds(table: &PageTable) -> Result<Vec<BoundRow>> {
     let (feature, bound) = (table.texts("feature")?, table.texts("bound")?);
     let (changed, rows, share) =
         (table.counts("changed")?, table.counts("rows")?, table.numbers("share")?);

@@ -1,7 +1,7 @@
 //! What sections of the audit tell that ask the model.
 
-use super::super::tables::Table;
-use super::{Estimate, Whose, estimates, whose};
+use super::super::tables::PageTable;
+use super::{IntervalEstimate, Whose, estimates, whose};
 use crate::error::Result;
 
 /// A row of `actions`.
@@ -11,7 +11,7 @@ pub(in super::super) struct ActionRow {
     pub(in super::super) changes: String,
     pub(in super::super) rows: u64,
     pub(in super::super) applicable: u64,
-    pub(in super::super) effectiveness: Option<Estimate>,
+    pub(in super::super) effectiveness: Option<IntervalEstimate>,
     pub(in super::super) cost_mean: Option<f64>,
     /// Its place among the actions that are chosen together.
     pub(in super::super) chosen: Option<f64>,
@@ -23,7 +23,7 @@ pub(in super::super) struct ActionSetRow {
     pub(in super::super) whose: Whose,
     pub(in super::super) rows: u64,
     pub(in super::super) chosen: u64,
-    pub(in super::super) effectiveness: Option<Estimate>,
+    pub(in super::super) effectiveness: Option<IntervalEstimate>,
     pub(in super::super) cost_mean: Option<f64>,
     pub(in super::super) actions: u64,
     pub(in super::super) choices: Option<f64>,
@@ -38,7 +38,7 @@ pub(in super::super) struct BindingRow {
     pub(in super::super) constraint: String,
     pub(in super::super) detail: String,
     pub(in super::super) rows: u64,
-    pub(in super::super) share: Option<Estimate>,
+    pub(in super::super) share: Option<IntervalEstimate>,
     pub(in super::super) only_this: u64,
 }
 
@@ -49,7 +49,7 @@ pub(in super::super) struct ResponsivenessRow {
     pub(in super::super) feature: String,
     pub(in super::super) rows: u64,
     /// Rows that at least one value takes to the target.
-    pub(in super::super) share: Option<Estimate>,
+    pub(in super::super) share: Option<IntervalEstimate>,
 }
 
 /// A row of `robustness`.
@@ -70,7 +70,7 @@ pub(in super::super) struct ExplicitRow {
     pub(in super::super) rows: u64,
     pub(in super::super) share: Option<f64>,
     /// Rows of which at least one copy is decided otherwise.
-    pub(in super::super) rows_share: Option<Estimate>,
+    pub(in super::super) rows_share: Option<IntervalEstimate>,
 }
 
 /// A row of `second_search`.
@@ -93,17 +93,17 @@ pub(in super::super) struct ReasonRow {
     pub(in super::super) code: String,
     pub(in super::super) text: Option<String>,
     pub(in super::super) rows: u64,
-    pub(in super::super) share: Option<Estimate>,
+    pub(in super::super) share: Option<IntervalEstimate>,
     pub(in super::super) first: u64,
     pub(in super::super) without_recourse: u64,
 }
 
 /// A column of texts of which none is null.
-fn full(table: &Table, column: &str) -> Result<Vec<String>> {
+fn full(table: &PageTable, column: &str) -> Result<Vec<String>> {
     Ok(table.texts(column)?.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-pub(super) fn actions(table: &Table) -> Result<Vec<ActionRow>> {
+pub(super) fn actions(table: &PageTable) -> Result<Vec<ActionRow>> {
     let (changes, chosen) = (full(table, "changes")?, table.numbers("chosen")?);
     let (rows, applicable) = (table.counts("rows")?, table.counts("applicable")?);
     let effectiveness = estimates(table, ["effectiveness", "low", "high"])?;
@@ -120,7 +120,7 @@ pub(super) fn actions(table: &Table) -> Result<Vec<ActionRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-pub(super) fn action_sets(table: &Table) -> Result<Vec<ActionSetRow>> {
+pub(super) fn action_sets(table: &PageTable) -> Result<Vec<ActionSetRow>> {
     let (rows, chosen, actions) =
         (table.counts("rows")?, table.counts("chosen")?, table.counts("actions")?);
     let effectiveness = estimates(table, ["effectiveness", "low", "high"])?;
@@ -139,7 +139,7 @@ pub(super) fn action_sets(table: &Table) -> Result<Vec<ActionSetRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-pub(super) fn binding(table: &Table) -> Result<Vec<BindingRow>> {
+pub(super) fn binding(table: &PageTable) -> Result<Vec<BindingRow>> {
     let (feature, constraint) = (table.texts("feature")?, full(table, "constraint")?);
     let (detail, rows) = (full(table, "detail")?, table.counts("rows")?);
     let share = estimates(table, ["share", "low", "high"])?;
@@ -156,7 +156,7 @@ pub(super) fn binding(table: &Table) -> Result<Vec<BindingRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-pub(super) fn responsiveness(table: &Table) -> Result<Vec<ResponsivenessRow>> {
+pub(super) fn responsiveness(table: &PageTable) -> Result<Vec<ResponsivenessRow>> {
     let (feature, rows) = (full(table, "feature")?, table.counts("rows")?);
     let share = estimates(table, ["share", "low", "high"])?;
     let row = |(index, whose): (usize, Whose)| ResponsivenessRow {
@@ -168,7 +168,7 @@ pub(super) fn responsiveness(table: &Table) -> Result<Vec<ResponsivenessRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-pub(super) fn robustness(table: &Table) -> Result<Vec<RobustnessRow>> {
+pub(super) fn robustness(table: &PageTable) -> Result<Vec<RobustnessRow>> {
     let (rows, copies) = (table.counts("rows")?, table.counts("copies")?);
     let (validity, broken) = (table.numbers("validity")?, table.counts("broken")?);
     let row = |(index, whose): (usize, Whose)| RobustnessRow {
@@ -181,7 +181,7 @@ pub(super) fn robustness(table: &Table) -> Result<Vec<RobustnessRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-pub(super) fn explicit(table: &Table) -> Result<Vec<ExplicitRow>> {
+pub(super) fn explicit(table: &PageTable) -> Result<Vec<ExplicitRow>> {
     let (feature, rows) = (full(table, "feature")?, table.counts("rows")?);
     let (share, rows_share) =
         (table.numbers("share")?, estimates(table, ["rows_share", "low", "high"])?);
@@ -195,7 +195,7 @@ pub(super) fn explicit(table: &Table) -> Result<Vec<ExplicitRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-pub(super) fn second_search(table: &Table) -> Result<Vec<SecondSearchRow>> {
+pub(super) fn second_search(table: &PageTable) -> Result<Vec<SecondSearchRow>> {
     let (metric, rows) = (full(table, "metric")?, table.counts("rows")?);
     let (gap, gap_again) = (table.numbers("gap")?, table.numbers("gap_again")?);
     let verdict = table.texts("verdict")?;
@@ -210,7 +210,7 @@ pub(super) fn second_search(table: &Table) -> Result<Vec<SecondSearchRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-pub(super) fn reasons(table: &Table) -> Result<Vec<ReasonRow>> {
+pub(super) fn reasons(table: &PageTable) -> Result<Vec<ReasonRow>> {
     let (feature, direction) = (full(table, "feature")?, table.texts("direction")?);
     let (code, text) = (full(table, "code")?, table.texts("text")?);
     let (rows, first) = (table.counts("rows")?, table.counts("first")?);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::super::tables::Table;
-use super::{Estimate, estimates};
+use super::super::tables::PageTable;
+use super::{IntervalEstimate, estimates};
 use crate::error::Result;
 use crate::output::report_name;
 
@@ -12,7 +12,7 @@ use crate::output::report_name;
 pub(in super::super) struct LikenessRow {
     pub(in super::super) target: Option<String>,
     pub(in super::super) rows: u64,
-    pub(in super::super) validity: Option<Estimate>,
+    pub(in super::super) validity: Option<IntervalEstimate>,
     pub(in super::super) plausibility: Option<f64>,
     pub(in super::super) plausibility_low: Option<f64>,
     pub(in super::super) n_changed: Option<f64>,
@@ -20,7 +20,7 @@ pub(in super::super) struct LikenessRow {
 
 /// A target's row of `mmd`.
 #[derive(Debug, Clone)]
-pub(in super::super) struct MmdRow {
+pub(in super::super) struct MmdFigures {
     pub(in super::super) target: Option<String>,
     pub(in super::super) rows: u64,
     pub(in super::super) mmd2: f64,
@@ -34,18 +34,18 @@ pub(in super::super) struct MmdRow {
 pub(in super::super) struct SurvivalRow {
     pub(in super::super) model: Option<String>,
     pub(in super::super) rows: u64,
-    pub(in super::super) survival: Option<Estimate>,
+    pub(in super::super) survival: Option<IntervalEstimate>,
 }
 
 /// Indices of the rows of all and of whole targets.
-fn of_targets(table: &Table) -> Result<Vec<usize>> {
+fn of_targets(table: &PageTable) -> Result<Vec<usize>> {
     let levels = table.texts("level")?;
     let whole = |level: &Option<String>| level.as_deref().is_some_and(|level| level != "segment");
     Ok((0..table.rows()).filter(|index| whole(&levels[*index])).collect())
 }
 
 pub(super) fn likeness(folder: &Path) -> Result<Vec<LikenessRow>> {
-    let read = |name| Table::read(folder, &report_name(name));
+    let read = |name| PageTable::read(folder, &report_name(name));
     let Some(validity) = read("validity")? else { return Ok(Vec::new()) };
     let (rows, targets) = (validity.counts("rows")?, validity.texts("target")?);
     let shares = estimates(&validity, ["validity", "low", "high"])?;
@@ -70,8 +70,12 @@ pub(super) fn likeness(folder: &Path) -> Result<Vec<LikenessRow>> {
     Ok(of_targets(&validity)?.into_iter().map(row).collect())
 }
 
-/// A column's number for all and for each target. Where a table tells valid answers and all apart, of valid ones.
-fn by_target(table: Option<&Table>, column: &str) -> Result<Vec<(Option<String>, Option<f64>)>> {
+/// A column's number for all and for each target. Where a table tells valid counterfactuals and all apart, of valid
+/// ones.
+fn by_target(
+    table: Option<&PageTable>,
+    column: &str,
+) -> Result<Vec<(Option<String>, Option<f64>)>> {
     let Some(table) = table else { return Ok(Vec::new()) };
     let (targets, numbers) = (table.texts("target")?, table.numbers(column)?);
     let over = table.texts("over").unwrap_or_else(|_| vec![None; table.rows()]);
@@ -81,14 +85,14 @@ fn by_target(table: Option<&Table>, column: &str) -> Result<Vec<(Option<String>,
     Ok(indices.map(|index| (targets[index].clone(), numbers[index])).collect())
 }
 
-pub(super) fn mmd(table: &Table) -> Result<Vec<MmdRow>> {
+pub(super) fn mmd(table: &PageTable) -> Result<Vec<MmdFigures>> {
     let (targets, over) = (table.texts("target")?, table.texts("over")?);
     let (rows, mmd2, ratio) =
         (table.counts("rows")?, table.numbers("mmd2")?, table.numbers("ratio")?);
     let (held_out, unchanged) = (table.numbers("held_out_mmd2")?, table.numbers("unchanged_mmd2")?);
     let row = |index: usize| {
         let valid = over[index].as_deref() == Some("valid");
-        Some(MmdRow {
+        Some(MmdFigures {
             target: targets[index].clone(),
             rows: rows[index],
             mmd2: mmd2[index].filter(|_| valid)?,
@@ -100,7 +104,7 @@ pub(super) fn mmd(table: &Table) -> Result<Vec<MmdRow>> {
     Ok(of_targets(table)?.into_iter().filter_map(row).collect())
 }
 
-pub(super) fn survival(table: &Table) -> Result<Vec<SurvivalRow>> {
+pub(super) fn survival(table: &PageTable) -> Result<Vec<SurvivalRow>> {
     let (models, rows) = (table.texts("model")?, table.counts("rows")?);
     let shares = estimates(table, ["survival", "low", "high"])?;
     let levels = table.texts("level")?;

@@ -1,7 +1,7 @@
-//! What became of the previous run's answers, by group and cause.
+//! What became of the previous run's counterfactuals, by group and cause.
 
-use super::super::tables::Table;
-use super::{Estimate, Whose, estimates, whose};
+use super::super::tables::PageTable;
+use super::{IntervalEstimate, Whose, estimates, whose};
 use crate::error::Result;
 
 /// A row of `stability`.
@@ -11,25 +11,25 @@ pub(in super::super) struct StabilityRow {
     /// None for all causes together.
     pub(in super::super) cause: Option<String>,
     pub(in super::super) rows: u64,
-    /// Rows whose previous answer was tried again.
+    /// Rows whose previous counterfactual was tried again.
     pub(in super::super) asked: u64,
     pub(in super::super) paired: u64,
     pub(in super::super) broken_promises: u64,
     pub(in super::super) suppressed: bool,
     pub(in super::super) shares: StabilityShares,
-    pub(in super::super) cost_drift: Option<Estimate>,
+    pub(in super::super) cost_drift: Option<IntervalEstimate>,
 }
 
 /// Its shares.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct StabilityShares {
-    pub(in super::super) decision_churn: Option<Estimate>,
-    pub(in super::super) recourse_validity: Option<Estimate>,
-    pub(in super::super) needless_churn: Option<Estimate>,
+    pub(in super::super) decision_churn: Option<IntervalEstimate>,
+    pub(in super::super) recourse_validity: Option<IntervalEstimate>,
+    pub(in super::super) needless_churn: Option<IntervalEstimate>,
     pub(in super::super) answer_churn: Option<f64>,
 }
 
-pub(super) fn stability(table: &Table) -> Result<Vec<StabilityRow>> {
+pub(super) fn stability(table: &PageTable) -> Result<Vec<StabilityRow>> {
     let (cause, suppressed) = (table.texts("cause")?, table.flags("suppressed")?);
     let (rows, asked) = (table.counts("rows")?, table.counts("asked")?);
     let (paired, broken_promises) = (table.counts("paired")?, table.counts("broken_promises")?);
@@ -49,7 +49,7 @@ pub(super) fn stability(table: &Table) -> Result<Vec<StabilityRow>> {
     Ok(whose(table)?.into_iter().enumerate().map(row).collect())
 }
 
-fn shares(table: &Table) -> Result<Vec<StabilityShares>> {
+fn shares(table: &PageTable) -> Result<Vec<StabilityShares>> {
     let share = |name: &str| {
         let (low, high) = (format!("{name}_low"), format!("{name}_high"));
         estimates(table, [name, &low, &high])

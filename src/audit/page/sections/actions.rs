@@ -1,16 +1,16 @@
 //! Part of 5: what one and the same change would do for everybody, and what single features can do.
 
-use super::super::blocks::{Block, Chart, Grid};
+use super::super::blocks::{Block, Chart, GridBlock};
 use super::super::charts::Bar;
 use super::super::data::{ActionRow, ActionSetRow, ResponsivenessRow};
 use super::super::plate::Plate;
 use super::super::words::{clipped, count, dash, maybe_number, name, number, share};
-use super::{MOST_LINES, MOST_ROWS, Source, group_of, interval, more_note};
+use super::{MOST_LINES, MOST_ROWS, SectionInput, group_of, interval, more_note};
 
 /// Targets that have charts, at most.
 const MOST_TARGETS: usize = 4;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let targets = source.data.targets();
     let targets: Vec<&str> = targets.into_iter().take(MOST_TARGETS).collect();
     let charts: Vec<Chart> = targets
@@ -40,7 +40,7 @@ fn reached(row: &ActionRow) -> f64 {
     row.effectiveness.map_or(0.0, |of| of.value)
 }
 
-fn actions(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
+fn actions(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = source.data.asked.actions.iter();
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
     let mut rows: Vec<&ActionRow> = all.filter(|row| row.effectiveness.is_some()).collect();
@@ -61,7 +61,7 @@ fn actions(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
         "#Mean cost",
         "#Place in the chosen set",
     ];
-    let mut grid = Grid::new(title.as_str(), &columns);
+    let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_ROWS) {
         grid.row([
             clipped(&row.changes, 90),
@@ -84,7 +84,7 @@ fn actions(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
 }
 
 /// What the chosen actions reach together, by group.
-fn sets(source: &Source<'_>) -> Option<Grid> {
+fn sets(source: &SectionInput<'_>) -> Option<GridBlock> {
     let mut rows: Vec<&ActionSetRow> =
         source.data.asked.action_sets.iter().filter(|row| row.effectiveness.is_some()).collect();
     let reached = |row: &ActionSetRow| row.effectiveness.map_or(0.0, |of| of.value);
@@ -105,7 +105,7 @@ fn sets(source: &Source<'_>) -> Option<Grid> {
     let title = format!(
         "What {chosen} actions, chosen for all, reach together: all, then the least reached groups"
     );
-    let mut grid = Grid::new(title, &columns);
+    let mut grid = GridBlock::new(title, &columns);
     for row in rows.iter().take(MOST_LINES) {
         let choices = row.choices.map_or_else(dash, number);
         grid.row([
@@ -123,7 +123,7 @@ fn sets(source: &Source<'_>) -> Option<Grid> {
     Some(grid)
 }
 
-fn responsiveness(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
+fn responsiveness(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = source.data.asked.responsiveness.iter();
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
     let mut rows: Vec<&ResponsivenessRow> = all.filter(|row| row.share.is_some()).collect();
@@ -137,7 +137,8 @@ fn responsiveness(source: &Source<'_>, target: &str, index: usize) -> Option<Cha
     };
     let list: Vec<Bar> = rows.iter().take(MOST_LINES).map(bar).collect();
     let title = format!("Rows that one feature alone takes to {}", name(Some(target)));
-    let mut grid = Grid::new(title.as_str(), &["Feature", "#Rows (n)", "#Share (95 % interval)"]);
+    let mut grid =
+        GridBlock::new(title.as_str(), &["Feature", "#Rows (n)", "#Share (95 % interval)"]);
     for row in rows.iter().take(MOST_ROWS) {
         grid.row([clipped(&row.feature, 60), count(row.rows), interval(row.share)]);
     }

@@ -1,16 +1,16 @@
 //! Part of 6: which rule, if it were lifted, would help those that are not helped.
 
-use super::super::blocks::{Block, Chart, Grid};
+use super::super::blocks::{Block, Chart, GridBlock};
 use super::super::charts::Bar;
 use super::super::data::BindingRow;
 use super::super::plate::Plate;
 use super::super::words::{clipped, count, name, share};
-use super::{MOST_LINES, MOST_ROWS, Source, interval, more_note};
+use super::{MOST_LINES, MOST_ROWS, SectionInput, interval, more_note};
 
 /// Targets that have a chart, at most.
 const MOST_TARGETS: usize = 4;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let targets = source.data.targets().into_iter().take(MOST_TARGETS).enumerate();
     let charts: Vec<Chart> =
         targets.filter_map(|(index, target)| binding(source, target, index)).collect();
@@ -44,7 +44,7 @@ fn label(row: &BindingRow) -> String {
     }
 }
 
-fn binding(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
+fn binding(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = source.data.asked.binding.iter();
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
     let mut rows: Vec<&BindingRow> = all.filter(|row| row.share.is_some()).collect();
@@ -65,7 +65,7 @@ fn binding(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
         "#Helped (95 % interval)",
         "#By this rule alone",
     ];
-    let mut grid = Grid::new(title.as_str(), &columns);
+    let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_ROWS) {
         grid.row([
             label(row),

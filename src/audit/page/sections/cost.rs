@@ -1,16 +1,18 @@
 //! 3: which share of each group is helped within which cost.
 
-use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Curve, Interval, Intervals, Mark, SERIES_MOST, Step, end_of_axis};
+use super::super::blocks::{Block, Chart, GridBlock};
+use super::super::charts::{
+    ChartInterval, Curve, CurveStep, Intervals, Mark, SERIES_MOST, end_of_axis,
+};
 use super::super::data::{CurveRow, GroupRow, Whose};
 use super::super::plate::Plate;
 use super::super::words::{count, dash, maybe_number, maybe_share, name, number, share};
 use super::{
-    MOST_LINES, MOST_ROWS, Source, group_label, groups_of, interval, more_note, panel_title,
+    MOST_LINES, MOST_ROWS, SectionInput, group_label, groups_of, interval, more_note, panel_title,
     panels, sentences, suppressed_note,
 };
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     if source.data.groups.is_empty() {
         let text = "The run has no table of groups (audit.sections leaves out “groups”).";
         return vec![Block::Text(text.to_string())];
@@ -30,10 +32,10 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     blocks
 }
 
-fn overall(source: &Source<'_>) -> Grid {
+fn overall(source: &SectionInput<'_>) -> GridBlock {
     let columns =
         ["Target", "#Rows", "#Refused", "#Helped, of refused", "#Mean cost", "#Median cost"];
-    let mut grid = Grid::new("All rows, by target", &columns);
+    let mut grid = GridBlock::new("All rows, by target", &columns);
     let targets = source.data.targets();
     for target in targets.iter().take(MOST_ROWS) {
         let Some(row) = source.data.everybody(target) else { continue };
@@ -60,9 +62,9 @@ pub(super) fn median_cost(row: &GroupRow) -> String {
 }
 
 /// Steps of a group's curve.
-fn steps(source: &Source<'_>, whose: &Whose) -> Vec<Step> {
+fn steps(source: &SectionInput<'_>, whose: &Whose) -> Vec<CurveStep> {
     let rows = source.data.curves.iter().filter(|row| row.whose == *whose);
-    let step = |row: &CurveRow| Step {
+    let step = |row: &CurveRow| CurveStep {
         cost: row.budget,
         share: row.share.value,
         low: row.share.low,
@@ -86,7 +88,7 @@ fn chosen<'a>(groups: &[&'a GroupRow], most: usize) -> Vec<&'a GroupRow> {
     chosen
 }
 
-fn curve_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Chart> {
+fn curve_chart(source: &SectionInput<'_>, panel: (&str, &str), index: usize) -> Option<Chart> {
     let (groups, suppressed) = groups_of(source, panel);
     let chosen = chosen(&groups, SERIES_MOST);
     let curve = |row: &&GroupRow| {
@@ -101,7 +103,7 @@ fn curve_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option
     let costs = list.iter().flat_map(|curve| &curve.steps).map(|step| step.cost);
     let (most, end) = (costs.fold(0.0, f64::max), end_of_axis(&list));
     let cut = if most > end {
-        format!(" The few answers of costs up to {} are in the data below.", number(most))
+        format!(" The few counterfactuals of costs up to {} are in the data below.", number(most))
     } else {
         String::new()
     };
@@ -118,11 +120,11 @@ fn curve_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option
     plate.curves(&list, "cost of the change")
 }
 
-fn curve_grid(title: &str, list: &[Curve]) -> Grid {
+fn curve_grid(title: &str, list: &[Curve]) -> GridBlock {
     let mut columns = vec!["#Cost".to_string()];
     columns.extend(list.iter().map(|curve| format!("#{}", curve.label)));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut grid = Grid::new(title, &columns);
+    let mut grid = GridBlock::new(title, &columns);
     let mut costs: Vec<f64> =
         list.iter().flat_map(|curve| &curve.steps).map(|step| step.cost).collect();
     costs.sort_by(f64::total_cmp);
@@ -137,14 +139,14 @@ fn curve_grid(title: &str, list: &[Curve]) -> Grid {
     grid
 }
 
-fn rate_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Chart> {
+fn rate_chart(source: &SectionInput<'_>, panel: (&str, &str), index: usize) -> Option<Chart> {
     let (mut groups, suppressed) = groups_of(source, panel);
     groups.retain(|row| row.recourse.is_some());
     let rate = |row: &GroupRow| row.recourse.map_or(0.0, |found| found.value);
     groups.sort_by(|left, right| rate(left).total_cmp(&rate(right)));
     let interval = |row: &&GroupRow| {
         let found = row.recourse?;
-        Some(Interval {
+        Some(ChartInterval {
             label: group_label(row.whose.value.as_deref(), row.needed),
             shown: share(found.value),
             point: Some(found.value),
@@ -153,7 +155,7 @@ fn rate_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<
             mark: Mark::Plain,
         })
     };
-    let list: Vec<Interval> = groups.iter().take(MOST_LINES).filter_map(interval).collect();
+    let list: Vec<ChartInterval> = groups.iter().take(MOST_LINES).filter_map(interval).collect();
     let title = "Helped at any cost".to_string();
     let plate = Plate {
         id: format!("figure-3-{}-rate", index + 1),
@@ -174,7 +176,7 @@ fn rate_chart(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<
     })
 }
 
-fn group_grid(title: &str, groups: &[&GroupRow]) -> Grid {
+fn group_grid(title: &str, groups: &[&GroupRow]) -> GridBlock {
     let columns = [
         "Group",
         "#Rows",
@@ -189,7 +191,7 @@ fn group_grid(title: &str, groups: &[&GroupRow]) -> Grid {
         "#Effort",
         "#Median cost",
     ];
-    let mut grid = Grid::new(title, &columns);
+    let mut grid = GridBlock::new(title, &columns);
     for row in groups.iter().take(MOST_ROWS) {
         let reference = if row.reference { ", reference" } else { "" };
         grid.row([

@@ -1,14 +1,14 @@
-//! Part of 4: whether differences are the search's, and whether a protected feature decides by itself. Part of 9: whether
-//! answers stand small errors.
+//! Part of 4: whether differences are the search's, and whether a protected feature decides by itself. Part of 9:
+//! whether counterfactuals stay valid under small errors.
 
-use super::super::blocks::{Block, Grid};
+use super::super::blocks::{Block, GridBlock};
 use super::super::data::{ExplicitRow, RobustnessRow, SecondSearchRow};
 use super::super::words::{clipped, count, dash, maybe_share, name};
 use super::metric::metric;
-use super::{MOST_LINES, MOST_ROWS, Source, group_of, interval, more_note};
+use super::{MOST_LINES, MOST_ROWS, SectionInput, group_of, interval, more_note};
 
 /// Differences searched again.
-pub(super) fn second_search(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn second_search(source: &SectionInput<'_>) -> Vec<Block> {
     let told = source.data.asked.second_search.iter().filter(|row| row.verdict.is_some());
     let mut rows: Vec<&SecondSearchRow> = told.collect();
     if rows.is_empty() {
@@ -17,7 +17,7 @@ pub(super) fn second_search(source: &Source<'_>) -> Vec<Block> {
     rows.sort_by_key(|row| row.verdict.as_deref() != Some("inconclusive"));
     let columns =
         ["Group", "Metric", "#Rows (n)", "#Difference", "#After a longer search", "Verdict"];
-    let mut grid = Grid::new("Differences after a longer search", &columns);
+    let mut grid = GridBlock::new("Differences after a longer search", &columns);
     for row in rows.iter().take(MOST_LINES) {
         let metric = metric(&row.metric);
         let difference = |value: Option<f64>| value.map_or_else(dash, |of| metric.difference(of));
@@ -42,7 +42,7 @@ pub(super) fn second_search(source: &Source<'_>) -> Vec<Block> {
 }
 
 /// Protected features set to their other values.
-pub(super) fn explicit(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn explicit(source: &SectionInput<'_>) -> Vec<Block> {
     let all = source.data.asked.explicit.iter();
     let rows: Vec<&ExplicitRow> = all.filter(|row| row.whose.attribute.is_none()).collect();
     if rows.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn explicit(source: &Source<'_>) -> Vec<Block> {
         "#Copies decided otherwise",
         "#Rows with such a copy (95 % interval)",
     ];
-    let mut grid = Grid::new("Protected features set to their other values", &columns);
+    let mut grid = GridBlock::new("Protected features set to their other values", &columns);
     for row in rows.iter().take(MOST_ROWS) {
         grid.row([
             clipped(&row.feature, 60),
@@ -75,8 +75,8 @@ pub(super) fn explicit(source: &Source<'_>) -> Vec<Block> {
     ]
 }
 
-/// Answers with noise.
-pub(super) fn robustness(source: &Source<'_>) -> Option<Grid> {
+/// Counterfactuals with noise.
+pub(super) fn robustness(source: &SectionInput<'_>) -> Option<GridBlock> {
     let mut rows: Vec<&RobustnessRow> =
         source.data.asked.robustness.iter().filter(|row| row.validity.is_some()).collect();
     let value = |row: &RobustnessRow| row.validity.unwrap_or(1.0);
@@ -88,14 +88,14 @@ pub(super) fn robustness(source: &Source<'_>) -> Option<Grid> {
     let columns = [
         "Group",
         "Target",
-        "#Answers (n)",
+        "#Counterfactuals (n)",
         "#Noisy copies that hold",
-        "#Answers with one that does not",
+        "#Counterfactuals with one that does not",
     ];
     let title = format!(
-        "Answers under small errors, {copies} noisy copies of each: all, then the weakest groups"
+        "Counterfactuals under small errors, {copies} noisy copies of each: all, then the weakest groups"
     );
-    let mut grid = Grid::new(title, &columns);
+    let mut grid = GridBlock::new(title, &columns);
     for row in rows.iter().take(MOST_LINES) {
         grid.row([
             group_of(&row.whose),

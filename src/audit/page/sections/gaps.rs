@@ -1,14 +1,14 @@
 //! 4: how far groups are apart, against a tolerance.
 
-use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Interval, Intervals, Mark};
+use super::super::blocks::{Block, Chart, GridBlock};
+use super::super::charts::{ChartInterval, Intervals, Mark};
 use super::super::data::{GapRow, Whose};
 use super::super::plate::Plate;
 use super::super::words::{count, dash, name, p_value, share};
 use super::metric::{Metric, metric};
 use super::{
-    MOST_LINES, MOST_ROWS, Source, doubts, group_label, groups_of, more_note, panel_title, panels,
-    sentences, suppressed_note,
+    MOST_LINES, MOST_ROWS, SectionInput, doubts, group_label, groups_of, more_note, panel_title,
+    panels, sentences, suppressed_note,
 };
 
 /// Metrics that have a chart each; the others are in the overview.
@@ -16,7 +16,7 @@ const DRAWN: [&str; 3] = ["refusal_rate", "recourse_rate", "cost_mean"];
 /// The order in which verdicts are listed.
 const VERDICTS: [&str; 3] = ["exceeds", "inconclusive", "within"];
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     if source.data.gaps.is_empty() {
         let text = "Groups were not compared: the run has no table of gaps.";
         return vec![Block::Text(text.to_string())];
@@ -46,14 +46,14 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
 }
 
 /// Differences against reference groups.
-fn against_reference<'a>(source: &Source<'a>) -> impl Iterator<Item = &'a GapRow> {
+fn against_reference<'a>(source: &SectionInput<'a>) -> impl Iterator<Item = &'a GapRow> {
     source.data.gaps.iter().filter(|row| row.against == "reference")
 }
 
-fn overview(source: &Source<'_>) -> Grid {
+fn overview(source: &SectionInput<'_>) -> GridBlock {
     let columns =
         ["Metric", "What it is", "#Within", "#Inconclusive", "#Exceeds", "Widest difference"];
-    let mut grid = Grid::new("Differences from the reference groups, by metric", &columns);
+    let mut grid = GridBlock::new("Differences from the reference groups, by metric", &columns);
     let mut metrics: Vec<&str> = Vec::new();
     for row in against_reference(source) {
         if !metrics.contains(&row.metric.as_str()) {
@@ -84,7 +84,11 @@ fn size(row: &GapRow) -> f64 {
 }
 
 /// Verdicts in their order, then the widest first.
-fn sorted<'a>(source: &Source<'a>, (target, attribute): (&str, &str), of: &str) -> Vec<&'a GapRow> {
+fn sorted<'a>(
+    source: &SectionInput<'a>,
+    (target, attribute): (&str, &str),
+    of: &str,
+) -> Vec<&'a GapRow> {
     let here = |row: &&GapRow| {
         let Whose { target: to, attribute: by, .. } = &row.whose;
         to == target && by.as_deref() == Some(attribute) && row.metric == of && row.budget.is_none()
@@ -105,16 +109,20 @@ fn mark(verdict: &str) -> Mark {
     }
 }
 
-fn n(source: &Source<'_>, row: &GapRow) -> u64 {
+fn n(source: &SectionInput<'_>, row: &GapRow) -> u64 {
     let group = source.data.groups.iter().find(|group| group.whose == row.whose);
     group.map_or(0, |group| if row.metric == "refusal_rate" { group.rows } else { group.needed })
 }
 
-fn forest(source: &Source<'_>, panel: (&str, &str), (index, of): (usize, &str)) -> Option<Chart> {
+fn forest(
+    source: &SectionInput<'_>,
+    panel: (&str, &str),
+    (index, of): (usize, &str),
+) -> Option<Chart> {
     let rows = sorted(source, panel, of);
     let first = rows.first()?;
     let metric = metric(of);
-    let line = |row: &&GapRow| Interval {
+    let line = |row: &&GapRow| ChartInterval {
         label: group_label(row.whose.value.as_deref(), n(source, row)),
         shown: format!("{}  {}", metric.bare(row.difference.value), row.verdict),
         point: Some(row.difference.value),
@@ -122,7 +130,7 @@ fn forest(source: &Source<'_>, panel: (&str, &str), (index, of): (usize, &str)) 
         high: row.difference.high,
         mark: mark(&row.verdict),
     };
-    let list: Vec<Interval> = rows.iter().take(MOST_LINES).map(line).collect();
+    let list: Vec<ChartInterval> = rows.iter().take(MOST_LINES).map(line).collect();
     let title = format!("{}: difference from {}", metric.title, name(first.other.as_deref()));
     let (_, suppressed) = groups_of(source, panel);
     let plate = Plate {
@@ -162,7 +170,7 @@ fn reading(rows: &[&GapRow], metric: Metric) -> String {
     )
 }
 
-fn grid(source: &Source<'_>, title: &str, (rows, metric): (&[&GapRow], Metric)) -> Grid {
+fn grid(source: &SectionInput<'_>, title: &str, (rows, metric): (&[&GapRow], Metric)) -> GridBlock {
     let columns = [
         "Group",
         "#n",
@@ -174,7 +182,7 @@ fn grid(source: &Source<'_>, title: &str, (rows, metric): (&[&GapRow], Metric)) 
         "Costs agree",
         "Verdict",
     ];
-    let mut grid = Grid::new(title, &columns);
+    let mut grid = GridBlock::new(title, &columns);
     for row in rows.iter().take(MOST_ROWS) {
         let agrees =
             row.cost_agrees.map_or_else(dash, |yes| if yes { "yes" } else { "no" }.to_string());

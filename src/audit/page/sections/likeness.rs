@@ -1,21 +1,21 @@
-//! 9: how valid answers are, and how like the rows that the model decides that way.
+//! 9: how valid counterfactuals are, and how like the rows that the model decides that way.
 
-use super::super::blocks::{Block, Chart, Grid};
+use super::super::blocks::{Block, Chart, GridBlock};
 use super::super::charts::Bar;
-use super::super::data::MmdRow;
+use super::super::data::MmdFigures;
 use super::super::plate::Plate;
 use super::super::words::{clipped, count, maybe_number, name, number};
-use super::{Source, doubts, interval};
+use super::{SectionInput, doubts, interval};
 
 /// Targets that are told, at most.
 const MOST_TARGETS: usize = 12;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let data = source.data;
     if data.likeness.is_empty() {
         return vec![Block::Text("The run has no reports of validity.".to_string())];
     }
-    let text = "Valid answers were put to the model, which gave them the target. Plausibility is the share of real rows \
+    let text = "Valid counterfactuals were put to the model, which gave them the target. Plausibility is the share of real rows \
                 that are at least as unusual as the answer: 0.5 is as usual as real rows, near 0 is unlike any. MMD² \
                 compares answers as a whole with rows of the target class; held-out rows of the class show how small \
                 it can be, rows left as they are how large.";
@@ -38,16 +38,16 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     blocks
 }
 
-fn quality(source: &Source<'_>) -> Grid {
+fn quality(source: &SectionInput<'_>) -> GridBlock {
     let columns = [
         "Target",
-        "#Answers needed (n)",
+        "#Counterfactuals needed (n)",
         "#Valid (95 % interval)",
         "#Mean features changed",
         "#Median plausibility",
         "#5 % plausibility",
     ];
-    let mut grid = Grid::new("Answers by target, over all samples", &columns);
+    let mut grid = GridBlock::new("Counterfactuals by target, over all samples", &columns);
     for row in source.data.likeness.iter().take(MOST_TARGETS) {
         grid.row([
             row.target.as_deref().map_or("all".to_string(), |target| name(Some(target))),
@@ -61,10 +61,10 @@ fn quality(source: &Source<'_>) -> Grid {
     grid
 }
 
-fn likeness(row: &MmdRow, index: usize) -> Option<Chart> {
+fn likeness(row: &MmdFigures, index: usize) -> Option<Chart> {
     let lines = [
         ("Held-out rows of the class: the floor", row.held_out),
-        ("Valid answers", Some(row.mmd2)),
+        ("Valid counterfactuals", Some(row.mmd2)),
         ("Rows left as they are", row.unchanged),
     ];
     let bar = |(label, value): (&str, Option<f64>)| {
@@ -78,20 +78,25 @@ fn likeness(row: &MmdRow, index: usize) -> Option<Chart> {
     };
     let list: Vec<Bar> = lines.into_iter().filter_map(bar).collect();
     let title = format!("Distance from rows of class {} (MMD²)", name(row.target.as_deref()));
-    let mut grid = Grid::new(title.as_str(), &["Rows", "#MMD²"]);
+    let mut grid = GridBlock::new(title.as_str(), &["Rows", "#MMD²"]);
     list.iter().for_each(|bar| grid.row([bar.label.clone(), bar.shown.clone()]));
     let ratio = row.ratio.map_or(String::new(), |ratio| {
-        format!(" Answers are at {} times the distance of rows left as they are.", number(ratio))
+        format!(
+            " Counterfactuals are at {} times the distance of rows left as they are.",
+            number(ratio)
+        )
     });
-    let reading =
-        format!("n = {} valid answers; no unit, smaller is more alike.{ratio}", count(row.rows));
+    let reading = format!(
+        "n = {} valid counterfactuals; no unit, smaller is more alike.{ratio}",
+        count(row.rows)
+    );
     let id = format!("figure-9-{}", index + 1);
     Plate { id, title, reading, note: String::new(), grid }.bars(&list, None)
 }
 
-fn survival(source: &Source<'_>) -> Grid {
-    let columns = ["Model", "#Valid answers (n)", "#Still valid (95 % interval)"];
-    let mut grid = Grid::new("Answers under other trainings of the model", &columns);
+fn survival(source: &SectionInput<'_>) -> GridBlock {
+    let columns = ["Model", "#Valid counterfactuals (n)", "#Still valid (95 % interval)"];
+    let mut grid = GridBlock::new("Counterfactuals under other trainings of the model", &columns);
     for row in source.data.survival.iter().take(MOST_TARGETS) {
         let model = row.model.as_deref().map_or("mean of all".to_string(), |of| clipped(of, 60));
         grid.row([model, count(row.rows), interval(row.survival)]);

@@ -7,12 +7,12 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::super::blocks::{Block, Grid};
+use super::super::blocks::{Block, GridBlock};
 use super::super::words::{clipped, count, counted, number};
-use super::Source;
+use super::SectionInput;
 use crate::error::{Error, Result};
 use crate::metrics::Status;
-use crate::output::{COUNTERFACTUALS, FoundFile, GENERATOR, folder_values, list};
+use crate::output::{COUNTERFACTUALS, FolderEntry, GENERATOR, folder_values, list};
 
 /// Characters of a cell, at most.
 const CELL_CHARS: usize = 160;
@@ -21,7 +21,7 @@ const MOST_BYTES: usize = 300_000;
 /// Columns beside the key; of a decision's two names the one that the table has.
 const COLUMNS: [&str; 5] = ["target", "original_class", "original_value", "status", "cost"];
 
-pub(super) fn blocks(source: &Source<'_>) -> Result<Vec<Block>> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     if source.facts.page_rows == 0 {
         let text = "No rows are on this page: they are data of persons (audit.page.rows is 0). Every row is in the \
@@ -71,25 +71,27 @@ fn quoted(text: &str) -> String {
 }
 
 /// The first refused rows of the counterfactual table, in the order of its files.
-fn sample(source: &Source<'_>) -> Result<Grid> {
+fn sample(source: &SectionInput<'_>) -> Result<GridBlock> {
     let folder = source.folder.join(COUNTERFACTUALS);
     let unreadable =
         |error| Error::input(folder.display().to_string(), "cannot be read").source(error);
     let files = list(&folder).map_err(unreadable)?;
-    let mut sample = Sample {
+    let mut sample = LookupRows {
         most: usize::try_from(source.facts.page_rows).unwrap_or(usize::MAX),
         bytes: 0,
-        grid: Grid::default(),
+        grid: GridBlock::default(),
         key: &source.facts.key,
     };
     for (name, found) in &files {
-        let table = matches!(found, FoundFile::File(_)) && name.ends_with(".parquet");
+        let table = matches!(found, FolderEntry::File(_)) && name.ends_with(".parquet");
         if table && !sample.is_full() {
             sample.read(&folder, name)?;
         }
     }
-    let mut grid =
-        Grid::new("Rows to look up", &["Key", "Target", "Decision", "Status", "#Cost", "Changes"]);
+    let mut grid = GridBlock::new(
+        "Rows to look up",
+        &["Key", "Target", "Decision", "Status", "#Cost", "Changes"],
+    );
     grid.rows = sample.grid.rows;
     if grid.rows.len() < sample.most && sample.bytes >= MOST_BYTES {
         grid.more = format!(
@@ -101,14 +103,14 @@ fn sample(source: &Source<'_>) -> Result<Grid> {
 }
 
 /// Rows as far as they have been gathered.
-struct Sample<'a> {
+struct LookupRows<'a> {
     most: usize,
     bytes: usize,
-    grid: Grid,
+    grid: GridBlock,
     key: &'a [String],
 }
 
-impl Sample<'_> {
+impl LookupRows<'_> {
     fn is_full(&self) -> bool {
         self.grid.rows.len() >= self.most || self.bytes >= MOST_BYTES
     }
@@ -123,7 +125,7 @@ impl Sample<'_> {
         for batch in reader {
             let batch =
                 batch.map_err(|error| Error::input(&shown, "cannot be read").source(error))?;
-            let columns = Columns::of(&batch, &format!("{COUNTERFACTUALS}/{name}"));
+            let columns = LookupColumns::of(&batch, &format!("{COUNTERFACTUALS}/{name}"));
             for row in 0..batch.num_rows() {
                 if self.is_full() {
                     return Ok(());
@@ -136,7 +138,7 @@ impl Sample<'_> {
         Ok(())
     }
 
-    fn add(&mut self, columns: &Columns<'_>, row: usize) {
+    fn add(&mut self, columns: &LookupColumns<'_>, row: usize) {
         let key: Vec<String> = self.key.iter().map(|name| columns.text(name, row)).collect();
         let [target, class, value, status, cost] = COLUMNS.map(|name| columns.text(name, row));
         let decision = if class.is_empty() { value } else { class };
@@ -149,14 +151,14 @@ impl Sample<'_> {
 }
 
 /// The columns of a batch, those too that have become folders.
-struct Columns<'a> {
+struct LookupColumns<'a> {
     batch: &'a RecordBatch,
     folders: Vec<(String, Option<String>)>,
 }
 
-impl<'a> Columns<'a> {
-    fn of(batch: &'a RecordBatch, name: &str) -> Columns<'a> {
-        Columns { batch, folders: folder_values(name) }
+impl<'a> LookupColumns<'a> {
+    fn of(batch: &'a RecordBatch, name: &str) -> LookupColumns<'a> {
+        LookupColumns { batch, folders: folder_values(name) }
     }
 
     fn text(&self, name: &str, row: usize) -> String {
@@ -169,7 +171,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Whether it is the first answer for a row that needs one.
+    /// Whether it is the first counterfactual for a row that needs one.
     fn is_wanted(&self, row: usize) -> bool {
         self.text("sample", row) == "0" && self.text("status", row) != Status::AlreadyTarget.name()
     }

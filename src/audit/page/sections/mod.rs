@@ -1,6 +1,6 @@
 //! The sections of the page, in the order in which they are asked: what is the verdict, is every row accounted for, who
 //! can be helped at which cost, how far are groups apart, what would change, who is shut out, why, since when, how good
-//! are the answers, what about this row, and how is it all done again.
+//! are the counterfactuals, what about this row, and how is it all done again.
 
 mod actions;
 mod binding;
@@ -20,8 +20,8 @@ mod verdict;
 
 use std::path::Path;
 
-use super::blocks::{Block, Section};
-use super::data::{Data, Estimate, GroupRow, Whose};
+use super::blocks::{Block, PageSection};
+use super::data::{Data, GroupRow, IntervalEstimate, Whose};
 use super::facts::PageFacts;
 use super::words::{clipped, count, counted, dash, name, range, share};
 use crate::error::Result;
@@ -35,7 +35,7 @@ const MOST_ROWS: usize = 40;
 const MOST_PANELS: usize = 6;
 
 /// What every section is made from.
-pub(super) struct Source<'a> {
+pub(super) struct SectionInput<'a> {
     pub(super) data: &'a Data,
     pub(super) facts: &'a PageFacts,
     /// The run's folder.
@@ -43,7 +43,7 @@ pub(super) struct Source<'a> {
 }
 
 /// All sections.
-pub(super) fn sections(source: &Source<'_>) -> Result<Vec<Section>> {
+pub(super) fn sections(source: &SectionInput<'_>) -> Result<Vec<PageSection>> {
     let list: [(&str, &str, Vec<Block>); 11] = [
         ("verdict", "Verdict", verdict::blocks(source)),
         ("reconciliation", "Where every row went", reconcile::blocks(source)),
@@ -53,11 +53,12 @@ pub(super) fn sections(source: &Source<'_>) -> Result<Vec<Section>> {
         ("shut-out", "Who cannot be helped, and why", shut_out::blocks(source)),
         ("reasons", "Reasons for decisions", reasons::blocks(source)),
         ("nights", "Stability from run to run", nights::blocks(source)),
-        ("likeness", "How good the answers are", likeness::blocks(source)),
+        ("likeness", "How good the counterfactuals are", likeness::blocks(source)),
         ("lookup", "Find a row", lookup::blocks(source)?),
         ("reproduce", "How to reproduce this, and what it does not say", reproduce::blocks(source)),
     ];
-    let section = |(index, (id, title, blocks))| Section { number: index + 1, id, title, blocks };
+    let section =
+        |(index, (id, title, blocks))| PageSection { number: index + 1, id, title, blocks };
     Ok(list.into_iter().enumerate().map(section).collect())
 }
 
@@ -75,7 +76,7 @@ fn group_of(whose: &Whose) -> String {
 }
 
 /// A panel's title: the attribute, and the target where there are several.
-fn panel_title(source: &Source<'_>, (target, attribute): (&str, &str)) -> String {
+fn panel_title(source: &SectionInput<'_>, (target, attribute): (&str, &str)) -> String {
     let attribute = clipped(attribute, 40);
     if source.data.targets().len() > 1 {
         format!("{attribute}, target {}", name(Some(target)))
@@ -86,7 +87,7 @@ fn panel_title(source: &Source<'_>, (target, attribute): (&str, &str)) -> String
 
 /// Groups of an attribute that are told, and how many are not because they are too small.
 fn groups_of<'a>(
-    source: &Source<'a>,
+    source: &SectionInput<'a>,
     (target, attribute): (&str, &str),
 ) -> (Vec<&'a GroupRow>, usize) {
     let of = |row: &&GroupRow| {
@@ -98,7 +99,7 @@ fn groups_of<'a>(
 }
 
 /// That small groups are not told.
-fn suppressed_note(source: &Source<'_>, groups: usize) -> String {
+fn suppressed_note(source: &SectionInput<'_>, groups: usize) -> String {
     if groups == 0 {
         return String::new();
     }
@@ -120,13 +121,13 @@ fn more_note(more: usize, what: &str, table: &str) -> String {
 }
 
 /// A share with its interval.
-fn interval(estimate: Option<Estimate>) -> String {
+fn interval(estimate: Option<IntervalEstimate>) -> String {
     estimate
         .map_or_else(dash, |of| format!("{} ({})", share(of.value), range(of.low, of.high, share)))
 }
 
 /// Panels that have charts, with a note on those that have none.
-fn panels<'a>(source: &Source<'a>, table: &str) -> (Vec<(&'a str, &'a str)>, Option<Block>) {
+fn panels<'a>(source: &SectionInput<'a>, table: &str) -> (Vec<(&'a str, &'a str)>, Option<Block>) {
     let mut panels = source.data.panels();
     let more = panels.len().saturating_sub(MOST_PANELS);
     panels.truncate(MOST_PANELS);

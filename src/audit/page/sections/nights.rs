@@ -1,22 +1,22 @@
-//! 8: what became of the previous run's answers, and figures over the runs before.
+//! 8: what became of the previous run's counterfactuals, and figures over the runs before.
 
-use super::super::blocks::{Block, Chart, Finding, Grid, Tone};
-use super::super::charts::{Interval, Intervals, Mark, Night};
+use super::super::blocks::{Block, Callout, Chart, GridBlock, Tone};
+use super::super::charts::{ChartInterval, Intervals, Mark, Night};
 use super::super::data::StabilityRow;
 use super::super::facts::PastRun;
 use super::super::plate::Plate;
 use super::super::words::{count, counted, dash, maybe_share, name, number, range, share};
-use super::{MOST_LINES, Source, group_of, interval, more_note};
+use super::{MOST_LINES, SectionInput, group_of, interval, more_note};
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let over_time = over_time(&source.facts.past);
     let mut blocks = Vec::new();
     if source.data.stability.is_empty() {
-        let text = "No earlier run was compared (audit.previous is not set), so nothing is said about whether answers \
+        let text = "No earlier run was compared (audit.previous is not set), so nothing is said about whether counterfactuals \
                     last.";
         blocks.push(Block::Text(text.to_string()));
     } else {
-        let text = "People may act on yesterday's answer. Each was put to tonight's model again: does it still lead to \
+        let text = "People may act on yesterday's counterfactual. Each was put to tonight's model again: does it still lead to \
                     the target? Causes are told apart: the person's row changed, the model did, or the configuration. \
                     A needless change is another answer although yesterday's still holds and costs no more; a broken \
                     promise is a row that did what was asked and is refused all the same.";
@@ -32,23 +32,23 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
 }
 
 /// Rows of everybody, all causes or one of them.
-fn everybody<'a>(source: &Source<'a>) -> impl Iterator<Item = &'a StabilityRow> {
+fn everybody<'a>(source: &SectionInput<'a>) -> impl Iterator<Item = &'a StabilityRow> {
     source.data.stability.iter().filter(|row| row.whose.attribute.is_none())
 }
 
-fn causes(source: &Source<'_>) -> Grid {
+fn causes(source: &SectionInput<'_>) -> GridBlock {
     let columns = [
         "What changed",
         "Target",
         "#Rows of both runs",
         "#Other decision (95 % interval)",
-        "#Answers that still hold (95 % interval)",
+        "#Counterfactuals that still hold (95 % interval)",
         "#Needless changes (95 % interval)",
-        "#Answer churn",
+        "#Counterfactual churn",
         "#Broken promises",
         "#Cost drift (95 % interval)",
     ];
-    let mut grid = Grid::new("Since the previous run, by cause", &columns);
+    let mut grid = GridBlock::new("Since the previous run, by cause", &columns);
     for row in everybody(source).take(2 * MOST_LINES) {
         let of = row.shares;
         let drift = row.cost_drift.map_or_else(dash, |of| {
@@ -77,8 +77,8 @@ fn cause(cause: &str) -> &str {
     }
 }
 
-/// Groups whose answers hold least.
-fn groups(source: &Source<'_>) -> Option<Chart> {
+/// Groups whose counterfactuals hold least.
+fn groups(source: &SectionInput<'_>) -> Option<Chart> {
     let all = source.data.stability.iter();
     let all = all.filter(|row| row.whose.attribute.is_some() && row.cause.is_none());
     let told = all.clone().filter(|row| row.shares.recourse_validity.is_some());
@@ -87,7 +87,7 @@ fn groups(source: &Source<'_>) -> Option<Chart> {
     rows.sort_by(|left, right| value(left).total_cmp(&value(right)));
     let line = |row: &&StabilityRow| {
         let found = row.shares.recourse_validity?;
-        Some(Interval {
+        Some(ChartInterval {
             label: format!("{} (n {})", group_of(&row.whose), count(row.asked)),
             shown: share(found.value),
             point: Some(found.value),
@@ -96,10 +96,11 @@ fn groups(source: &Source<'_>) -> Option<Chart> {
             mark: Mark::Plain,
         })
     };
-    let list: Vec<Interval> = rows.iter().take(MOST_LINES).filter_map(line).collect();
-    let title = "Previous answers that still hold, by group".to_string();
-    let columns = ["Group", "#Answers tried (n)", "#Still hold (95 % interval)", "#In both runs"];
-    let mut grid = Grid::new(title.as_str(), &columns);
+    let list: Vec<ChartInterval> = rows.iter().take(MOST_LINES).filter_map(line).collect();
+    let title = "Previous counterfactuals that still hold, by group".to_string();
+    let columns =
+        ["Group", "#Counterfactuals tried (n)", "#Still hold (95 % interval)", "#In both runs"];
+    let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_LINES) {
         let held = interval(row.shares.recourse_validity);
         grid.row([group_of(&row.whose), count(row.asked), held, count(row.paired)]);
@@ -113,7 +114,8 @@ fn groups(source: &Source<'_>) -> Option<Chart> {
     let plate = Plate {
         id: "figure-8-1".to_string(),
         title,
-        reading: "Those that hold least first; n is the number of answers tried again.".to_string(),
+        reading: "Those that hold least first; n is the number of counterfactuals tried again."
+            .to_string(),
         note: format!("{note}{small}").trim().to_string(),
         grid,
     };
@@ -121,7 +123,7 @@ fn groups(source: &Source<'_>) -> Option<Chart> {
         list: &list,
         zone: None,
         always: (0.0, 1.0),
-        unit: "share of the previous answers",
+        unit: "share of the previous counterfactuals",
         show: |value| format!("{:.0} %", 100.0 * value),
     })
 }
@@ -137,7 +139,7 @@ fn over_time(past: &[PastRun]) -> Vec<Chart> {
     let chart = |(id, title, meaning, figure): (&str, &str, &str, Figure)| {
         let night = |run: &PastRun| Night { label: run.label.clone(), value: figure(run) };
         let list: Vec<Night> = past.iter().map(night).collect();
-        let mut grid = Grid::new(title, &["Run", &format!("#{meaning}"), "#n"]);
+        let mut grid = GridBlock::new(title, &["Run", &format!("#{meaning}"), "#n"]);
         for run in past {
             grid.row([run.label.clone(), maybe_share(figure(run)), count(run.rows)]);
         }
@@ -159,10 +161,10 @@ fn capitalised(text: &str) -> String {
 }
 
 /// What changed, for the verdict.
-pub(super) fn finding(source: &Source<'_>) -> Finding {
+pub(super) fn finding(source: &SectionInput<'_>) -> Callout {
     let all: Vec<&StabilityRow> = everybody(source).filter(|row| row.cause.is_none()).collect();
     let Some(row) = all.iter().max_by_key(|row| row.rows) else {
-        return Finding {
+        return Callout {
             tone: Tone::Plain,
             title: "Since the last run: not compared".to_string(),
             text: "No earlier run is named (audit.previous).".to_string(),
@@ -170,10 +172,10 @@ pub(super) fn finding(source: &Source<'_>) -> Finding {
     };
     let of = row.shares;
     let held = of.recourse_validity.map_or(
-        "Too few answers were tried again to say how many hold.".to_string(),
+        "Too few counterfactuals were tried again to say how many hold.".to_string(),
         |of| {
             format!(
-                "{} of yesterday's answers still hold (n {}, 95 % interval {}).",
+                "{} of yesterday's counterfactuals still hold (n {}, 95 % interval {}).",
                 share(of.value),
                 count(row.asked),
                 range(of.low, of.high, share)
@@ -188,9 +190,9 @@ pub(super) fn finding(source: &Source<'_>) -> Finding {
         some => format!(" Refused although they did what was asked: {}.", counted(some, "row")),
     };
     let title = match of.recourse_validity {
-        Some(of) => format!("Since the last run: {} of answers hold", share(of.value)),
+        Some(of) => format!("Since the last run: {} of counterfactuals hold", share(of.value)),
         None => "Since the last run".to_string(),
     };
     let tone = if row.broken_promises > 0 { Tone::Open } else { Tone::Plain };
-    Finding { tone, title, text: format!("{held}{flips}{broken}") }
+    Callout { tone, title, text: format!("{held}{flips}{broken}") }
 }

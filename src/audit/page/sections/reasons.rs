@@ -1,16 +1,16 @@
 //! 7: candidate reasons of decisions, where the job asks for them.
 
-use super::super::blocks::{Block, Chart, Grid};
+use super::super::blocks::{Block, Chart, GridBlock};
 use super::super::charts::Bar;
 use super::super::data::ReasonRow;
 use super::super::plate::Plate;
 use super::super::words::{clipped, count, name, share};
-use super::{MOST_LINES, MOST_ROWS, Source, interval, more_note};
+use super::{MOST_LINES, MOST_ROWS, SectionInput, interval, more_note};
 
 /// Targets that have a chart, at most.
 const MOST_TARGETS: usize = 4;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     if source.data.asked.reasons.is_empty() {
         let text = "Candidate reasons were not computed (audit.reasons is off). The changes in section 5 are not \
                     reasons: they name what is cheap and allowed to change, while a notice of adverse action must \
@@ -33,7 +33,7 @@ fn label(row: &ReasonRow) -> String {
     format!("{} {meaning}", row.code)
 }
 
-fn reasons(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
+fn reasons(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = source.data.asked.reasons.iter();
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
     let mut rows: Vec<&ReasonRow> = all.filter(|row| row.share.is_some()).collect();
@@ -49,7 +49,7 @@ fn reasons(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
     let title = format!("Named among the reasons, target {}", name(Some(target)));
     let columns =
         ["Reason", "#Rows (n)", "#Named (95 % interval)", "#Named first", "#Without recourse"];
-    let mut grid = Grid::new(title.as_str(), &columns);
+    let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_ROWS) {
         let (first, without) = (count(row.first), count(row.without_recourse));
         grid.row([clipped(&label(row), 90), count(row.rows), interval(row.share), first, without]);

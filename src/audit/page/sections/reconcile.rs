@@ -1,39 +1,40 @@
 //! 2: from the rows read to those that are helped, without a row lost.
 
-use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Kind, Stage};
+use super::super::blocks::{Block, Chart, GridBlock};
+use super::super::charts::{BarKind, WaterfallBar};
 use super::super::plate::Plate;
 use super::super::words::{clipped, count, share};
-use super::Source;
+use super::SectionInput;
 use crate::metrics::Status;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let accounts = &source.facts.accounts;
-    let answers: u64 = accounts.statuses.values().sum();
+    let rows_and_targets: u64 = accounts.statuses.values().sum();
     let mut rows = vec![
-        stage("Rows read", accounts.read, Kind::Total),
-        stage("Out of scope (input.where)", accounts.out_of_scope, Kind::Gone),
-        stage("Set aside as unusable", accounts.rejected(), Kind::Gone),
-        stage("Explained", accounts.explained(), Kind::Total),
+        stage("Rows read", accounts.read, BarKind::Total),
+        stage("Out of scope (input.where)", accounts.out_of_scope, BarKind::Gone),
+        stage("Set aside as unusable", accounts.rejected(), BarKind::Gone),
+        stage("Explained", accounts.explained(), BarKind::Total),
     ];
-    let several = answers != accounts.explained();
+    let several = rows_and_targets != accounts.explained();
     let decided = vec![
-        stage("Decided as the target already", accounts.of(Status::AlreadyTarget), Kind::Gone),
-        stage("Refused: another decision is needed", needed(source), Kind::Total),
-        stage("Helped: a valid change was found", accounts.of(Status::Solved), Kind::Helped),
-        stage("Open: none was found", accounts.of(Status::Unsolved), Kind::Open),
+        stage("Decided as the target already", accounts.of(Status::AlreadyTarget), BarKind::Gone),
+        stage("Refused: another decision is needed", needed(source), BarKind::Total),
+        stage("Helped: a valid change was found", accounts.of(Status::Solved), BarKind::Helped),
+        stage("Open: none was found", accounts.of(Status::Unsolved), BarKind::Open),
         stage(
             "Shut out: proven that there is none",
             accounts.of(Status::Infeasible),
-            Kind::ShutOut,
+            BarKind::ShutOut,
         ),
     ];
     let mut charts = Vec::new();
     if several {
         charts.extend(chart(("figure-2-1", "Rows"), rows));
-        let mut answers = vec![stage("Rows, once for each of their targets", answers, Kind::Total)];
-        answers.extend(decided);
-        charts.extend(chart(("figure-2-2", "Rows and targets"), answers));
+        let mut rows_and_targets =
+            vec![stage("Rows, once for each of their targets", rows_and_targets, BarKind::Total)];
+        rows_and_targets.extend(decided);
+        charts.extend(chart(("figure-2-2", "Rows and targets"), rows_and_targets));
     } else {
         rows.extend(decided);
         charts.extend(chart(("figure-2-1", "From rows read to rows helped"), rows));
@@ -48,7 +49,7 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
 }
 
 /// Rows that need another decision.
-fn needed(source: &Source<'_>) -> u64 {
+fn needed(source: &SectionInput<'_>) -> u64 {
     let accounts = &source.facts.accounts;
     [Status::Solved, Status::Unsolved, Status::Infeasible]
         .map(|status| accounts.of(status))
@@ -56,19 +57,19 @@ fn needed(source: &Source<'_>) -> u64 {
         .sum()
 }
 
-fn stage(label: &str, rows: u64, kind: Kind) -> Stage {
-    let sign = if kind == Kind::Gone && rows > 0 { "−" } else { "" };
-    Stage { label: label.to_string(), rows, shown: format!("{sign}{}", count(rows)), kind }
+fn stage(label: &str, rows: u64, kind: BarKind) -> WaterfallBar {
+    let sign = if kind == BarKind::Gone && rows > 0 { "−" } else { "" };
+    WaterfallBar { label: label.to_string(), rows, shown: format!("{sign}{}", count(rows)), kind }
 }
 
-fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Option<Chart> {
+fn chart((id, title): (&str, &str), mut stages: Vec<WaterfallBar>) -> Option<Chart> {
     let total = stages.first().map_or(0, |stage| stage.rows);
-    let mut grid = Grid::new(title, &["Step", "#Rows", "#Share of the first line"]);
+    let mut grid = GridBlock::new(title, &["Step", "#Rows", "#Share of the first line"]);
     for stage in &mut stages {
         let of_all =
             if total == 0 { "–".to_string() } else { share(stage.rows as f64 / total as f64) };
         grid.row([stage.label.clone(), stage.shown.clone(), of_all.clone()]);
-        if stage.kind != Kind::Total && stage.rows > 0 {
+        if stage.kind != BarKind::Total && stage.rows > 0 {
             stage.shown = format!("{}  ·  {of_all}", stage.shown);
         }
     }
@@ -82,10 +83,10 @@ fn chart((id, title): (&str, &str), mut stages: Vec<Stage>) -> Option<Chart> {
     plate.waterfall(&stages)
 }
 
-fn rejects(source: &Source<'_>) -> Grid {
+fn rejects(source: &SectionInput<'_>) -> GridBlock {
     let accounts = &source.facts.accounts;
     let mut grid =
-        Grid::new("Rows set aside, by reason", &["Reason", "#Rows", "#Share of rows read"]);
+        GridBlock::new("Rows set aside, by reason", &["Reason", "#Rows", "#Share of rows read"]);
     for (reason, rows) in &accounts.rejected {
         let of_all = *rows as f64 / accounts.read.max(1) as f64;
         grid.row([clipped(reason, 40), count(*rows), share(of_all)]);

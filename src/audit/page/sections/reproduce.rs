@@ -2,13 +2,13 @@
 
 use super::super::blocks::Block;
 use super::super::words::{clipped, count, counted};
-use super::Source;
+use super::SectionInput;
 use crate::output::InputFile;
 
 /// Input files that are listed, at most.
 const MOST_INPUTS: usize = 12;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let mut blocks = vec![
         Block::Text("Hashes are SHA-256. Equal fingerprints mean equal tables.".to_string()),
         Block::Terms(identity(source)),
@@ -33,7 +33,7 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     blocks
 }
 
-fn identity(source: &Source<'_>) -> Vec<(String, String)> {
+fn identity(source: &SectionInput<'_>) -> Vec<(String, String)> {
     let facts = source.facts;
     let run = &facts.run;
     let mut list = vec![
@@ -65,7 +65,7 @@ fn input(file: &InputFile) -> (String, String) {
     (clipped(path, 200), format!("{size}, {hash}"))
 }
 
-fn limits(source: &Source<'_>) -> Vec<String> {
+fn limits(source: &SectionInput<'_>) -> Vec<String> {
     let least = source.facts.min_cell;
     let small = format!(
         "Groups with fewer than {least} refused rows are suppressed. That nothing is shown of them does not mean that \

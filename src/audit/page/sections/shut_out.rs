@@ -1,19 +1,19 @@
-//! 6: whom no allowed change helps, and where answers press against a bound.
+//! 6: whom no allowed change helps, and where counterfactuals press against a bound.
 
-use super::super::blocks::{Block, Chart, Grid};
-use super::super::charts::{Bar, Interval, Intervals, Mark};
+use super::super::blocks::{Block, Chart, GridBlock};
+use super::super::charts::{Bar, ChartInterval, Intervals, Mark};
 use super::super::data::{BoundRow, GroupRow};
 use super::super::plate::Plate;
 use super::super::words::{count, name, range, share};
 use super::{
-    MOST_LINES, MOST_ROWS, Source, binding, group_label, groups_of, more_note, panel_title, panels,
-    sentences, suppressed_note,
+    MOST_LINES, MOST_ROWS, SectionInput, binding, group_label, groups_of, more_note, panel_title,
+    panels, sentences, suppressed_note,
 };
 
 /// Targets that have a chart of bounds, at most.
 const MOST_TARGETS: usize = 4;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let text = "Two kinds of rows are not helped. Shut out: it is proven that no change which the rules allow leads to \
                 the target. Open: none was found, and it is not proven that there is none. The true share of those \
                 beyond help lies between the two bounds: only the proven ones, and all that are not helped.";
@@ -33,9 +33,9 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     let charts: Vec<Chart> =
         charts.filter_map(|(index, target)| at_bound(source, target, index)).collect();
     if !charts.is_empty() {
-        let text = "Answers that sit exactly on a bound say where the rules hold help back, or make it dearer: with a \
+        let text = "Counterfactuals that sit exactly on a bound say where the rules hold help back, or make it more expensive: with a \
                     wider bound more rows, or cheaper changes, might be possible.";
-        blocks.push(Block::Heading("Where answers press against the rules".to_string()));
+        blocks.push(Block::Heading("Where counterfactuals press against the rules".to_string()));
         blocks.push(Block::Text(text.to_string()));
         blocks.push(Block::Charts(charts));
     }
@@ -49,13 +49,13 @@ fn ends(row: &GroupRow) -> (f64, f64) {
     (row.infeasible as f64 / needed, (row.infeasible + row.unsolved) as f64 / needed)
 }
 
-fn bounds(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Chart> {
+fn bounds(source: &SectionInput<'_>, panel: (&str, &str), index: usize) -> Option<Chart> {
     let (mut groups, suppressed) = groups_of(source, panel);
     groups.retain(|row| row.needed > 0);
     groups.sort_by(|left, right| ends(right).1.total_cmp(&ends(left).1));
     let interval = |row: &&GroupRow| {
         let (low, high) = ends(row);
-        Interval {
+        ChartInterval {
             label: group_label(row.whose.value.as_deref(), row.needed),
             shown: if high > low { range(low, high, share) } else { share(low) },
             point: None,
@@ -64,11 +64,11 @@ fn bounds(source: &Source<'_>, panel: (&str, &str), index: usize) -> Option<Char
             mark: Mark::Plain,
         }
     };
-    let list: Vec<Interval> = groups.iter().take(MOST_LINES).map(interval).collect();
+    let list: Vec<ChartInterval> = groups.iter().take(MOST_LINES).map(interval).collect();
     let title = format!("Refused rows beyond help, by {}", panel_title(source, panel));
     let columns =
         ["Group", "#Refused", "#Shut out (proven)", "#Open (not found)", "#At least", "#At most"];
-    let mut grid = Grid::new(title.as_str(), &columns);
+    let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in groups.iter().take(MOST_ROWS) {
         let (low, high) = ends(row);
         let [needed, infeasible, open] = [row.needed, row.infeasible, row.unsolved].map(count);
@@ -110,7 +110,7 @@ fn bound_name(bound: &str) -> &str {
     }
 }
 
-fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
+fn at_bound(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = source.data.bounds.iter();
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
     let enough = |row: &&BoundRow| row.rows > 0 && row.changed >= source.facts.min_cell;
@@ -124,9 +124,10 @@ fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
         beside: None,
     };
     let list: Vec<Bar> = rows.iter().take(MOST_LINES).map(bar).collect();
-    let title = format!("Answers exactly on a bound, target {}", name(Some(target)));
-    let columns = ["Feature and bound", "#Answers that change it", "#On the bound", "#Share"];
-    let mut grid = Grid::new(title.as_str(), &columns);
+    let title = format!("Counterfactuals exactly on a bound, target {}", name(Some(target)));
+    let columns =
+        ["Feature and bound", "#Counterfactuals that change it", "#On the bound", "#Share"];
+    let mut grid = GridBlock::new(title.as_str(), &columns);
     for row in rows.iter().take(MOST_ROWS) {
         let cells = [count(row.changed), count(row.rows), share(row.share.unwrap_or(0.0))];
         grid.row([label(row)].into_iter().chain(cells));
@@ -134,7 +135,8 @@ fn at_bound(source: &Source<'_>, target: &str, index: usize) -> Option<Chart> {
     let plate = Plate {
         id: format!("figure-6-bound-{}", index + 1),
         title,
-        reading: "Of the valid answers that change the feature, where enough do.".to_string(),
+        reading: "Of the valid counterfactuals that change the feature, where enough do."
+            .to_string(),
         note: more_note(rows.len().saturating_sub(MOST_LINES), "bounds", "at_bound"),
         grid,
     };

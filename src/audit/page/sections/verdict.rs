@@ -1,15 +1,15 @@
 //! 1: the gates, the group that is worst off, and what changed.
 
-use super::super::blocks::{Block, Finding, Grid, KeyFigure, Tone};
+use super::super::blocks::{Block, Callout, GridBlock, KeyFigure, Tone};
 use super::super::data::GapRow;
 use super::super::words::{clipped, count, counted, listed, name, number, range, share};
 use super::cost::median_cost;
 use super::metric::metric;
-use super::{Source, group_of, nights};
+use super::{SectionInput, group_of, nights};
 use crate::metrics::{Status, wilson};
 use crate::report::Gate;
 
-pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
+pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let mut blocks = vec![
         Block::Finding(gates(&source.facts.gates)),
         Block::Finding(worst(source)),
@@ -22,10 +22,10 @@ pub(super) fn blocks(source: &Source<'_>) -> Vec<Block> {
     blocks
 }
 
-fn gates(gates: &[Gate]) -> Finding {
+fn gates(gates: &[Gate]) -> Callout {
     let failed: Vec<&Gate> = gates.iter().filter(|gate| !gate.passed).collect();
     if gates.is_empty() {
-        return Finding {
+        return Callout {
             tone: Tone::Plain,
             title: "No gates are set".to_string(),
             text: "The job demands nothing of its results (report.gates), so nothing could fail."
@@ -33,7 +33,7 @@ fn gates(gates: &[Gate]) -> Finding {
         };
     }
     if failed.is_empty() {
-        return Finding {
+        return Callout {
             tone: Tone::Good,
             title: format!("Passed: all of {}", counted(gates.len() as u64, "gate")),
             text: "The run reached everything that the job demands of it before it is published."
@@ -41,7 +41,7 @@ fn gates(gates: &[Gate]) -> Finding {
         };
     }
     let names: Vec<String> = failed.iter().map(|gate| clipped(&gate.gate, 80)).collect();
-    Finding {
+    Callout {
         tone: Tone::Bad,
         title: format!("Failed: {} of {}", failed.len(), counted(gates.len() as u64, "gate")),
         text: format!(
@@ -51,8 +51,8 @@ fn gates(gates: &[Gate]) -> Finding {
     }
 }
 
-fn gate_grid(gates: &[Gate]) -> Grid {
-    let mut grid = Grid::new("What the job demands", &["Gate", "#Limit", "#Found", "Result"]);
+fn gate_grid(gates: &[Gate]) -> GridBlock {
+    let mut grid = GridBlock::new("What the job demands", &["Gate", "#Limit", "#Found", "Result"]);
     for gate in gates {
         let found = gate.found.map_or("not measured".to_string(), number);
         let result = if gate.passed { "✓ passed" } else { "✗ failed" };
@@ -67,10 +67,10 @@ fn width(row: &GapRow) -> f64 {
     row.difference.value.abs() / tolerance
 }
 
-fn worst(source: &Source<'_>) -> Finding {
+fn worst(source: &SectionInput<'_>) -> Callout {
     let gaps = &source.data.gaps;
     let finding =
-        |tone, title: &str, text: String| Finding { tone, title: title.to_string(), text };
+        |tone, title: &str, text: String| Callout { tone, title: title.to_string(), text };
     if gaps.is_empty() {
         let text = "No groups were compared: the run has no table of gaps. Name columns in audit.by, and keep the \
                     section “gaps”.";
@@ -129,7 +129,7 @@ fn concerned(gaps: &[GapRow]) -> String {
 }
 
 /// A difference as a sentence.
-fn told(source: &Source<'_>, row: &GapRow) -> String {
+fn told(source: &SectionInput<'_>, row: &GapRow) -> String {
     let metric = metric(&row.metric);
     let attribute = row.whose.attribute.as_deref().unwrap_or_default();
     let n = source.data.groups.iter().find(|group| group.whose == row.whose);
@@ -152,7 +152,7 @@ fn told(source: &Source<'_>, row: &GapRow) -> String {
     )
 }
 
-fn figures(source: &Source<'_>) -> Vec<KeyFigure> {
+fn figures(source: &SectionInput<'_>) -> Vec<KeyFigure> {
     let accounts = &source.facts.accounts;
     let of = |status| accounts.of(status);
     let (solved, infeasible) = (of(Status::Solved), of(Status::Infeasible));

@@ -10,10 +10,10 @@ use arrow::json::reader::infer_json_schema_from_iterator;
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
-use crate::audit::page::{Accounts, PageFacts, PastRun};
+use crate::audit::page::{PageFacts, PastRun, RowAccounts};
 use crate::metrics::wilson;
 use crate::output::{
-    InputFile, RunFacts, audit_at_bound_schema, audit_changes_schema, audit_curves_schema,
+    InputFile, RunProvenance, audit_at_bound_schema, audit_changes_schema, audit_curves_schema,
     audit_gaps_schema, audit_groups_schema, audit_table_name, counterfactual_schema, mmd_schema,
     plausibility_schema, report_name, sparsity_schema, survival_schema, validity_schema,
 };
@@ -21,7 +21,7 @@ use crate::report::Gate;
 
 /// A group of a made-up run.
 #[derive(Debug, Clone)]
-pub(super) struct Group {
+pub(super) struct GroupFixture {
     pub(super) attribute: Option<&'static str>,
     pub(super) value: Option<String>,
     pub(super) rows: u64,
@@ -39,13 +39,13 @@ pub(super) fn group(
     rows: u64,
     (refused, helped): (f64, f64),
     cost: f64,
-) -> Group {
+) -> GroupFixture {
     let value = value.map(str::to_string);
-    Group { attribute, value, rows, refused, helped, cost, reference: false }
+    GroupFixture { attribute, value, rows, refused, helped, cost, reference: false }
 }
 
 /// The groups of a small run: two attributes, a group of nulls, one that is too small.
-pub(super) fn small() -> Vec<Group> {
+pub(super) fn small() -> Vec<GroupFixture> {
     let sex = |value| (Some("sex"), Some(value));
     let region = |value| (Some("region"), Some(value));
     let mut groups = vec![
@@ -65,7 +65,7 @@ pub(super) fn small() -> Vec<Group> {
     groups
 }
 
-impl Group {
+impl GroupFixture {
     fn needed(&self) -> u64 {
         (self.rows as f64 * self.refused).round() as u64
     }
@@ -125,7 +125,7 @@ impl Group {
     }
 
     /// The group against its reference, by three metrics.
-    fn gap_rows(&self, reference: &Group) -> Vec<Value> {
+    fn gap_rows(&self, reference: &GroupFixture) -> Vec<Value> {
         let spread = |share: f64, n: u64| (share * (1.0 - share) / n.max(1) as f64).sqrt();
         let shares = [
             ("refusal_rate", self.refused, reference.refused, spread(self.refused, self.rows)),
@@ -170,14 +170,14 @@ impl Fixture {
         Fixture { home }
     }
 
-    pub(super) fn of(groups: &[Group]) -> Fixture {
+    pub(super) fn of(groups: &[GroupFixture]) -> Fixture {
         let fixture = Fixture::empty();
-        let told: Vec<&Group> = groups.iter().filter(|group| !group.suppressed()).collect();
-        let rows = groups.iter().map(Group::groups_row).collect::<Vec<_>>();
+        let told: Vec<&GroupFixture> = groups.iter().filter(|group| !group.suppressed()).collect();
+        let rows = groups.iter().map(GroupFixture::groups_row).collect::<Vec<_>>();
         fixture.write(&audit_table_name("groups"), audit_groups_schema(), &rows);
-        let rows = groups.iter().flat_map(Group::curve_rows).collect::<Vec<_>>();
+        let rows = groups.iter().flat_map(GroupFixture::curve_rows).collect::<Vec<_>>();
         fixture.write(&audit_table_name("curves"), audit_curves_schema(), &rows);
-        let reference = |group: &Group| {
+        let reference = |group: &GroupFixture| {
             groups.iter().find(|other| other.reference && other.attribute == group.attribute)
         };
         let gaps = told.iter().filter(|group| !group.reference);
@@ -251,9 +251,9 @@ impl Fixture {
     }
 
     /// What the model was asked, reasons, and a run before.
-    pub(super) fn asked(&self, groups: &[Group]) {
+    pub(super) fn asked(&self, groups: &[GroupFixture]) {
         let share = |of: f64| json!({ "low": of - 0.02, "high": of + 0.02 });
-        let actions = |group: &Group| {
+        let actions = |group: &GroupFixture| {
             let action = |(number, (changes, reach)): (u64, &(&str, f64))| {
                 let own = json!({ "action": number, "changes": changes, "size": "p50", "rows": 2_000,
                     "applicable": 1_800, "flipped": 900, "effectiveness": reach * group.helped,
@@ -265,7 +265,7 @@ impl Fixture {
             (0..).zip(&list).map(action).collect::<Vec<_>>()
         };
         let one = |own: Value, of: f64| {
-            let row = |group: &Group| group.with(merged(own.clone(), share(of)));
+            let row = |group: &GroupFixture| group.with(merged(own.clone(), share(of)));
             groups.iter().map(row).collect::<Vec<_>>()
         };
         self.write_inferred("actions", &groups.iter().flat_map(actions).collect::<Vec<_>>());
@@ -292,7 +292,7 @@ impl Fixture {
             "contribution_mean": 0.2 });
         self.write_inferred("reason_counts", &one(own, 0.55));
         let causes = [None, Some("model"), Some("none")];
-        let stability = |group: &Group| {
+        let stability = |group: &GroupFixture| {
             let row = |cause: &Option<&str>| {
                 group.with(json!({ "cause": cause, "rows": 40_000, "needed": 14_000, "suppressed": false,
                     "decision_churn": 0.04, "decision_churn_low": 0.038, "decision_churn_high": 0.042,
@@ -356,7 +356,7 @@ pub(super) fn past() -> Vec<PastRun> {
     helped.into_iter().enumerate().map(run).collect()
 }
 
-fn change_rows(group: &Group) -> Vec<Value> {
+fn change_rows(group: &GroupFixture) -> Vec<Value> {
     let signatures = [
         ("income up", 0.31),
         ("loan_amount down", 0.22),
@@ -377,7 +377,7 @@ fn change_rows(group: &Group) -> Vec<Value> {
     signatures.iter().enumerate().map(row).collect()
 }
 
-fn bound_rows(all: &Group) -> Vec<Value> {
+fn bound_rows(all: &GroupFixture) -> Vec<Value> {
     let bounds = [
         ("loan_amount", "range_low", 4_960, 1_210),
         ("income", "limit_high", 6_120, 830),
@@ -403,7 +403,7 @@ pub(super) fn facts() -> PageFacts {
         sha256: hash("b"),
         etag: None,
     };
-    let run = RunFacts {
+    let run = RunProvenance {
         run_id: "3f2a9c4be1d07755".to_string(),
         fingerprint: format!("3f2a9c4be1d07755{}", "0".repeat(48)),
         inputs: vec![input],
@@ -424,7 +424,7 @@ pub(super) fn facts() -> PageFacts {
         run,
         command: "run".to_string(),
         versions: vec![("overturn".to_string(), "0.2.0".to_string())],
-        accounts: Accounts {
+        accounts: RowAccounts {
             read: 50_000,
             out_of_scope: 1_800,
             rejected: counts(&[("null", 150), ("unseen_category", 50)]),

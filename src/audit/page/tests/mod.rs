@@ -8,7 +8,7 @@ use expect_test::expect;
 
 use super::policy::source;
 use super::*;
-use fixtures::{Fixture, Group, facts, group, past, shelf, small};
+use fixtures::{Fixture, GroupFixture, facts, group, past, shelf, small};
 
 fn page(fixture: &Fixture, facts: &PageFacts) -> String {
     render(fixture.path(), facts).expect("a page")
@@ -145,7 +145,7 @@ fn what_the_model_was_asked_and_the_nights_are_told_where_they_are_there() {
         "Protected features that the model sees",
         "Named among the reasons",
         "16 noisy copies of each",
-        "of yesterday's answers still hold",
+        "of yesterday's counterfactuals still hold",
         "Refused although they did what was asked: 3 rows",
         "Over the runs that are known",
     ];
@@ -164,7 +164,7 @@ fn tables(html: &str) -> usize {
 }
 
 /// A run with so many groups of one attribute.
-fn many(groups: u64) -> Vec<Group> {
+fn many(groups: u64) -> Vec<GroupFixture> {
     let mut list = vec![group((None, None), groups * 400, (0.34, 0.78), 1.0)];
     for number in 0..groups {
         let value = format!("segment {number} of a branch with a rather long name");

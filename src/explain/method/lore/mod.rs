@@ -11,13 +11,13 @@
 //! | d | share of features that are categories × share of them that differ, plus share that are numbers × the root of the mean square of differences ÷ training range |
 //! | size | up to 1,000 rows in both; the budget of a row (`queries_per_row`) says how many, a fifth of it in each |
 //! | tree | binary splits of greatest information gain, at least two rows a leaf |
-//! | answer | of the leaves of the target the one of whose conditions the row breaks the fewest; the row with these met by the least move |
+//! | counterfactual | of the leaves of the target the one of whose conditions the row breaks the fewest; the row with these met by the least move |
 //!
 //! Here, the tree learns from every row that was predicted on the way and not only from the last generation, what may
-//! not change is not varied (the CFRL paper extended LORE in that way), and the answer is predicted: where the model
-//! does not agree with the tree, the next rules are tried, ten at most. In the CFRL paper's tables the first rule
-//! counts whatever the model says, which is why 18 % of those answers are valid. The conditions of the leaf are kept
-//! as the table's `rule`.
+//! not change is not varied (the CFRL paper extended LORE in that way), and the counterfactual is predicted: where the
+//! model does not agree with the tree, the next rules are tried, ten at most. In the CFRL paper's tables the first rule
+//! counts whatever the model says, which is why 18 % of those counterfactuals are valid. The conditions of the leaf are
+//! kept as the table's `rule`.
 
 mod neighbourhood;
 mod rule;
@@ -25,7 +25,7 @@ mod tree;
 
 use std::sync::Arc;
 
-use super::spread::{Spread, spreads};
+use super::spread::{FeatureSpread, spreads};
 use super::{CounterfactualMethod, Proposals};
 use crate::error::Result;
 use crate::explain::refine::{Changes, Proposal, QueryCache, Refiner};
@@ -42,7 +42,7 @@ const RULES: usize = 10;
 pub(super) struct Lore {
     schema: Arc<FeatureSchema>,
     /// Of numeric features.
-    spreads: Vec<Option<Spread>>,
+    spreads: Vec<Option<FeatureSpread>>,
 }
 
 /// The rules of one request, and what came of those that were tried.

@@ -6,8 +6,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::RULES;
 use crate::encode::Slots;
-use crate::explain::method::spread::Spread;
-use crate::explain::method::variables::{Values, Variables, stream};
+use crate::explain::method::spread::FeatureSpread;
+use crate::explain::method::variables::{VariableValues, Variables, stream};
 use crate::explain::refine::{PredictionIndex, Proposal, QueryCache};
 use crate::feature::Cell;
 use crate::nearest::{NULL_POINT, UNSEEN_POINT};
@@ -31,15 +31,15 @@ pub(super) struct Neighbourhood {
     random: ChaCha8Rng,
     distance: Distance,
     /// Parents that shall keep the decision, and such that shall reach the target.
-    populations: [Vec<Values>; 2],
+    populations: [Vec<VariableValues>; 2],
     size: usize,
     generations: u32,
     kept: u32,
     /// Children that wait for their predictions, by population.
-    children: [Vec<Values>; 2],
+    children: [Vec<VariableValues>; 2],
     seen: HashSet<PredictionIndex>,
     /// All rows that were predicted, and whether they reach the target.
-    pub(super) scored: Vec<(Values, bool)>,
+    pub(super) scored: Vec<(VariableValues, bool)>,
 }
 
 /// How far values are from the row as it is.
@@ -52,7 +52,11 @@ struct Distance {
 }
 
 impl Distance {
-    fn new(cache: &QueryCache<'_>, variables: &Variables, spreads: &[Option<Spread>]) -> Distance {
+    fn new(
+        cache: &QueryCache<'_>,
+        variables: &Variables,
+        spreads: &[Option<FeatureSpread>],
+    ) -> Distance {
         let slots = &cache.worker.shared.encoder.layout().slots;
         let numeric = |slots: &&Slots| matches!(slots, Slots::Numeric(_));
         let range = |feature: usize| match &slots[feature] {
@@ -89,7 +93,7 @@ impl Neighbourhood {
     pub(super) fn new(
         cache: &QueryCache<'_>,
         request: u32,
-        spreads: &[Option<Spread>],
+        spreads: &[Option<FeatureSpread>],
     ) -> Neighbourhood {
         let variables = Variables::new(cache, request);
         let budget = cache.left(request);
@@ -132,8 +136,8 @@ impl Neighbourhood {
                     self.mutate(cache, child);
                 }
             }
-            let coherent = |child: Values| self.variables.coherent(cache, child);
-            let mut children: Vec<Values> = children.into_iter().map(coherent).collect();
+            let coherent = |child: VariableValues| self.variables.coherent(cache, child);
+            let mut children: Vec<VariableValues> = children.into_iter().map(coherent).collect();
             // What is known costs nothing, but which it is only the cache knows.
             children.retain(|child| {
                 let changes = self.variables.changes(child);
@@ -142,8 +146,10 @@ impl Neighbourhood {
                 most -= usize::from(!known && room);
                 room
             });
-            let propose =
-                |child: &Values| Proposal { request, changes: self.variables.changes(child) };
+            let propose = |child: &VariableValues| Proposal {
+                request,
+                changes: self.variables.changes(child),
+            };
             let changed = children.iter().map(propose);
             into.extend(changed.filter(|proposal| !proposal.changes.is_empty()));
             self.children[side] = children;
@@ -152,7 +158,7 @@ impl Neighbourhood {
     }
 
     /// Children of pairs of parents: exchanged between two points, or copies.
-    fn crossed(&mut self, side: usize) -> Vec<Values> {
+    fn crossed(&mut self, side: usize) -> Vec<VariableValues> {
         let Neighbourhood { populations, random, variables, size, .. } = self;
         let (parents, genes) = (&populations[side], variables.all.len());
         let mut children = Vec::with_capacity(*size);
@@ -171,7 +177,7 @@ impl Neighbourhood {
     }
 
     /// Gives some genes values of training rows, as far as they are allowed.
-    fn mutate(&mut self, cache: &QueryCache<'_>, child: &mut Values) {
+    fn mutate(&mut self, cache: &QueryCache<'_>, child: &mut VariableValues) {
         let Neighbourhood { variables, random, .. } = self;
         for _ in 0..random.random_range(1..=variables.all.len()) {
             let index = random.random_range(0..variables.all.len());
@@ -190,7 +196,7 @@ impl Neighbourhood {
     ) {
         let mut predictions = predictions.iter();
         for side in 0..2 {
-            let mut fit: Vec<(f64, Values)> = Vec::with_capacity(self.size);
+            let mut fit: Vec<(f64, VariableValues)> = Vec::with_capacity(self.size);
             for child in std::mem::take(&mut self.children[side]) {
                 let same = self.variables.changes(&child).is_empty();
                 let reached = match same {
@@ -217,7 +223,7 @@ impl Neighbourhood {
     }
 
     /// The winners of tournaments.
-    fn selected(&mut self, fit: &[(f64, Values)]) -> Vec<Values> {
+    fn selected(&mut self, fit: &[(f64, VariableValues)]) -> Vec<VariableValues> {
         let random = &mut self.random;
         let mut winner = || {
             let drawn = (0..TOURNAMENT).map(|_| &fit[random.random_range(0..fit.len())]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::neighbourhood::Neighbourhood;
-use super::tree::{Leaf, Test, leaves};
+use super::tree::{RuleLeaf, Test, leaves};
 use crate::explain::method::variables::Variables;
 use crate::explain::refine::{Changes, QueryCache};
 use crate::feature::{Cell, FeatureSchema};
@@ -85,7 +85,7 @@ fn moved_to(
     cache: &QueryCache<'_>,
     schema: &FeatureSchema,
     learnt: &Neighbourhood,
-    leaf: &Leaf,
+    leaf: &RuleLeaf,
 ) -> Option<MovedRow> {
     let variables = &learnt.variables;
     let conditions = conditions(&leaf.path);
@@ -174,7 +174,7 @@ fn number_inside(
 }
 
 /// The category that most of a leaf's rows of the target have.
-fn commonest(learnt: &Neighbourhood, leaf: &Leaf, index: usize) -> Option<Cell> {
+fn commonest(learnt: &Neighbourhood, leaf: &RuleLeaf, index: usize) -> Option<Cell> {
     let rows = leaf.rows.iter().map(|row| &learnt.scored[*row]);
     let reached = rows.filter(|(_, reached)| *reached);
     let mut counts: Vec<(Cell, usize)> = Vec::new();

@@ -1,6 +1,6 @@
 //! A small decision tree over labelled rows: binary splits of the greatest information gain.
 
-use crate::explain::method::variables::Values;
+use crate::explain::method::variables::VariableValues;
 use crate::feature::Cell;
 
 /// Rows of a leaf, at least.
@@ -21,7 +21,7 @@ pub(super) enum Test {
 
 /// A leaf and what leads to it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Leaf {
+pub(super) struct RuleLeaf {
     /// Tests, and whether they hold.
     pub(super) path: Vec<(Test, bool)>,
     /// Whether most of its rows reach the target.
@@ -43,8 +43,8 @@ impl Test {
 }
 
 /// The leaves of a tree that learns which rows reach the target.
-pub(super) fn leaves(rows: &[(Values, bool)]) -> Vec<Leaf> {
-    let root = Leaf { path: Vec::new(), target: false, rows: (0..rows.len()).collect() };
+pub(super) fn leaves(rows: &[(VariableValues, bool)]) -> Vec<RuleLeaf> {
+    let root = RuleLeaf { path: Vec::new(), target: false, rows: (0..rows.len()).collect() };
     let (mut open, mut found) = (vec![root], Vec::new());
     while let Some(mut leaf) = open.pop() {
         let split = if leaf.path.len() < DEPTH { best_split(rows, &leaf.rows) } else { None };
@@ -59,23 +59,23 @@ pub(super) fn leaves(rows: &[(Values, bool)]) -> Vec<Leaf> {
         for (holds, rows) in [(false, outside), (true, inside)] {
             let mut path = leaf.path.clone();
             path.push((test, holds));
-            open.push(Leaf { path, target: false, rows });
+            open.push(RuleLeaf { path, target: false, rows });
         }
     }
     found
 }
 
 /// The split with the greatest gain; none where nothing is gained.
-fn best_split(rows: &[(Values, bool)], some: &[usize]) -> Option<Test> {
-    let all = Counts::of(some.iter().map(|row| rows[*row].1));
+fn best_split(rows: &[(VariableValues, bool)], some: &[usize]) -> Option<Test> {
+    let all = NodeCounts::of(some.iter().map(|row| rows[*row].1));
     if some.len() < 2 * LEAST_ROWS || all.reached == 0 || all.reached == all.rows {
         return None;
     }
     let width = rows[some[0]].0.len();
     let mut best: Option<(f64, Test)> = None;
-    let mut offer = |inside: Counts, test: Test| {
+    let mut offer = |inside: NodeCounts, test: Test| {
         let outside =
-            Counts { rows: all.rows - inside.rows, reached: all.reached - inside.reached };
+            NodeCounts { rows: all.rows - inside.rows, reached: all.reached - inside.reached };
         if inside.rows < LEAST_ROWS || outside.rows < LEAST_ROWS {
             return;
         }
@@ -94,10 +94,10 @@ fn best_split(rows: &[(Values, bool)], some: &[usize]) -> Option<Test> {
 }
 
 fn split_numbers(
-    rows: &[(Values, bool)],
+    rows: &[(VariableValues, bool)],
     some: &[usize],
     index: usize,
-    offer: &mut impl FnMut(Counts, Test),
+    offer: &mut impl FnMut(NodeCounts, Test),
 ) {
     let pair = |row: &usize| match rows[*row].0[index] {
         Cell::Number(number) => (number, rows[*row].1),
@@ -105,7 +105,7 @@ fn split_numbers(
     };
     let mut pairs: Vec<(f64, bool)> = some.iter().map(pair).collect();
     pairs.sort_unstable_by(|one, two| one.0.total_cmp(&two.0));
-    let mut inside = Counts::default();
+    let mut inside = NodeCounts::default();
     for (at, (number, reached)) in pairs.iter().enumerate() {
         inside.add(*reached);
         let next = pairs.get(at + 1).map(|(next, _)| *next);
@@ -116,18 +116,18 @@ fn split_numbers(
 }
 
 fn split_codes(
-    rows: &[(Values, bool)],
+    rows: &[(VariableValues, bool)],
     some: &[usize],
     index: usize,
-    offer: &mut impl FnMut(Counts, Test),
+    offer: &mut impl FnMut(NodeCounts, Test),
 ) {
-    let mut counts: Vec<(u32, Counts)> = Vec::new();
+    let mut counts: Vec<(u32, NodeCounts)> = Vec::new();
     for row in some {
         let (values, reached) = &rows[*row];
         let Cell::Code(code) = values[index] else { continue };
         match counts.iter_mut().find(|(known, _)| *known == code) {
             Some((_, count)) => count.add(*reached),
-            None => counts.push((code, Counts::of([*reached].into_iter()))),
+            None => counts.push((code, NodeCounts::of([*reached].into_iter()))),
         }
     }
     counts.sort_unstable_by_key(|(code, _)| *code);
@@ -153,14 +153,14 @@ fn short_between(low: f64, high: f64) -> f64 {
 
 /// Rows, and how many reach the target.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct NodeCounts {
     rows: usize,
     reached: usize,
 }
 
-impl Counts {
-    fn of(labels: impl Iterator<Item = bool>) -> Counts {
-        let mut counts = Counts::default();
+impl NodeCounts {
+    fn of(labels: impl Iterator<Item = bool>) -> NodeCounts {
+        let mut counts = NodeCounts::default();
         labels.for_each(|reached| counts.add(reached));
         counts
     }
@@ -184,7 +184,7 @@ impl Counts {
 mod unit_tests {
     use super::*;
 
-    fn row(number: f64, code: u32, reached: bool) -> (Values, bool) {
+    fn row(number: f64, code: u32, reached: bool) -> (VariableValues, bool) {
         (vec![Cell::Number(number), Cell::Code(code)], reached)
     }
 
@@ -196,8 +196,8 @@ mod unit_tests {
         assert_eq!(found.iter().map(|leaf| leaf.rows.len()).sum::<usize>(), 40);
         for (values, reached) in &rows {
             let holds =
-                |leaf: &&Leaf| leaf.path.iter().all(|(test, yes)| test.holds(values) == *yes);
-            let own: Vec<&Leaf> = found.iter().filter(holds).collect();
+                |leaf: &&RuleLeaf| leaf.path.iter().all(|(test, yes)| test.holds(values) == *yes);
+            let own: Vec<&RuleLeaf> = found.iter().filter(holds).collect();
             assert_eq!(own.len(), 1, "a row is in one leaf");
             assert_eq!(own[0].target, *reached, "{values:?}");
         }

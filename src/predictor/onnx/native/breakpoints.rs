@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use super::super::inputs::Inputs;
+use super::super::inputs::FeatureInputs;
 use super::cells::{CellId, Op, Plan};
-use super::layout::{Entry, Sources};
-use super::machine::{Machine, Model};
+use super::layout::{FeatureEncoding, SlotSources};
+use super::machine::{Machine, TypedModel};
 use super::scorer::Native;
 use super::trees::Real;
-use super::values::{Binary, Kind, Unary, Value};
+use super::values::{Binary, ElementType, Unary, Value};
 
 impl Native {
     /// The breakpoints of a numeric feature, ascending; none where its numbers are used otherwise than by order.
     pub(in super::super) fn breakpoints(
         &self,
-        inputs: &Inputs,
+        inputs: &FeatureInputs,
         feature: usize,
     ) -> Option<Arc<[f64]>> {
         self.some_breakpoints(inputs, feature, usize::MAX).map(Into::into)
@@ -24,22 +24,22 @@ impl Native {
     /// The same, but of each cell's thresholds about `most` at the most.
     pub(super) fn some_breakpoints(
         &self,
-        inputs: &Inputs,
+        inputs: &FeatureInputs,
         feature: usize,
         most: usize,
     ) -> Option<Vec<f64>> {
-        if !matches!(self.engine.features[feature].entry, Entry::Number) {
+        if !matches!(self.engine.features[feature].encoding, FeatureEncoding::Number) {
             return None;
         }
         let mut found = Vec::new();
-        for part in &self.engine.program.parts {
-            match &part.machine {
-                Machine::Single(Model::Trees(forest)) => {
-                    let thresholds = (&part.inputs[..], forest.thresholds(), most);
+        for submodel in &self.engine.program.submodels {
+            match &submodel.machine {
+                Machine::Single(TypedModel::Trees(forest)) => {
+                    let thresholds = (&submodel.inputs[..], forest.thresholds(), most);
                     self.follow(inputs, feature, thresholds, &mut found)?;
                 }
-                Machine::Double(Model::Trees(forest)) => {
-                    let thresholds = (&part.inputs[..], forest.thresholds(), most);
+                Machine::Double(TypedModel::Trees(forest)) => {
+                    let thresholds = (&submodel.inputs[..], forest.thresholds(), most);
                     self.follow(inputs, feature, thresholds, &mut found)?;
                 }
                 _ => return None,
@@ -52,13 +52,13 @@ impl Native {
 
     fn follow<T: Real>(
         &self,
-        inputs: &Inputs,
+        inputs: &FeatureInputs,
         feature: usize,
         (cells, thresholds, most): (&[CellId], &[(u32, T)], usize),
         found: &mut Vec<f64>,
     ) -> Option<()> {
         let program = &self.engine.program;
-        let sources = Sources { cells: &program.cells, features: &self.engine.features };
+        let sources = SlotSources { cells: &program.cells, features: &self.engine.features };
         for run in thresholds.chunk_by(|one, two| one.0 == two.0) {
             let cell = cells[run[0].0 as usize];
             let behind = sources.behind(cell);
@@ -68,7 +68,7 @@ impl Native {
             if behind.len() > 1 {
                 return None;
             }
-            let way = Way::new(self, inputs, (feature, cell))?;
+            let way = NumberPath::new(self, inputs, (feature, cell))?;
             way.follow(run.iter().step_by(run.len().div_ceil(most)), found)?;
         }
         Some(())
@@ -82,7 +82,7 @@ impl Native {
             Op::Slot(_) | Op::Constant(_) => true,
             Op::Unary(function, _) => match function {
                 // A cast to a flag is true on both sides of nought.
-                Unary::Cast(kind) => !matches!(kind, Kind::Bool | Kind::Text),
+                Unary::Cast(kind) => !matches!(kind, ElementType::Bool | ElementType::Text),
                 Unary::Impute(replaced, _) => replaced.is_nan(),
                 Unary::Scale(..)
                 | Unary::Binarize(_)
@@ -101,9 +101,9 @@ impl Native {
 }
 
 /// From a feature's numbers to one cell that trees look at.
-pub(super) struct Way<'n> {
+pub(super) struct NumberPath<'n> {
     native: &'n Native,
-    inputs: &'n Inputs,
+    inputs: &'n FeatureInputs,
     feature: usize,
     cell: CellId,
     plan: Plan,
@@ -120,15 +120,15 @@ pub(super) enum Below {
     None,
 }
 
-impl<'n> Way<'n> {
+impl<'n> NumberPath<'n> {
     /// A way to a cell that depends on one numeric feature; none where it turns round while the number grows.
     pub(super) fn new(
         native: &'n Native,
-        inputs: &'n Inputs,
+        inputs: &'n FeatureInputs,
         (feature, cell): (usize, CellId),
-    ) -> Option<Way<'n>> {
+    ) -> Option<NumberPath<'n>> {
         let plan = native.engine.program.cells.plan([cell]);
-        native.is_monotone(&plan).then_some(Way { native, inputs, feature, cell, plan })
+        native.is_monotone(&plan).then_some(NumberPath { native, inputs, feature, cell, plan })
     }
 
     /// The last number on the near side of each threshold.
@@ -137,7 +137,7 @@ impl<'n> Way<'n> {
         thresholds: impl Iterator<Item = &'t (u32, T)>,
         found: &mut Vec<f64>,
     ) -> Option<()> {
-        let mut values = self.native.engine.program.cells.room();
+        let mut values = self.native.engine.program.cells.buffer();
         for (_, threshold) in thresholds {
             match self.below(*threshold, &mut values)? {
                 Below::UpTo(number) | Below::Above(number) => found.push(number),
@@ -170,10 +170,10 @@ impl<'n> Way<'n> {
 
     /// The cell for a number.
     pub(super) fn at(&self, number: f64, values: &mut [Value]) -> Option<Value> {
-        let told = self.native.sources.number(self.inputs, self.feature, number)?;
+        let value = self.native.sources.number(self.inputs, self.feature, number)?;
         let cells = &self.native.engine.program.cells;
         for (_, cell) in cells.slots(&self.plan) {
-            values[cell as usize] = told;
+            values[cell as usize] = value;
         }
         cells.compute(&self.plan, values);
         Some(values[self.cell as usize])

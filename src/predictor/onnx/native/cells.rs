@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::values::{Binary, Kind, Unary, Value};
+use super::values::{Binary, ElementType, Unary, Value};
 
 /// Position of a cell among all cells of a model; what it depends on comes before it.
 pub(super) type CellId = u32;
 
 /// One column of a tensor.
 #[derive(Debug, Clone)]
-pub(super) struct Cell {
+pub(super) struct CellNode {
     pub(super) op: Op,
-    pub(super) kind: Kind,
+    pub(super) kind: ElementType,
 }
 
 /// Where a cell's value comes from.
@@ -60,10 +60,10 @@ impl Op {
     }
 
     /// Its value, given those of the cells before it. Slots, scores and labels are given from outside.
-    fn value(&self, cells: &[Value], own: Value) -> Value {
+    fn value(&self, cells: &[Value], given: Value) -> Value {
         let at = |cell: &CellId| cells[*cell as usize];
         match self {
-            Op::Slot(_) | Op::Score { .. } | Op::Label(_) => own,
+            Op::Slot(_) | Op::Score { .. } | Op::Label(_) => given,
             Op::Constant(value) => *value,
             Op::Unary(function, of) => function.apply(at(of)),
             Op::Binary(function, one, two) => function.apply(at(one), at(two)),
@@ -114,12 +114,12 @@ impl Norm {
 
 /// All cells of a model.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cells(pub(super) Vec<Cell>);
+pub(super) struct CellGraph(pub(super) Vec<CellNode>);
 
-impl Cells {
+impl CellGraph {
     /// Adds a cell.
-    pub(super) fn add(&mut self, op: Op, kind: Kind) -> CellId {
-        self.0.push(Cell { op, kind });
+    pub(super) fn add(&mut self, op: Op, kind: ElementType) -> CellId {
+        self.0.push(CellNode { op, kind });
         self.0.len() as CellId - 1
     }
 
@@ -130,12 +130,12 @@ impl Cells {
     }
 
     /// The cell as another type; the cell itself where it has that.
-    pub(super) fn cast(&mut self, of: CellId, kind: Kind) -> CellId {
+    pub(super) fn cast(&mut self, of: CellId, kind: ElementType) -> CellId {
         if self.kind(of) == kind { of } else { self.unary(Unary::Cast(kind), of) }
     }
 
     /// A cell's type.
-    pub(super) fn kind(&self, cell: CellId) -> Kind {
+    pub(super) fn kind(&self, cell: CellId) -> ElementType {
         self.0[cell as usize].kind
     }
 
@@ -145,9 +145,9 @@ impl Cells {
     }
 
     /// What must be computed to know these cells, in that order: they and all they depend on.
-    pub(super) fn plan(&self, wanted: impl IntoIterator<Item = CellId>) -> Plan {
+    pub(super) fn plan(&self, needed: impl IntoIterator<Item = CellId>) -> Plan {
         let mut plan = BTreeSet::new();
-        let mut open: Vec<CellId> = wanted.into_iter().collect();
+        let mut open: Vec<CellId> = needed.into_iter().collect();
         while let Some(cell) = open.pop() {
             if plan.insert(cell) {
                 open.extend(self.op(cell).arguments());
@@ -173,7 +173,7 @@ impl Cells {
     }
 
     /// Room for the values of all cells.
-    pub(super) fn room(&self) -> Vec<Value> {
+    pub(super) fn buffer(&self) -> Vec<Value> {
         vec![Value::Bool(false); self.0.len()]
     }
 }

@@ -9,10 +9,10 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::super::inputs::Inputs;
+use super::super::inputs::FeatureInputs;
 use super::scorer::Native;
 use crate::feature::{Feature, FeatureKind, from_numbers, from_texts};
-use crate::predictor::{Columns, Outcome, Scores};
+use crate::predictor::{Outcome, PredictorColumns, Scores};
 
 /// Thresholds of a cell on whose sides rows are tried, about.
 const MOST_THRESHOLDS: usize = 256;
@@ -33,7 +33,7 @@ pub(in super::super) enum Wildness {
 /// Generates batches of a table's columns.
 #[derive(Debug)]
 pub(in super::super) struct Trials<'c> {
-    columns: &'c Columns,
+    columns: &'c PredictorColumns,
     /// Per feature, numbers to try.
     numbers: Vec<Vec<f64>>,
     random: ChaCha8Rng,
@@ -42,8 +42,8 @@ pub(in super::super) struct Trials<'c> {
 impl<'c> Trials<'c> {
     pub(in super::super) fn new(
         native: &Native,
-        inputs: &Inputs,
-        columns: &'c Columns,
+        inputs: &FeatureInputs,
+        columns: &'c PredictorColumns,
     ) -> Trials<'c> {
         let mut random = ChaCha8Rng::seed_from_u64(0);
         let features = columns.features.features.iter().enumerate();
@@ -112,8 +112,8 @@ impl<'c> Trials<'c> {
 /// Numbers of a feature: both sides of thresholds, and some of its range.
 fn numbers(feature: &Feature, thresholds: &[f64], random: &mut impl Rng) -> Vec<f64> {
     let range = feature.numeric().and_then(|numeric| numeric.range);
-    let own = thresholds.first().copied().zip(thresholds.last().copied());
-    let (low, high) = range.or(own).unwrap_or((-100.0, 100.0));
+    let of_trees = thresholds.first().copied().zip(thresholds.last().copied());
+    let (low, high) = range.or(of_trees).unwrap_or((-100.0, 100.0));
     let (low, high) = (low.max(-1e12), high.min(1e12));
     let spread = (high - low).max(1.0);
     let mut numbers: Vec<f64> = (0..256)

@@ -1,18 +1,18 @@
 //! Scores rows: features to tiles, tiles through trees and linear functions, scores to the model's outputs.
 
 use super::cells::{CellId, Op, Plan};
-use super::layout::{self, Entry, Feature, Layout, Sources, Spot};
-use super::machine::{Machine, Model};
+use super::layout::{self, FeatureEncoding, FeatureSlots, InputTile, SlotSources, Spot};
+use super::machine::{Machine, TypedModel};
 use super::program::Program;
-use super::trees::{LANES, Lanes, Real, Sums};
-use super::values::{Kind, Value};
+use super::trees::{ForestSums, LANES, Lanes, Real};
+use super::values::{ElementType, Value};
 
 /// A recognised model, ready to score.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct NativeEngine {
     pub(super) program: Program,
-    pub(super) features: Vec<Feature>,
-    layouts: Vec<PartLayout>,
+    pub(super) features: Vec<FeatureSlots>,
+    layouts: Vec<SubmodelLayout>,
     /// Per feature and state, whether ONNX Runtime refuses a batch with it.
     pub(super) refused: Vec<Vec<bool>>,
     /// Per numeric feature, what follows from it alone.
@@ -41,9 +41,9 @@ struct SlotCell {
 }
 
 #[derive(Debug)]
-enum PartLayout {
-    Single(Layout<f32>),
-    Double(Layout<f64>),
+enum SubmodelLayout {
+    Single(InputTile<f32>),
+    Double(InputTile<f64>),
 }
 
 /// The model's outputs from the scores of its parts.
@@ -58,7 +58,7 @@ struct Tail {
 
 /// One feature's values of some rows, as they enter the inputs.
 #[derive(Debug, Clone)]
-pub(super) enum Column {
+pub(super) enum InputColumn {
     /// Positions among the feature's states.
     States(Vec<u32>),
     Numbers(Vec<Value>),
@@ -66,7 +66,7 @@ pub(super) enum Column {
 
 /// One feature's changed value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Change {
+pub(super) enum ChangedValue {
     State(u32),
     Number(Value),
 }
@@ -74,7 +74,7 @@ pub(super) enum Change {
 /// Rows in the model's terms.
 #[derive(Debug)]
 pub(super) struct Encoded {
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<InputColumn>,
     /// Per part and computed position, a cell for each row.
     spots: Vec<Spots>,
 }
@@ -87,7 +87,7 @@ enum Spots {
 
 /// Answers for some rows.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct EngineScores {
     /// By row and score.
     pub(super) scores: Vec<f64>,
     /// Labels as values of the model.
@@ -96,7 +96,7 @@ pub(super) struct Answers {
 
 /// Memory that is used again from question to question.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct NativeScratch {
     values: Vec<Value>,
     single: Tiles<f32>,
     double: Tiles<f64>,
@@ -108,29 +108,33 @@ pub(super) struct Scratch {
 #[derive(Debug, Default)]
 struct Tiles<T> {
     cells: Vec<Lanes<T>>,
-    sums: Sums<T>,
+    sums: ForestSums<T>,
 }
 
 /// A row to score: its position among the encoded ones, and what differs.
-pub(super) type Question<'q> = (usize, &'q [(usize, Change)]);
+pub(super) type RowVariant<'q> = (usize, &'q [(usize, ChangedValue)]);
 
-impl Engine {
+impl NativeEngine {
     /// Makes a recognised graph ready; `scores` and `label` are the names of its outputs. None where it uses the
     /// features in a way that is not known.
     pub(super) fn new(
         program: Program,
-        features: Vec<Feature>,
+        features: Vec<FeatureSlots>,
         scores: Option<&str>,
         label: Option<&str>,
-    ) -> Option<Engine> {
+    ) -> Option<NativeEngine> {
         let refused = layout::refused(&program, &features)?;
-        let sources = Sources { cells: &program.cells, features: &features };
-        let layouts: Vec<PartLayout> = program
-            .parts
+        let sources = SlotSources { cells: &program.cells, features: &features };
+        let layouts: Vec<SubmodelLayout> = program
+            .submodels
             .iter()
-            .map(|part| match &part.machine {
-                Machine::Single(model) => PartLayout::Single(Layout::new(part, model, &sources)),
-                Machine::Double(model) => PartLayout::Double(Layout::new(part, model, &sources)),
+            .map(|submodel| match &submodel.machine {
+                Machine::Single(model) => {
+                    SubmodelLayout::Single(InputTile::new(submodel, model, &sources))
+                }
+                Machine::Double(model) => {
+                    SubmodelLayout::Double(InputTile::new(submodel, model, &sources))
+                }
             })
             .collect();
         let of = |feature: Option<usize>| {
@@ -143,15 +147,16 @@ impl Engine {
         let shared = of(None);
         let strict = refused.iter().flatten().any(|refused| *refused);
         let tail = Tail::new(&program, scores, label)?;
-        Some(Engine { layouts, refused, numbers, shared, strict, tail, program, features })
+        Some(NativeEngine { layouts, refused, numbers, shared, strict, tail, program, features })
     }
 
     /// Rows in the model's terms.
-    pub(super) fn encode(&self, columns: Vec<Column>, rows: usize) -> Encoded {
-        let mut values = self.program.cells.room();
-        let mut spots: Vec<Spots> = self.layouts.iter().map(|one| one.room(rows)).collect();
+    pub(super) fn encode(&self, columns: Vec<InputColumn>, rows: usize) -> Encoded {
+        let mut values = self.program.cells.buffer();
+        let mut spots: Vec<Spots> = self.layouts.iter().map(|one| one.buffer(rows)).collect();
         for (feature, formula) in self.numbers.iter().enumerate() {
-            let (Column::Numbers(numbers), false) = (&columns[feature], formula.is_empty()) else {
+            let (InputColumn::Numbers(numbers), false) = (&columns[feature], formula.is_empty())
+            else {
                 continue;
             };
             for (row, number) in numbers.iter().enumerate() {
@@ -185,29 +190,31 @@ impl Engine {
         self.program.cells.compute(&formula.plan, values);
     }
 
-    fn slot(&self, columns: &[Column], feature: usize, at: usize, row: usize) -> Value {
+    fn slot(&self, columns: &[InputColumn], feature: usize, at: usize, row: usize) -> Value {
         let change = match &columns[feature] {
-            Column::States(states) => Change::State(states[row]),
-            Column::Numbers(numbers) => Change::Number(numbers[row]),
+            InputColumn::States(states) => ChangedValue::State(states[row]),
+            InputColumn::Numbers(numbers) => ChangedValue::Number(numbers[row]),
         };
         self.changed_slot(feature, at, change)
     }
 
-    fn changed_slot(&self, feature: usize, at: usize, change: Change) -> Value {
-        match (change, &self.features[feature].entry) {
-            (Change::State(state), Entry::States(states)) => states[state as usize][at],
-            (Change::Number(number), _) => number,
-            (Change::State(_), Entry::Number) => Value::Bool(false),
+    fn changed_slot(&self, feature: usize, at: usize, change: ChangedValue) -> Value {
+        match (change, &self.features[feature].encoding) {
+            (ChangedValue::State(state), FeatureEncoding::States(states)) => {
+                states[state as usize][at]
+            }
+            (ChangedValue::Number(number), _) => number,
+            (ChangedValue::State(_), FeatureEncoding::Number) => Value::Bool(false),
         }
     }
 
     fn note(&self, spots: &mut [Spots], row: usize, of: Option<usize>, values: &[Value]) {
         for (layout, spots) in self.layouts.iter().zip(spots) {
             match (layout, spots) {
-                (PartLayout::Single(layout), Spots::Single(cells)) => {
+                (SubmodelLayout::Single(layout), Spots::Single(cells)) => {
                     layout.note(cells, row, of, values);
                 }
-                (PartLayout::Double(layout), Spots::Double(cells)) => {
+                (SubmodelLayout::Double(layout), Spots::Double(cells)) => {
                     layout.note(cells, row, of, values);
                 }
                 _ => {}
@@ -219,22 +226,26 @@ impl Engine {
     pub(super) fn answer<'q>(
         &self,
         encoded: &Encoded,
-        questions: impl Iterator<Item = Question<'q>> + Clone,
-        scratch: &mut Scratch,
-    ) -> Answers {
+        questions: impl Iterator<Item = RowVariant<'q>> + Clone,
+        scratch: &mut NativeScratch,
+    ) -> EngineScores {
         scratch.values.resize(self.program.cells.0.len(), Value::Bool(false));
         scratch.scores.resize_with(self.layouts.len(), Vec::new);
         scratch.labels.resize_with(self.layouts.len(), Vec::new);
-        for part in 0..self.layouts.len() {
+        for submodel in 0..self.layouts.len() {
             let mut single = std::mem::take(&mut scratch.single);
             let mut double = std::mem::take(&mut scratch.double);
-            match (&self.layouts[part], &encoded.spots[part], &self.program.parts[part].machine) {
-                (PartLayout::Single(layout), Spots::Single(spots), Machine::Single(model)) => {
-                    let run = Run { engine: self, layout, spots, model, encoded, part };
+            match (
+                &self.layouts[submodel],
+                &encoded.spots[submodel],
+                &self.program.submodels[submodel].machine,
+            ) {
+                (SubmodelLayout::Single(layout), Spots::Single(spots), Machine::Single(model)) => {
+                    let run = SubmodelRun { engine: self, layout, spots, model, encoded, submodel };
                     run.score(questions.clone(), &mut single, scratch);
                 }
-                (PartLayout::Double(layout), Spots::Double(spots), Machine::Double(model)) => {
-                    let run = Run { engine: self, layout, spots, model, encoded, part };
+                (SubmodelLayout::Double(layout), Spots::Double(spots), Machine::Double(model)) => {
+                    let run = SubmodelRun { engine: self, layout, spots, model, encoded, submodel };
                     run.score(questions.clone(), &mut double, scratch);
                 }
                 _ => {}
@@ -255,8 +266,8 @@ impl Engine {
     pub(super) fn conclude(
         &self,
         (scores, labels): (Vec<f64>, Vec<u32>),
-        scratch: &mut Scratch,
-    ) -> Answers {
+        scratch: &mut NativeScratch,
+    ) -> EngineScores {
         scratch.values.resize(self.program.cells.0.len(), Value::Bool(false));
         (scratch.scores, scratch.labels) = (vec![scores], vec![labels]);
         self.finish(scratch)
@@ -266,7 +277,7 @@ impl Engine {
     pub(super) fn cell(
         &self,
         (cell, plan): (CellId, &Plan),
-        (feature, change): (usize, Change),
+        (feature, change): (usize, ChangedValue),
         values: &mut [Value],
     ) -> Value {
         for SlotCell { feature: of, at, cell } in slot_cells(&self.program, &self.features, plan) {
@@ -279,31 +290,31 @@ impl Engine {
         values[cell as usize]
     }
 
-    fn finish(&self, scratch: &mut Scratch) -> Answers {
+    fn finish(&self, scratch: &mut NativeScratch) -> EngineScores {
         let rows = scratch.labels.first().map_or(0, Vec::len);
         let label = self.tail.label.map(|cell| self.program.cells.op(cell));
         let plain = match label {
             None => Some(None),
-            Some(Op::Label(part)) => Some(Some(*part as usize)),
+            Some(Op::Label(submodel)) => Some(Some(*submodel as usize)),
             Some(_) => None,
         };
-        if let (true, Some(part)) = (self.tail.direct, plain) {
-            let labels = part.map(|part| {
-                let known = &self.program.parts[part].labels;
-                scratch.labels[part].iter().map(|label| known[*label as usize]).collect()
+        if let (true, Some(submodel)) = (self.tail.direct, plain) {
+            let labels = submodel.map(|submodel| {
+                let known = &self.program.submodels[submodel].labels;
+                scratch.labels[submodel].iter().map(|label| known[*label as usize]).collect()
             });
             let first = scratch.scores.first_mut().filter(|_| !self.tail.scores.is_empty());
             let scores = first.map(std::mem::take).unwrap_or_default();
-            return Answers { scores, labels: labels.unwrap_or_default() };
+            return EngineScores { scores, labels: labels.unwrap_or_default() };
         }
-        let mut answers = Answers::default();
+        let mut answers = EngineScores::default();
         for row in 0..rows {
             self.finish_row(row, scratch, &mut answers);
         }
         answers
     }
 
-    fn finish_row(&self, row: usize, scratch: &mut Scratch, answers: &mut Answers) {
+    fn finish_row(&self, row: usize, scratch: &mut NativeScratch, answers: &mut EngineScores) {
         for cell in &self.tail.plan.0 {
             let value = match self.program.cells.op(*cell) {
                 Op::Score { model, output } => {
@@ -311,13 +322,13 @@ impl Engine {
                     let width = scores.len() / scratch.labels[*model as usize].len().max(1);
                     let score = scores[row * width + *output as usize];
                     match self.program.cells.kind(*cell) {
-                        Kind::Double => Value::Double(score),
+                        ElementType::Double => Value::Double(score),
                         _ => Value::Float(score as f32),
                     }
                 }
                 Op::Label(model) => {
                     let label = scratch.labels[*model as usize][row];
-                    self.program.parts[*model as usize].labels[label as usize]
+                    self.program.submodels[*model as usize].labels[label as usize]
                 }
                 _ => continue,
             };
@@ -353,9 +364,9 @@ impl Tail {
         let as_it_is = |(at, cell): (u32, &CellId)| {
             let score =
                 matches!(program.cells.op(*cell), Op::Score { output, .. } if *output == at);
-            score && program.parts.len() == 1
+            score && program.submodels.len() == 1
         };
-        let outputs = program.parts.first().map_or(0, |part| match &part.machine {
+        let outputs = program.submodels.first().map_or(0, |submodel| match &submodel.machine {
             Machine::Single(model) => model.outputs(),
             Machine::Double(model) => model.outputs(),
         });
@@ -372,7 +383,7 @@ impl Formula {
 }
 
 /// The slots of features among a plan's cells.
-fn slot_cells(program: &Program, features: &[Feature], plan: &Plan) -> Vec<SlotCell> {
+fn slot_cells(program: &Program, features: &[FeatureSlots], plan: &Plan) -> Vec<SlotCell> {
     let slot_cell = |(slot, cell): (u32, CellId)| {
         let feature = features.iter().position(|one| one.slots.contains(&slot))?;
         let at = (slot - features[feature].slots.start) as usize;
@@ -381,24 +392,28 @@ fn slot_cells(program: &Program, features: &[Feature], plan: &Plan) -> Vec<SlotC
     program.cells.slots(plan).filter_map(slot_cell).collect()
 }
 
-impl PartLayout {
+impl SubmodelLayout {
     /// The positions that depend on a feature alone, or on several.
     fn spots(&self, of: Option<usize>) -> &[Spot] {
         match self {
-            PartLayout::Single(layout) => &layout.spots[layout.spots_of(of)],
-            PartLayout::Double(layout) => &layout.spots[layout.spots_of(of)],
+            SubmodelLayout::Single(layout) => &layout.spots[layout.spots_of(of)],
+            SubmodelLayout::Double(layout) => &layout.spots[layout.spots_of(of)],
         }
     }
 
-    fn room(&self, rows: usize) -> Spots {
+    fn buffer(&self, rows: usize) -> Spots {
         match self {
-            PartLayout::Single(layout) => Spots::Single(vec![vec![0.0; rows]; layout.spots.len()]),
-            PartLayout::Double(layout) => Spots::Double(vec![vec![0.0; rows]; layout.spots.len()]),
+            SubmodelLayout::Single(layout) => {
+                Spots::Single(vec![vec![0.0; rows]; layout.spots.len()])
+            }
+            SubmodelLayout::Double(layout) => {
+                Spots::Double(vec![vec![0.0; rows]; layout.spots.len()])
+            }
         }
     }
 }
 
-impl<T: Real> Layout<T> {
+impl<T: Real> InputTile<T> {
     fn note(&self, cells: &mut [Vec<T>], row: usize, of: Option<usize>, values: &[Value]) {
         let range = self.spots_of(of);
         for (spot, cells) in self.spots[range.clone()].iter().zip(&mut cells[range]) {
@@ -407,30 +422,30 @@ impl<T: Real> Layout<T> {
     }
 }
 
-/// One part's share of a question.
-struct Run<'a, T: Real> {
-    engine: &'a Engine,
-    layout: &'a Layout<T>,
+/// One submodel's share of a question.
+struct SubmodelRun<'a, T: Real> {
+    engine: &'a NativeEngine,
+    layout: &'a InputTile<T>,
     spots: &'a [Vec<T>],
-    model: &'a Model<T>,
+    model: &'a TypedModel<T>,
     encoded: &'a Encoded,
-    part: usize,
+    submodel: usize,
 }
 
-impl<T: Real> Run<'_, T> {
+impl<T: Real> SubmodelRun<'_, T> {
     fn score<'q>(
         &self,
-        mut questions: impl Iterator<Item = Question<'q>>,
+        mut questions: impl Iterator<Item = RowVariant<'q>>,
         tiles: &mut Tiles<T>,
-        scratch: &mut Scratch,
+        scratch: &mut NativeScratch,
     ) {
         let (stride, most) = (self.model.stride(), self.model.rows());
-        let part = &self.engine.program.parts[self.part];
-        let single = matches!(part.machine, Machine::Single(_));
+        let submodel = &self.engine.program.submodels[self.submodel];
+        let single = matches!(submodel.machine, Machine::Single(_));
         let halved = !single && self.is_float();
         let (mut scores, mut labels) = (
-            std::mem::take(&mut scratch.scores[self.part]),
-            std::mem::take(&mut scratch.labels[self.part]),
+            std::mem::take(&mut scratch.scores[self.submodel]),
+            std::mem::take(&mut scratch.labels[self.submodel]),
         );
         scores.clear();
         labels.clear();
@@ -465,22 +480,23 @@ impl<T: Real> Run<'_, T> {
             let cells = &tiles.cells[..rows.div_ceil(LANES) * stride];
             self.model.score(cells, &mut tiles.sums, rows, write);
         }
-        scratch.scores[self.part] = scores;
-        scratch.labels[self.part] = labels;
+        scratch.scores[self.submodel] = scores;
+        scratch.labels[self.submodel] = labels;
     }
 
     /// Whether the scores are single numbers.
     fn is_float(&self) -> bool {
         let cells = &self.engine.program.cells;
-        let own = |op: &Op| matches!(op, Op::Score { model, .. } if *model as usize == self.part);
-        let found = cells.0.iter().find(|cell| own(&cell.op));
-        found.is_some_and(|cell| cell.kind == Kind::Float)
+        let is_score =
+            |op: &Op| matches!(op, Op::Score { model, .. } if *model as usize == self.submodel);
+        let found = cells.0.iter().find(|cell| is_score(&cell.op));
+        found.is_some_and(|cell| cell.kind == ElementType::Float)
     }
 
     /// A row as it was encoded.
     fn fill(&self, tile: &mut [Lanes<T>], lane: usize, row: usize) {
         for (states, column) in self.layout.states.iter().zip(&self.encoded.columns) {
-            if let (Column::States(column), false) = (column, states.is_empty()) {
+            if let (InputColumn::States(column), false) = (column, states.is_empty()) {
                 for (at, cell) in &states[column[row] as usize] {
                     tile[*at as usize][lane] = *cell;
                 }
@@ -496,13 +512,13 @@ impl<T: Real> Run<'_, T> {
         &self,
         tile: &mut [Lanes<T>],
         lane: usize,
-        (row, changes): Question<'_>,
+        (row, changes): RowVariant<'_>,
         values: &mut [Value],
     ) {
         for (feature, change) in changes {
             match change {
-                Change::State(state) => self.set_state(tile, lane, (row, *feature), *state),
-                Change::Number(number) => {
+                ChangedValue::State(state) => self.set_state(tile, lane, (row, *feature), *state),
+                ChangedValue::Number(number) => {
                     let formula = &self.engine.numbers[*feature];
                     self.engine.compute(formula, values, |_, _| *number);
                     self.set_spots(tile, lane, Some(*feature), values);
@@ -531,7 +547,7 @@ impl<T: Real> Run<'_, T> {
         state: u32,
     ) {
         let states = &self.layout.states[feature];
-        let Column::States(column) = &self.encoded.columns[feature] else { return };
+        let InputColumn::States(column) = &self.encoded.columns[feature] else { return };
         if states.is_empty() {
             return;
         }

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::cells::{CellId, Cells, Op, Plan};
-use super::machine::Model;
-use super::program::{Part, Program};
+use super::cells::{CellGraph, CellId, Op, Plan};
+use super::machine::TypedModel;
+use super::program::{Program, Submodel};
 use super::trees::Real;
 use super::values::Value;
 
 /// How a feature enters the inputs.
 #[derive(Debug, Clone)]
-pub(super) enum Entry {
+pub(super) enum FeatureEncoding {
     /// One of a few states, each with the values of its slots.
     States(Vec<Vec<Value>>),
     /// A number, which is the value of its one slot.
@@ -21,9 +21,9 @@ pub(super) enum Entry {
 
 /// A feature and the slots of the inputs that it fills.
 #[derive(Debug, Clone)]
-pub(super) struct Feature {
+pub(super) struct FeatureSlots {
     pub(super) slots: std::ops::Range<u32>,
-    pub(super) entry: Entry,
+    pub(super) encoding: FeatureEncoding,
 }
 
 /// A cell of a tile that is computed.
@@ -45,7 +45,7 @@ impl Spot {
 
 /// The tile of one part.
 #[derive(Debug)]
-pub(super) struct Layout<T> {
+pub(super) struct InputTile<T> {
     /// What most rows have at each position.
     pub(super) template: Vec<T>,
     /// Per feature and state, the positions that differ from the template.
@@ -57,12 +57,12 @@ pub(super) struct Layout<T> {
 }
 
 /// The slots of each feature, and the features of each slot.
-pub(super) struct Sources<'a> {
-    pub(super) cells: &'a Cells,
-    pub(super) features: &'a [Feature],
+pub(super) struct SlotSources<'a> {
+    pub(super) cells: &'a CellGraph,
+    pub(super) features: &'a [FeatureSlots],
 }
 
-impl Sources<'_> {
+impl SlotSources<'_> {
     /// The features that a cell depends on.
     pub(super) fn behind(&self, cell: CellId) -> BTreeSet<usize> {
         let plan = self.cells.plan([cell]);
@@ -72,7 +72,7 @@ impl Sources<'_> {
 
     /// The values of a plan's cells in a state of a feature.
     fn in_state(&self, plan: &Plan, feature: usize, state: &[Value]) -> Vec<Value> {
-        let mut values = self.cells.room();
+        let mut values = self.cells.buffer();
         let first = self.features[feature].slots.start;
         for (slot, cell) in self.cells.slots(plan) {
             let at = slot.checked_sub(first).and_then(|at| state.get(at as usize));
@@ -83,10 +83,14 @@ impl Sources<'_> {
     }
 }
 
-impl<T: Real> Layout<T> {
+impl<T: Real> InputTile<T> {
     /// Lays out the tile of a part.
-    pub(super) fn new(part: &Part, model: &Model<T>, sources: &Sources<'_>) -> Layout<T> {
-        let mut layout = Layout {
+    pub(super) fn new(
+        submodel: &Submodel,
+        model: &TypedModel<T>,
+        sources: &SlotSources<'_>,
+    ) -> InputTile<T> {
+        let mut layout = InputTile {
             template: vec![T::default(); model.stride()],
             states: vec![Vec::new(); sources.features.len()],
             spots: Vec::new(),
@@ -96,11 +100,13 @@ impl<T: Real> Layout<T> {
         let mut stated: BTreeMap<usize, Vec<Spot>> = BTreeMap::new();
         let mut computed: Vec<Vec<Spot>> = vec![Vec::new(); sources.features.len() + 1];
         for ((input, negated), at) in model.looks().iter().zip(1..) {
-            let spot = Spot { at, cell: part.inputs[*input as usize], negated: *negated };
+            let spot = Spot { at, cell: submodel.inputs[*input as usize], negated: *negated };
             let behind = sources.behind(spot.cell);
             let sole = behind.first().copied().filter(|_| behind.len() == 1);
             match sole {
-                Some(feature) if matches!(sources.features[feature].entry, Entry::States(_)) => {
+                Some(feature)
+                    if matches!(sources.features[feature].encoding, FeatureEncoding::States(_)) =>
+                {
                     stated.entry(feature).or_default().push(spot);
                 }
                 Some(feature) => computed[feature].push(spot),
@@ -126,17 +132,17 @@ impl<T: Real> Layout<T> {
     }
 
     /// A position that is the same in every row.
-    fn fix(&mut self, spot: Spot, sources: &Sources<'_>) {
+    fn fix(&mut self, spot: Spot, sources: &SlotSources<'_>) {
         let plan = sources.cells.plan([spot.cell]);
-        let mut values = sources.cells.room();
+        let mut values = sources.cells.buffer();
         sources.cells.compute(&plan, &mut values);
         self.template[spot.at as usize] = spot.read(&values);
     }
 
     /// Positions that depend on the state of one feature. The last state, of what is not listed, is taken for
     /// what most rows have.
-    fn tabulate(&mut self, feature: usize, spots: &[Spot], sources: &Sources<'_>) {
-        let Entry::States(states) = &sources.features[feature].entry else { return };
+    fn tabulate(&mut self, feature: usize, spots: &[Spot], sources: &SlotSources<'_>) {
+        let FeatureEncoding::States(states) = &sources.features[feature].encoding else { return };
         let plan = sources.cells.plan(spots.iter().map(|spot| spot.cell));
         let read = |state: &Vec<Value>| -> Vec<T> {
             let values = sources.in_state(&plan, feature, state);
@@ -158,19 +164,19 @@ impl<T: Real> Layout<T> {
 }
 
 /// Whether ONNX Runtime refuses a batch with this state of a feature; none if that hangs on more than states.
-pub(super) fn refused(program: &Program, features: &[Feature]) -> Option<Vec<Vec<bool>>> {
-    let sources = Sources { cells: &program.cells, features };
+pub(super) fn refused(program: &Program, features: &[FeatureSlots]) -> Option<Vec<Vec<bool>>> {
+    let sources = SlotSources { cells: &program.cells, features };
     let mut refused: Vec<Vec<bool>> = features
         .iter()
-        .map(|feature| match &feature.entry {
-            Entry::States(states) => vec![false; states.len()],
-            Entry::Number => Vec::new(),
+        .map(|feature| match &feature.encoding {
+            FeatureEncoding::States(states) => vec![false; states.len()],
+            FeatureEncoding::Number => Vec::new(),
         })
         .collect();
     for guard in &program.guards {
         let behind = sources.behind(*guard);
         let feature = *behind.first().filter(|_| behind.len() == 1)?;
-        let Entry::States(states) = &features[feature].entry else { return None };
+        let FeatureEncoding::States(states) = &features[feature].encoding else { return None };
         let plan = program.cells.plan([*guard]);
         for (state, refused) in states.iter().zip(&mut refused[feature]) {
             let values = sources.in_state(&plan, feature, state);
@@ -181,6 +187,6 @@ pub(super) fn refused(program: &Program, features: &[Feature]) -> Option<Vec<Vec
 }
 
 /// Whether a cell comes from nothing but scores and labels.
-pub(super) fn is_tail(cells: &Cells, plan: &Plan) -> bool {
+pub(super) fn is_tail(cells: &CellGraph, plan: &Plan) -> bool {
     !plan.0.iter().any(|cell| matches!(cells.op(*cell), Op::Slot(_)))
 }

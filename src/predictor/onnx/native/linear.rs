@@ -4,11 +4,11 @@
 
 use pulp::NullaryFnOnce;
 
-use super::machine::{Machine, Model};
-use super::program::{Operator, Part, Program, Tensor};
+use super::machine::{Machine, TypedModel};
+use super::program::{Operator, Program, Submodel, Tensor};
 use super::transform::Transform;
 use super::trees::{LANES, Lanes, Real};
-use super::values::{Kind, Value};
+use super::values::{ElementType, Value};
 
 /// Products that the kernels add up before they add the sum to the result.
 const BLOCK: usize = 128;
@@ -149,10 +149,11 @@ pub(super) fn classifier(
     if probit || labels.len() != linear.outputs().max(2) {
         return None;
     }
-    let inputs = rows.cells.iter().map(|cell| program.cells.cast(*cell, Kind::Float)).collect();
+    let inputs =
+        rows.cells.iter().map(|cell| program.cells.cast(*cell, ElementType::Float)).collect();
     let outputs = linear.outputs();
-    let machine = Machine::Single(Model::Linear(linear));
-    Some(program.add_part(Part { machine, inputs, labels }, outputs, Kind::Float))
+    let machine = Machine::Single(TypedModel::Linear(linear));
+    Some(program.add_submodel(Submodel { machine, inputs, labels }, outputs, ElementType::Float))
 }
 
 /// A `LinearRegressor` with the cells that it is given.
@@ -170,12 +171,16 @@ pub(super) fn regressor(
     let mut linear = Linear::new(node.reals("coefficients"), intercepts, rows.cells.len())?;
     linear.transform = Transform::named(node.text("post_transform").unwrap_or("NONE"))?;
     let outputs = linear.outputs();
-    if rows.kind != Kind::Float || outputs != targets {
+    if rows.kind != ElementType::Float || outputs != targets {
         return None;
     }
     let inputs = rows.cells.clone();
-    let machine = Machine::Single(Model::Linear(linear));
-    Some(program.add_part(Part { machine, inputs, labels: Vec::new() }, outputs, Kind::Float))
+    let machine = Machine::Single(TypedModel::Linear(linear));
+    Some(program.add_submodel(
+        Submodel { machine, inputs, labels: Vec::new() },
+        outputs,
+        ElementType::Float,
+    ))
 }
 
 /// A `MatMul` or `Gemm` with a matrix that stands in the file.
@@ -204,13 +209,13 @@ pub(super) fn product(
     };
     let coefficients =
         (0..outputs).flat_map(|output| (0..width).map(move |cell| at(output, cell))).collect();
-    let machine = if rows.kind == Kind::Double {
-        Machine::Double(Model::Linear(plain(coefficients, added, (width, outputs))?))
+    let machine = if rows.kind == ElementType::Double {
+        Machine::Double(TypedModel::Linear(plain(coefficients, added, (width, outputs))?))
     } else {
-        Machine::Single(Model::Linear(plain(coefficients, added, (width, outputs))?))
+        Machine::Single(TypedModel::Linear(plain(coefficients, added, (width, outputs))?))
     };
     let inputs = rows.cells.clone();
-    Some(program.add_part(Part { machine, inputs, labels: Vec::new() }, outputs, rows.kind))
+    Some(program.add_submodel(Submodel { machine, inputs, labels: Vec::new() }, outputs, rows.kind))
 }
 
 fn plain<T: Real>(
@@ -224,8 +229,11 @@ fn plain<T: Real>(
 }
 
 /// The one tensor that is given, if it is a matrix of numbers.
-fn matrix(given: &[Tensor]) -> Option<&super::program::Rows> {
+fn matrix(given: &[Tensor]) -> Option<&super::program::RowTensor> {
     let [Tensor::Rows(rows)] = given else { return None };
-    let numbers = matches!(rows.kind, Kind::Float | Kind::Double | Kind::Int64 | Kind::Int32);
+    let numbers = matches!(
+        rows.kind,
+        ElementType::Float | ElementType::Double | ElementType::Int64 | ElementType::Int32
+    );
     (rows.dims.len() == 1 && numbers).then_some(rows)
 }

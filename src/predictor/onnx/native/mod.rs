@@ -32,6 +32,6 @@ mod variants;
 
 pub(super) use compare::{Trials, Wildness, difference};
 pub(super) use scorer::Native;
-pub(super) use sweep::{Responses as Swept, Scratch as SweepScratch};
+pub(super) use sweep::{FeatureResponses, SweepScratch};
 pub(super) use trees::Aim;
 pub(super) use variants::{Originals, Unasked};

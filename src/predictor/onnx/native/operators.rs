@@ -5,10 +5,10 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::cells::{CellId, Norm, Op};
-use super::program::{Operator, Program, Rows, Tensor};
+use super::program::{Operator, Program, RowTensor, Tensor};
 use super::shapes;
 use super::tensors::Constant;
-use super::values::{Binary, Kind, Lookup, Unary, Value, key, kind_of};
+use super::values::{Binary, ElementType, Lookup, Unary, Value, key, kind_of};
 use super::{linear, trees};
 
 /// The results of a node that is given these tensors.
@@ -52,9 +52,9 @@ fn fixed(node: Operator<'_>, constant: &Constant) -> Option<Constant> {
     match node.operator {
         "Identity" => Some(constant.clone()),
         "Cast" => {
-            let kind = Kind::of_element(node.integer("to")?)?;
+            let kind = ElementType::of_element(node.integer("to")?)?;
             let values = constant.values.iter().map(|value| value.cast(kind)).collect();
-            let text = kind == Kind::Text || constant.kind == Kind::Text;
+            let text = kind == ElementType::Text || constant.kind == ElementType::Text;
             (!text).then(|| Constant { dims: constant.dims.clone(), kind, values })
         }
         _ => None,
@@ -62,7 +62,7 @@ fn fixed(node: Operator<'_>, constant: &Constant) -> Option<Constant> {
 }
 
 /// The same function of every cell.
-fn each(program: &mut Program, node: Operator<'_>, rows: &Rows) -> Option<Rows> {
+fn each(program: &mut Program, node: Operator<'_>, rows: &RowTensor) -> Option<RowTensor> {
     let functions: Vec<Unary> = match node.operator {
         "Cast" => vec![cast(node, rows.kind)?],
         "Scaler" => scaler(node)?,
@@ -76,7 +76,7 @@ fn each(program: &mut Program, node: Operator<'_>, rows: &Rows) -> Option<Rows> 
         "Sqrt" if rows.kind.is_real() => vec![Unary::Sqrt],
         _ => return None,
     };
-    if rows.kind == Kind::Text && !matches!(node.operator, "LabelEncoder" | "Cast") {
+    if rows.kind == ElementType::Text && !matches!(node.operator, "LabelEncoder" | "Cast") {
         return None;
     }
     let width = rows.dims.last().copied().unwrap_or(1).max(1);
@@ -96,13 +96,13 @@ fn each(program: &mut Program, node: Operator<'_>, rows: &Rows) -> Option<Rows> 
         })
         .collect::<Option<Vec<CellId>>>()?;
     let kind = functions.first()?.kind(rows.kind);
-    Some(Rows { dims: rows.dims.clone(), cells, kind })
+    Some(RowTensor { dims: rows.dims.clone(), cells, kind })
 }
 
 /// Numbers have more than one text, so neither direction is recognised.
-fn cast(node: Operator<'_>, from: Kind) -> Option<Unary> {
-    let to = Kind::of_element(node.integer("to")?)?;
-    ((to == Kind::Text) == (from == Kind::Text)).then_some(Unary::Cast(to))
+fn cast(node: Operator<'_>, from: ElementType) -> Option<Unary> {
+    let to = ElementType::of_element(node.integer("to")?)?;
+    ((to == ElementType::Text) == (from == ElementType::Text)).then_some(Unary::Cast(to))
 }
 
 fn scaler(node: Operator<'_>) -> Option<Vec<Unary>> {
@@ -111,14 +111,14 @@ fn scaler(node: Operator<'_>) -> Option<Vec<Unary>> {
     (offsets.len() == scales.len() && !scales.is_empty()).then(|| pairs.collect())
 }
 
-fn imputer(node: Operator<'_>, rows: &Rows) -> Option<Vec<Unary>> {
+fn imputer(node: Operator<'_>, rows: &RowTensor) -> Option<Vec<Unary>> {
     let pairs: Vec<Unary> = match rows.kind {
-        Kind::Float => {
+        ElementType::Float => {
             let replaced = Value::Float(node.real("replaced_value_float")?);
             let imputed = node.reals("imputed_value_floats").into_iter();
             imputed.map(|value| Unary::Impute(replaced, Value::Float(value))).collect()
         }
-        Kind::Int64 => {
+        ElementType::Int64 => {
             let replaced = Value::Int(node.integer("replaced_value_int64")?);
             let imputed = node.integers("imputed_value_int64s").into_iter();
             imputed.map(|value| Unary::Impute(replaced, Value::Int(value))).collect()
@@ -128,7 +128,7 @@ fn imputer(node: Operator<'_>, rows: &Rows) -> Option<Vec<Unary>> {
     (!pairs.is_empty()).then_some(pairs)
 }
 
-fn label_encoder(program: &mut Program, node: Operator<'_>, of: Kind) -> Option<Lookup> {
+fn label_encoder(program: &mut Program, node: Operator<'_>, of: ElementType) -> Option<Lookup> {
     let keys = listed(program, node, "keys")?;
     let values = listed(program, node, "values")?;
     let result = kind_of(*values.first()?);
@@ -154,35 +154,35 @@ fn listed(program: &mut Program, node: Operator<'_>, of: &str) -> Option<Vec<Val
     (!all.is_empty() && one_kind).then_some(all)
 }
 
-fn otherwise(program: &mut Program, node: Operator<'_>, kind: Kind) -> Option<Value> {
+fn otherwise(program: &mut Program, node: Operator<'_>, kind: ElementType) -> Option<Value> {
     if let Some(tensor) = node.constant("default_tensor", &mut program.words) {
         return tensor.values.first().copied().filter(|value| kind_of(*value) == kind);
     }
     Some(match kind {
-        Kind::Text => {
+        ElementType::Text => {
             Value::Text(program.words.add(node.text("default_string").unwrap_or("_Unused")))
         }
-        Kind::Int64 => Value::Int(node.integer("default_int64").unwrap_or(-1)),
-        Kind::Float => Value::Float(node.real("default_float").unwrap_or(-0.0)),
+        ElementType::Int64 => Value::Int(node.integer("default_int64").unwrap_or(-1)),
+        ElementType::Float => Value::Float(node.real("default_float").unwrap_or(-0.0)),
         _ => return None,
     })
 }
 
 /// A cell for each category.
-fn one_hot(program: &mut Program, node: Operator<'_>, rows: &Rows) -> Option<Rows> {
+fn one_hot(program: &mut Program, node: Operator<'_>, rows: &RowTensor) -> Option<RowTensor> {
     let texts = node.texts("cats_strings");
     let categories: Vec<Value> = if texts.is_empty() {
         node.integers("cats_int64s").into_iter().map(Value::Int).collect()
     } else {
         texts.iter().map(|text| Value::Text(program.words.add(text))).collect()
     };
-    let text = kind_of(*categories.first()?) == Kind::Text;
-    if text != (rows.kind == Kind::Text) {
+    let text = kind_of(*categories.first()?) == ElementType::Text;
+    if text != (rows.kind == ElementType::Text) {
         return None;
     }
     let mut cells = Vec::with_capacity(rows.cells.len() * categories.len());
     for cell in &rows.cells {
-        let whole = if text { *cell } else { program.cells.cast(*cell, Kind::Int64) };
+        let whole = if text { *cell } else { program.cells.cast(*cell, ElementType::Int64) };
         if node.integer("zeros") == Some(0) {
             let pairs = categories.iter().map(|known| (key(*known), Value::Bool(true))).collect();
             let known = Arc::new(Lookup { values: pairs, otherwise: Value::Bool(false) });
@@ -195,11 +195,11 @@ fn one_hot(program: &mut Program, node: Operator<'_>, rows: &Rows) -> Option<Row
     }
     let mut dims = rows.dims.clone();
     dims.push(categories.len());
-    Some(Rows { dims, cells, kind: Kind::Float })
+    Some(RowTensor { dims, cells, kind: ElementType::Float })
 }
 
 /// A function of two tensors, or of more, from the left.
-fn fold(program: &mut Program, function: Binary, given: &[Tensor]) -> Option<Rows> {
+fn fold(program: &mut Program, function: Binary, given: &[Tensor]) -> Option<RowTensor> {
     let (first, rest) = given.split_first()?;
     if rest.is_empty() {
         return first.rows().cloned();
@@ -211,7 +211,7 @@ fn fold(program: &mut Program, function: Binary, given: &[Tensor]) -> Option<Row
     left.rows().cloned()
 }
 
-fn select(program: &mut Program, given: &[Tensor]) -> Option<Rows> {
+fn select(program: &mut Program, given: &[Tensor]) -> Option<RowTensor> {
     let [which, one, two] = given else { return None };
     let dims = shapes::broadcast(&[which, one, two])?;
     let [which, one, two] = [which, one, two].map(|tensor| shapes::spread(program, tensor, &dims));
@@ -220,25 +220,25 @@ fn select(program: &mut Program, given: &[Tensor]) -> Option<Rows> {
     let cells = cells
         .map(|((which, one), two)| program.cells.add(Op::Select(which, one, two), kind))
         .collect();
-    (kind == other).then_some(Rows { dims, cells, kind })
+    (kind == other).then_some(RowTensor { dims, cells, kind })
 }
 
-fn is_last_axis(axis: i64, rows: &Rows) -> bool {
+fn is_last_axis(axis: i64, rows: &RowTensor) -> bool {
     rows.dims.len() == 1 && (axis == 1 || axis == -1)
 }
 
-fn arg_max(program: &mut Program, node: Operator<'_>, rows: &Rows) -> Option<Rows> {
+fn arg_max(program: &mut Program, node: Operator<'_>, rows: &RowTensor) -> Option<RowTensor> {
     let last = node.integer("select_last_index").unwrap_or(0) == 1;
     if !is_last_axis(node.integer("axis").unwrap_or(0), rows) || last || rows.cells.is_empty() {
         return None;
     }
     let dims = if node.integer("keepdims").unwrap_or(1) == 1 { vec![1] } else { Vec::new() };
-    let best = program.cells.add(Op::ArgMax(rows.cells.clone().into()), Kind::Int64);
-    Some(Rows { dims, cells: vec![best], kind: Kind::Int64 })
+    let best = program.cells.add(Op::ArgMax(rows.cells.clone().into()), ElementType::Int64);
+    Some(RowTensor { dims, cells: vec![best], kind: ElementType::Int64 })
 }
 
 /// Of two cells at most: the order in which ONNX Runtime adds up more is its own affair.
-fn reduce_sum(program: &mut Program, node: Operator<'_>, given: &[Tensor]) -> Option<Rows> {
+fn reduce_sum(program: &mut Program, node: Operator<'_>, given: &[Tensor]) -> Option<RowTensor> {
     let rows = given.first()?.rows()?;
     let axes = match given.get(1) {
         Some(axes) => axes.fixed()?.integers()?,
@@ -248,21 +248,22 @@ fn reduce_sum(program: &mut Program, node: Operator<'_>, given: &[Tensor]) -> Op
     let ([one, two], true) = (&rows.cells[..], is_last_axis(axis, rows)) else { return None };
     let dims = if node.integer("keepdims").unwrap_or(1) == 1 { vec![1] } else { Vec::new() };
     let sum = program.cells.add(Op::Binary(Binary::Add, *one, *two), rows.kind);
-    Some(Rows { dims, cells: vec![sum], kind: rows.kind })
+    Some(RowTensor { dims, cells: vec![sum], kind: rows.kind })
 }
 
-fn normalise(program: &mut Program, node: Operator<'_>, rows: &Rows) -> Option<Rows> {
+fn normalise(program: &mut Program, node: Operator<'_>, rows: &RowTensor) -> Option<RowTensor> {
     let norm = match node.text("norm").unwrap_or("MAX") {
         "MAX" => Norm::Max,
         "L1" => Norm::L1,
         "L2" => Norm::L2,
         _ => return None,
     };
-    if rows.kind != Kind::Float || rows.dims.len() != 1 {
+    if rows.kind != ElementType::Float || rows.dims.len() != 1 {
         return None;
     }
-    let total = program.cells.add(Op::Total(norm, rows.cells.clone().into()), Kind::Float);
-    let normal = |cell: &CellId| program.cells.add(Op::Normal(norm, *cell, total), Kind::Float);
+    let total = program.cells.add(Op::Total(norm, rows.cells.clone().into()), ElementType::Float);
+    let normal =
+        |cell: &CellId| program.cells.add(Op::Normal(norm, *cell, total), ElementType::Float);
     let cells = rows.cells.iter().map(normal).collect();
-    Some(Rows { dims: rows.dims.clone(), cells, kind: Kind::Float })
+    Some(RowTensor { dims: rows.dims.clone(), cells, kind: ElementType::Float })
 }

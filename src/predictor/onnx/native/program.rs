@@ -1,15 +1,15 @@
-//! Recognises a graph: every tensor on the way to the wanted outputs becomes a list of cells, each a function of
+//! Recognises a graph: every tensor on the way to the outputs asked for becomes a list of cells, each a function of
 //! single elements of the inputs, and the tree ensembles and linear functions among the operators are taken out.
 //! Any operator that is not known, in any use that is not known, makes the graph unrecognised.
 
 use std::collections::HashMap;
 
 use super::super::graph::{Graph, GraphNode};
-use super::cells::{CellId, Cells, Op};
+use super::cells::{CellGraph, CellId, Op};
 use super::machine::Machine;
 use super::operators;
 use super::tensors::Constant;
-use super::values::{Kind, Value, Words};
+use super::values::{ElementType, TextCodes, Value};
 
 /// Operators between an input and an output, at most; deeper graphs are left to ONNX Runtime.
 const DEEPEST: usize = 200;
@@ -18,24 +18,24 @@ const MOST_CELLS: usize = 1 << 18;
 
 /// A tensor whose first dimension is the rows of the batch.
 #[derive(Debug, Clone)]
-pub(super) struct Rows {
+pub(super) struct RowTensor {
     /// The further dimensions.
     pub(super) dims: Vec<usize>,
     /// A row's elements, in order.
     pub(super) cells: Vec<CellId>,
-    pub(super) kind: Kind,
+    pub(super) kind: ElementType,
 }
 
 /// A tensor of a recognised graph.
 #[derive(Debug, Clone)]
 pub(super) enum Tensor {
-    Rows(Rows),
+    Rows(RowTensor),
     Fixed(Constant),
 }
 
 impl Tensor {
     /// The tensor, if it has a row for each of the batch.
-    pub(super) fn rows(&self) -> Option<&Rows> {
+    pub(super) fn rows(&self) -> Option<&RowTensor> {
         match self {
             Tensor::Rows(rows) => Some(rows),
             Tensor::Fixed(_) => None,
@@ -55,7 +55,7 @@ impl Tensor {
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ElementType,
     /// Without the rows.
     pub(super) dims: Vec<usize>,
     /// Its first element among all elements of all inputs.
@@ -64,7 +64,7 @@ pub(super) struct Input {
 
 /// A tree ensemble or linear function, with the cells that it is given.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct Submodel {
     pub(super) machine: Machine,
     pub(super) inputs: Vec<CellId>,
     /// The labels that its label cell takes, by position.
@@ -74,12 +74,12 @@ pub(super) struct Part {
 /// A recognised graph.
 #[derive(Debug, Default)]
 pub(super) struct Program {
-    pub(super) cells: Cells,
-    pub(super) parts: Vec<Part>,
+    pub(super) cells: CellGraph,
+    pub(super) submodels: Vec<Submodel>,
     /// Flags without which ONNX Runtime refuses a batch.
     pub(super) guards: Vec<CellId>,
-    pub(super) words: Words,
-    pub(super) outputs: HashMap<String, Rows>,
+    pub(super) words: TextCodes,
+    pub(super) outputs: HashMap<String, RowTensor>,
 }
 
 impl Program {
@@ -92,13 +92,13 @@ impl Program {
             builder.program.outputs.insert((*output).to_string(), rows);
         }
         let program = builder.program;
-        (!program.parts.is_empty() && program.is_staged()).then_some(program)
+        (!program.submodels.is_empty() && program.is_staged()).then_some(program)
     }
 
     /// Whether no part is given what another one has made.
     fn is_staged(&self) -> bool {
-        self.parts.iter().all(|part| {
-            let plan = self.cells.plan(part.inputs.iter().copied());
+        self.submodels.iter().all(|submodel| {
+            let plan = self.cells.plan(submodel.inputs.iter().copied());
             let made =
                 |cell: &CellId| matches!(self.cells.op(*cell), Op::Score { .. } | Op::Label(_));
             !plan.0.iter().any(made)
@@ -151,34 +151,39 @@ impl<'g> Builder<'g> {
     /// An argument of a node; one that is left out is an empty constant.
     fn argument(&mut self, name: &'g str) -> Option<Tensor> {
         if name.is_empty() {
-            let nothing = Constant { dims: vec![0], kind: Kind::Float, values: Vec::new() };
+            let nothing = Constant { dims: vec![0], kind: ElementType::Float, values: Vec::new() };
             return Some(Tensor::Fixed(nothing));
         }
         self.tensor(name)
     }
 
-    fn input(&mut self, input: &Input) -> Rows {
+    fn input(&mut self, input: &Input) -> RowTensor {
         let width: usize = input.dims.iter().product();
         let slots = input.slot..input.slot + width as u32;
         let cells = slots.map(|slot| self.program.cells.add(Op::Slot(slot), input.kind)).collect();
-        Rows { dims: input.dims.clone(), cells, kind: input.kind }
+        RowTensor { dims: input.dims.clone(), cells, kind: input.kind }
     }
 }
 
 impl Program {
     /// Adds a part with that many scores; gives its labels, if it has any, and its scores.
-    pub(super) fn add_part(&mut self, part: Part, width: usize, kind: Kind) -> Vec<Tensor> {
-        let model = self.parts.len() as u32;
+    pub(super) fn add_submodel(
+        &mut self,
+        submodel: Submodel,
+        width: usize,
+        kind: ElementType,
+    ) -> Vec<Tensor> {
+        let model = self.submodels.len() as u32;
         let scores = (0..width as u32)
             .map(|output| self.cells.add(Op::Score { model, output }, kind))
             .collect();
-        let scores = Tensor::Rows(Rows { dims: vec![width], cells: scores, kind });
-        let label = part.labels.first().map(|label| super::values::kind_of(*label));
+        let scores = Tensor::Rows(RowTensor { dims: vec![width], cells: scores, kind });
+        let label = submodel.labels.first().map(|label| super::values::kind_of(*label));
         let label = label.map(|kind| {
             let cells = vec![self.cells.add(Op::Label(model), kind)];
-            Tensor::Rows(Rows { dims: Vec::new(), cells, kind })
+            Tensor::Rows(RowTensor { dims: Vec::new(), cells, kind })
         });
-        self.parts.push(part);
+        self.submodels.push(submodel);
         label.into_iter().chain([scores]).collect()
     }
 }

@@ -5,63 +5,65 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::super::inputs::Inputs;
-use super::breakpoints::{Below, Way};
+use super::super::inputs::FeatureInputs;
+use super::breakpoints::{Below, NumberPath};
 use super::cells::{CellId, Plan};
-use super::engine::Change;
-use super::layout::Sources;
-use super::machine::{Machine, Model};
+use super::engine::ChangedValue;
+use super::layout::SlotSources;
+use super::machine::{Machine, TypedModel};
 use super::scorer::{Answered, Native};
 use super::sweep::{
-    Demand, MOST_STATES, Own, Question, Reach, Responses, Scratch, Span, Split, Step, Sweeper,
-    Tops, bits,
+    Demand, FeatureResponses, MOST_STATES, NodeSplit, OriginalValue, Span, SweepReach, SweepRow,
+    SweepScratch, Sweeper, Tops, TreeStep, bits,
 };
-use super::trees::{Branch, Mode, Need, Node, Raw, Real};
+use super::trees::{Branch, Mode, Need, Raw, Real, TreeNode};
 use super::values::Value;
 use super::variants::Originals;
 use crate::feature::{Cell, NULL_CODE};
 use crate::predictor::{self, Values, Variant};
 
 /// Outputs that are compared: the one that is to be greater, and the one that is to be less.
-type Outputs = (Option<usize>, Option<usize>);
+type OutputPair = (Option<usize>, Option<usize>);
 
 /// The trees of a model.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) sweeper: Sweeper,
     /// Per categorical feature what its codes are to the model, the null last.
-    states: Vec<Option<Vec<Option<Change>>>>,
+    states: Vec<Option<Vec<Option<ChangedValue>>>>,
     /// Per output whether any leaf has a weight for it.
     pub(super) weighed: Vec<bool>,
     /// By the outputs that are compared, what nodes add at most: made when first asked for.
-    tops: Mutex<HashMap<Outputs, Tops>>,
+    tops: Mutex<HashMap<OutputPair, Tops>>,
 }
 
 /// Rows that walk the trees together.
 const AT_ONCE: usize = 16;
 
 /// Values of features, and what the model says of them.
-type Told<'n> = (Vec<(usize, Values)>, Answered<'n>);
+type ValuesAnswered<'n> = (Vec<(usize, Values)>, Answered<'n>);
 
 impl Whole {
     /// The trees of a model that is one ensemble and sums its weights; none where branches ask about anything but
     /// single features, or about numbers otherwise than by their order.
-    pub(super) fn new(native: &Native, inputs: &Inputs, features: usize) -> Option<Whole> {
-        let [part] = &native.engine.program.parts[..] else { return None };
+    pub(super) fn new(native: &Native, inputs: &FeatureInputs, features: usize) -> Option<Whole> {
+        let [submodel] = &native.engine.program.submodels[..] else { return None };
         let states = (0..features).map(|feature| native.sources.states(feature));
-        let states: Vec<Option<Vec<Option<Change>>>> = states.collect::<Option<_>>()?;
-        let few = |states: &Vec<Option<Change>>| states.len() <= MOST_STATES;
+        let states: Vec<Option<Vec<Option<ChangedValue>>>> = states.collect::<Option<_>>()?;
+        let few = |states: &Vec<Option<ChangedValue>>| states.len() <= MOST_STATES;
         if !states.iter().flatten().all(few) {
             return None;
         }
         let sweeper = Sweeper::default();
         let mut whole = Whole { sweeper, states, weighed: Vec::new(), tops: Mutex::default() };
-        (whole.sweeper, whole.weighed) = match &part.machine {
-            Machine::Single(Model::Trees(forest)) => {
-                Reading::new((native, inputs), &whole, &part.inputs, forest.raw()?)?.sweeper()?
+        (whole.sweeper, whole.weighed) = match &submodel.machine {
+            Machine::Single(TypedModel::Trees(forest)) => {
+                Reading::new((native, inputs), &whole, &submodel.inputs, forest.raw()?)?
+                    .sweeper()?
             }
-            Machine::Double(Model::Trees(forest)) => {
-                Reading::new((native, inputs), &whole, &part.inputs, forest.raw()?)?.sweeper()?
+            Machine::Double(TypedModel::Trees(forest)) => {
+                Reading::new((native, inputs), &whole, &submodel.inputs, forest.raw()?)?
+                    .sweeper()?
             }
             _ => return None,
         };
@@ -69,10 +71,10 @@ impl Whole {
     }
 
     /// What a feature's value is to the trees; none for a value that its schema does not list.
-    fn own(&self, feature: usize, change: Change) -> Option<Own> {
+    fn original(&self, feature: usize, change: ChangedValue) -> Option<OriginalValue> {
         let states = self.states[feature].as_ref()?;
         let state = states.iter().position(|state| *state == Some(change))?;
-        Some(Own::State(state as u32))
+        Some(OriginalValue::State(state as u32))
     }
 
     fn code(&self, feature: usize, code: u32) -> Option<u32> {
@@ -89,13 +91,18 @@ impl Whole {
     }
 
     /// What a feature may be within a span, in the terms of the table.
-    pub(super) fn within(&self, feature: usize, span: Span, reach: &Reach) -> predictor::Reach {
+    pub(super) fn within(
+        &self,
+        feature: usize,
+        span: Span,
+        reach: &SweepReach,
+    ) -> predictor::Reach {
         match (span, reach) {
-            (Span::Ranks(low, high), Reach::Numbers(least, greatest)) => {
+            (Span::Ranks(low, high), SweepReach::Numbers(least, greatest)) => {
                 let (low, high) = self.sweeper.numbers(feature, (low, high));
                 predictor::Reach::Numbers(low.max(*least), high.min(*greatest))
             }
-            (Span::States(states), Reach::States(allowed)) => {
+            (Span::States(states), SweepReach::States(allowed)) => {
                 predictor::Reach::Codes(bits(states & allowed).collect())
             }
             _ => predictor::Reach::Fixed,
@@ -103,18 +110,18 @@ impl Whole {
     }
 
     /// Whether everything that a feature may become can be told to the model.
-    pub(super) fn tells(&self, feature: usize, reach: &predictor::Reach) -> bool {
+    pub(super) fn knows_values(&self, feature: usize, reach: &predictor::Reach) -> bool {
         let known = |code: &u32| self.code(feature, *code).is_some();
         !matches!(reach, predictor::Reach::Codes(codes) if !codes.iter().all(known))
     }
 
-    fn reach(&self, feature: usize, reach: &predictor::Reach) -> Reach {
+    fn reach(&self, feature: usize, reach: &predictor::Reach) -> SweepReach {
         match reach {
-            predictor::Reach::Fixed => Reach::Fixed,
-            predictor::Reach::Numbers(low, high) => Reach::Numbers(*low, *high),
+            predictor::Reach::Fixed => SweepReach::Fixed,
+            predictor::Reach::Numbers(low, high) => SweepReach::Numbers(*low, *high),
             predictor::Reach::Codes(codes) => {
                 let known = codes.iter().filter_map(|code| self.code(feature, *code));
-                Reach::States(known.fold(0, |states, state| states | 1 << state))
+                SweepReach::States(known.fold(0, |states, state| states | 1 << state))
             }
         }
     }
@@ -123,7 +130,7 @@ impl Whole {
 /// An ensemble on its way into the terms of the features.
 struct Reading<'r, T> {
     native: &'r Native,
-    inputs: &'r Inputs,
+    inputs: &'r FeatureInputs,
     whole: &'r Whole,
     raw: &'r Raw<T>,
     /// Per cell that branches ask about, the feature behind it; none behind constants.
@@ -135,13 +142,13 @@ struct Reading<'r, T> {
 
 impl<'r, T: Real> Reading<'r, T> {
     fn new(
-        (native, inputs): (&'r Native, &'r Inputs),
+        (native, inputs): (&'r Native, &'r FeatureInputs),
         whole: &'r Whole,
         cells: &'r [CellId],
         raw: &'r Raw<T>,
     ) -> Option<Reading<'r, T>> {
         let program = &native.engine.program;
-        let sources = Sources { cells: &program.cells, features: &native.engine.features };
+        let sources = SlotSources { cells: &program.cells, features: &native.engine.features };
         let behind = |cell: &CellId| {
             let behind = sources.behind(*cell);
             let plan = program.cells.plan([*cell]);
@@ -151,7 +158,7 @@ impl<'r, T: Real> Reading<'r, T> {
             }
         };
         let behind = cells.iter().map(behind).collect::<Option<_>>()?;
-        let values = program.cells.room();
+        let values = program.cells.buffer();
         let known = HashMap::new();
         Some(Reading { native, inputs, whole, raw, behind, cells, known, values })
     }
@@ -164,8 +171,8 @@ impl<'r, T: Real> Reading<'r, T> {
         let mut trees = Vec::with_capacity(self.raw.trees.len());
         for tree in &self.raw.trees {
             let steps = tree.iter().map(|node| match node {
-                Node::Branch(branch) => self.branch(branch),
-                Node::Leaf(weights) => Some(self.leaf(weights.clone())),
+                TreeNode::Branch(branch) => self.branch(branch),
+                TreeNode::Leaf(weights) => Some(self.leaf(weights.clone())),
             });
             trees.push(steps.collect::<Option<Vec<_>>>()?);
         }
@@ -179,7 +186,7 @@ impl<'r, T: Real> Reading<'r, T> {
         Some((sweeper, weighed))
     }
 
-    fn leaf(&self, weights: std::ops::Range<usize>) -> Step {
+    fn leaf(&self, weights: std::ops::Range<usize>) -> TreeStep {
         let finish = &self.raw.finish;
         let single = finish.outputs == 1 && finish.classifier.is_none();
         let mut sums = vec![0.0; finish.outputs];
@@ -189,10 +196,10 @@ impl<'r, T: Real> Reading<'r, T> {
                 break;
             }
         }
-        Step::Leaf(sums)
+        TreeStep::Leaf(sums)
     }
 
-    fn branch(&mut self, branch: &Branch<T>) -> Option<Step> {
+    fn branch(&mut self, branch: &Branch<T>) -> Option<TreeStep> {
         let (yes, no) = (branch.yes, branch.no);
         let Some((feature, plan)) = self.behind[branch.feature as usize].clone() else {
             let cell = self.cells[branch.feature as usize];
@@ -205,14 +212,18 @@ impl<'r, T: Real> Reading<'r, T> {
             let ways = if yes_always { [yes, no] } else { [no, yes] };
             // Every value of any feature goes the first way.
             let split = match self.whole.states[0] {
-                Some(_) => Split::States(u64::MAX),
-                None => Split::Number { cut: f64::INFINITY, gap_first: true },
+                Some(_) => NodeSplit::States(u64::MAX),
+                None => NodeSplit::Number { cut: f64::INFINITY, gap_first: true },
             };
-            return Some(Step::Branch { feature: 0, split, ways });
+            return Some(TreeStep::Branch { feature: 0, split, ways });
         };
         if self.whole.states[feature].is_some() {
             let states = self.states(branch, (feature, &plan));
-            return Some(Step::Branch { feature, split: Split::States(states), ways: [yes, no] });
+            return Some(TreeStep::Branch {
+                feature,
+                split: NodeSplit::States(states),
+                ways: [yes, no],
+            });
         }
         let (below, first_is_yes) = self.numbers(branch, feature)?;
         let (cut, first_is_yes) = match below {
@@ -221,11 +232,14 @@ impl<'r, T: Real> Reading<'r, T> {
             Below::All => (f64::INFINITY, first_is_yes),
             Below::None => (f64::NEG_INFINITY, first_is_yes),
         };
-        let way =
-            Way::new(self.native, self.inputs, (feature, self.cells[branch.feature as usize]))?;
+        let way = NumberPath::new(
+            self.native,
+            self.inputs,
+            (feature, self.cells[branch.feature as usize]),
+        )?;
         let gap = way.at(f64::NAN, &mut self.values).is_some_and(|gap| self.holds(branch, gap));
-        let split = Split::Number { cut, gap_first: gap == first_is_yes };
-        Some(Step::Branch {
+        let split = NodeSplit::Number { cut, gap_first: gap == first_is_yes };
+        Some(TreeStep::Branch {
             feature,
             split,
             ways: if first_is_yes { [yes, no] } else { [no, yes] },
@@ -265,7 +279,7 @@ impl<'r, T: Real> Reading<'r, T> {
             return Some((*known, yes));
         }
         let cell = self.cells[branch.feature as usize];
-        let below = Way::new(self.native, self.inputs, (feature, cell))?
+        let below = NumberPath::new(self.native, self.inputs, (feature, cell))?
             .below(threshold, &mut self.values)?;
         self.known.insert(key, below);
         Some((below, yes))
@@ -278,35 +292,35 @@ impl<'n> Originals<'n> {
     pub(in super::super) fn responses(
         &mut self,
         copies: &[(Variant<'_>, &[predictor::Reach])],
-        (scratch, found): &mut (Scratch, Vec<Responses>),
-    ) -> Option<Vec<Told<'n>>> {
+        (scratch, found): &mut (SweepScratch, Vec<FeatureResponses>),
+    ) -> Option<Vec<ValuesAnswered<'n>>> {
         let native = self.native;
-        let features = self.told.encoded.columns.len();
+        let features = self.encoded_rows.encoded.columns.len();
         let whole = native.whole(self.inputs, features)?;
-        let mut told = Vec::with_capacity(copies.len());
+        let mut answered = Vec::with_capacity(copies.len());
         for copies in copies.chunks(AT_ONCE) {
-            let questions: Vec<Question> =
+            let questions: Vec<SweepRow> =
                 copies.iter().map(|copy| self.question(whole, copy)).collect();
             whole.sweeper.sweep(&questions, scratch, found);
             for found in found.iter() {
                 let (scores, labels) = finished(native, &whole.weighed, found);
                 let values = found.values.iter();
                 let values = values.map(|(feature, values)| (*feature, (*values).into()));
-                told.push((values.collect(), native.concluded(scores, labels)));
+                answered.push((values.collect(), native.concluded(scores, labels)));
             }
         }
-        Some(told)
+        Some(answered)
     }
 
     /// A copy in the terms of the trees. Nothing of a row that cannot be told to the model may change.
-    fn question(&self, whole: &Whole, asked: &(Variant<'_>, &[predictor::Reach])) -> Question {
+    fn question(&self, whole: &Whole, asked: &(Variant<'_>, &[predictor::Reach])) -> SweepRow {
         self.known_question(whole, asked).unwrap_or_else(|| {
             let nothing = |states: &Option<_>| match states {
-                Some(_) => Own::State(0),
-                None => Own::Number(f64::NAN),
+                Some(_) => OriginalValue::State(0),
+                None => OriginalValue::Number(f64::NAN),
             };
-            let own = whole.states.iter().map(nothing).collect();
-            Question { own, reach: vec![Reach::Fixed; asked.1.len()] }
+            let original = whole.states.iter().map(nothing).collect();
+            SweepRow { original, reach: vec![SweepReach::Fixed; asked.1.len()] }
         })
     }
 
@@ -315,32 +329,34 @@ impl<'n> Originals<'n> {
         &self,
         whole: &Whole,
         (copy, reach): &(Variant<'_>, &[predictor::Reach]),
-    ) -> Option<Question> {
+    ) -> Option<SweepRow> {
         let row = copy.row as usize;
-        let own = |feature: usize| {
+        let original = |feature: usize| {
             let edit = copy.edits.iter().find(|edit| edit.feature == feature);
             match edit.map(|edit| edit.cell) {
-                Some(Cell::Number(number)) => Some(Own::Number(number)),
-                Some(Cell::Code(code)) => whole.code(feature, code).map(Own::State),
+                Some(Cell::Number(number)) => Some(OriginalValue::Number(number)),
+                Some(Cell::Code(code)) => whole.code(feature, code).map(OriginalValue::State),
                 None if whole.states[feature].is_none() => {
-                    Some(Own::Number(self.numbers(feature)[row]))
+                    Some(OriginalValue::Number(self.numbers(feature)[row]))
                 }
-                None => whole.own(feature, self.told.encoded.columns[feature].change(row)),
+                None => {
+                    whole.original(feature, self.encoded_rows.encoded.columns[feature].change(row))
+                }
             }
         };
-        let own: Option<Vec<Own>> = (0..reach.len()).map(own).collect();
-        let own = own.filter(|_| !self.is_failing(row))?;
+        let original: Option<Vec<OriginalValue>> = (0..reach.len()).map(original).collect();
+        let original = original.filter(|_| !self.is_failing(row))?;
         let reach = reach.iter().enumerate();
         let reach = reach.map(|(feature, reach)| whole.reach(feature, reach));
-        Some(Question { own, reach: reach.collect() })
+        Some(SweepRow { original, reach: reach.collect() })
     }
 }
 
 /// Scores and labels from sums.
-fn finished(native: &Native, weighed: &[bool], found: &Responses) -> (Vec<f64>, Vec<u32>) {
-    match native.engine.program.parts.first().map(|part| &part.machine) {
-        Some(Machine::Single(Model::Trees(forest))) => finish(forest.raw(), weighed, found),
-        Some(Machine::Double(Model::Trees(forest))) => finish(forest.raw(), weighed, found),
+fn finished(native: &Native, weighed: &[bool], found: &FeatureResponses) -> (Vec<f64>, Vec<u32>) {
+    match native.engine.program.submodels.first().map(|submodel| &submodel.machine) {
+        Some(Machine::Single(TypedModel::Trees(forest))) => finish(forest.raw(), weighed, found),
+        Some(Machine::Double(TypedModel::Trees(forest))) => finish(forest.raw(), weighed, found),
         _ => (Vec::new(), Vec::new()),
     }
 }
@@ -348,7 +364,7 @@ fn finished(native: &Native, weighed: &[bool], found: &Responses) -> (Vec<f64>, 
 fn finish<T: Real>(
     raw: Option<&Raw<T>>,
     weighed: &[bool],
-    found: &Responses,
+    found: &FeatureResponses,
 ) -> (Vec<f64>, Vec<u32>) {
     let Some(raw) = raw else { return (Vec::new(), Vec::new()) };
     let outputs = raw.finish.outputs;

@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
-use super::values::{Kind, Value};
+use super::values::{ElementType, Value};
 use crate::feature::whole_range;
 
 /// Whole numbers up to here are told apart by `f64`.
@@ -60,25 +60,25 @@ pub(super) fn stored(number: f64, data_type: &DataType) -> Stored {
 }
 
 /// What the model is told of a stored number; none where its type has no place for it.
-pub(super) fn told(stored: Stored, kind: Kind) -> Option<Value> {
+pub(super) fn converted(stored: Stored, kind: ElementType) -> Option<Value> {
     Some(match kind {
-        Kind::Float => Value::Float(match stored {
+        ElementType::Float => Value::Float(match stored {
             Stored::Null => f32::NAN,
             Stored::Int(number) => number as f32,
             Stored::Unsigned(number) => number as f32,
             Stored::Single(number) => number,
             Stored::Double(number) => number as f32,
         }),
-        Kind::Double => Value::Double(match stored {
+        ElementType::Double => Value::Double(match stored {
             Stored::Null => f64::NAN,
             Stored::Int(number) => number as f64,
             Stored::Unsigned(number) => number as f64,
             Stored::Single(number) => number.into(),
             Stored::Double(number) => number,
         }),
-        Kind::Int64 => Value::Int(whole(stored)?),
-        Kind::Int32 => Value::Int(i32::try_from(whole(stored)?).ok()?.into()),
-        Kind::Bool | Kind::Text => return None,
+        ElementType::Int64 => Value::Int(whole(stored)?),
+        ElementType::Int32 => Value::Int(i32::try_from(whole(stored)?).ok()?.into()),
+        ElementType::Bool | ElementType::Text => return None,
     })
 }
 

@@ -7,24 +7,26 @@ use arrow::error::ArrowError;
 use parking_lot::Mutex;
 
 use super::super::graph::Graph;
-use super::super::inputs::Inputs;
+use super::super::inputs::FeatureInputs;
 use super::super::labels::Labels;
 use super::super::outputs::{Given, Outputs};
-use super::engine::{Answers, Change, Column, Encoded, Engine, Question, Scratch};
-use super::machine::{Machine, Model};
+use super::engine::{
+    ChangedValue, Encoded, EngineScores, InputColumn, NativeEngine, NativeScratch, RowVariant,
+};
+use super::machine::{Machine, TypedModel};
 use super::program::Program;
 use super::responses::Whole;
-use super::sources::{self, Sources};
-use super::values::{Value, Words};
-use crate::predictor::{Columns, RowFailure};
+use super::sources::{self, FeatureSources};
+use super::values::{TextCodes, Value};
+use crate::predictor::{PredictorColumns, RowFailure};
 
 /// A model that is scored here.
 #[derive(Debug)]
 pub(in super::super) struct Native {
-    pub(super) engine: Engine,
-    pub(super) sources: Sources,
+    pub(super) engine: NativeEngine,
+    pub(super) sources: FeatureSources,
     /// Memory of callers that are done.
-    scratch: Mutex<Vec<Scratch>>,
+    scratch: Mutex<Vec<NativeScratch>>,
     /// The trees in the terms of the table's features, made when first asked for; none where that cannot be.
     whole: OnceLock<Option<Whole>>,
 }
@@ -40,7 +42,7 @@ pub(in super::super) enum Refused {
 
 /// Rows in the model's terms, and those that cannot be told to it.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct EncodedRows {
     pub(super) encoded: Encoded,
     /// Per feature.
     pub(super) failures: Vec<Vec<RowFailure>>,
@@ -50,68 +52,75 @@ impl Native {
     /// Recognises a model; none if it is to be left to ONNX Runtime.
     pub(in super::super) fn recognise(
         graph: &Graph<'_>,
-        inputs: &Inputs,
+        inputs: &FeatureInputs,
         outputs: &Outputs,
-        columns: &Columns,
+        columns: &PredictorColumns,
     ) -> Option<Native> {
         let (scores, label) = outputs.names();
-        let wanted: Vec<&str> = scores.into_iter().chain(label).collect();
-        let program = Program::read(graph, &sources::inputs(inputs), &wanted)?;
+        let output_names: Vec<&str> = scores.into_iter().chain(label).collect();
+        let program = Program::read(graph, &sources::inputs(inputs), &output_names)?;
         let features = sources::features(inputs, &program.words);
-        let sources = Sources::new(inputs, program.words.clone(), columns);
-        let engine = Engine::new(program, features, scores, label)?;
+        let sources = FeatureSources::new(inputs, program.words.clone(), columns);
+        let engine = NativeEngine::new(program, features, scores, label)?;
         Some(Native { engine, sources, scratch: Mutex::default(), whole: OnceLock::new() })
     }
 
     /// The answers for a batch, and the rows that cannot be told to the model.
     pub(in super::super) fn score(
         &self,
-        inputs: &Inputs,
+        inputs: &FeatureInputs,
         batch: &RecordBatch,
     ) -> Result<(Answered<'_>, Vec<RowFailure>), Refused> {
-        let told = self.encode(inputs, batch)?;
-        self.check(told.encoded.columns.iter().enumerate())?;
+        let encoded_rows = self.encode(inputs, batch)?;
+        self.check(encoded_rows.encoded.columns.iter().enumerate())?;
         let questions = (0..batch.num_rows()).map(|row| (row, &[][..]));
-        let answers = self.answer(&told.encoded, questions);
-        Ok((answers, told.failures.into_iter().flatten().collect()))
+        let answers = self.answer(&encoded_rows.encoded, questions);
+        Ok((answers, encoded_rows.failures.into_iter().flatten().collect()))
     }
 
     /// A batch in the model's terms.
-    pub(super) fn encode(&self, inputs: &Inputs, batch: &RecordBatch) -> Result<Told, Refused> {
+    pub(super) fn encode(
+        &self,
+        inputs: &FeatureInputs,
+        batch: &RecordBatch,
+    ) -> Result<EncodedRows, Refused> {
         let (columns, failures) = self.sources.columns(inputs, batch)?;
-        Ok(Told { encoded: self.engine.encode(columns, batch.num_rows()), failures })
+        Ok(EncodedRows { encoded: self.engine.encode(columns, batch.num_rows()), failures })
     }
 
     /// Answers questions about encoded rows.
     pub(super) fn answer<'q>(
         &self,
         encoded: &Encoded,
-        questions: impl Iterator<Item = Question<'q>> + Clone,
+        questions: impl Iterator<Item = RowVariant<'q>> + Clone,
     ) -> Answered<'_> {
-        let kept = || self.scratch.lock();
-        let mut scratch = kept().pop().unwrap_or_default();
+        let spare = || self.scratch.lock();
+        let mut scratch = spare().pop().unwrap_or_default();
         let answers = self.engine.answer(encoded, questions, &mut scratch);
-        kept().push(scratch);
+        spare().push(scratch);
         Answered { answers, words: &self.engine.program.words }
     }
 
     /// The answers from what the only part says of some rows.
     pub(super) fn concluded(&self, scores: Vec<f64>, labels: Vec<u32>) -> Answered<'_> {
-        let answers = self.engine.conclude((scores, labels), &mut Scratch::default());
+        let answers = self.engine.conclude((scores, labels), &mut NativeScratch::default());
         Answered { answers, words: &self.engine.program.words }
     }
 
     /// The trees in the terms of the table's features.
-    pub(super) fn whole(&self, inputs: &Inputs, features: usize) -> Option<&Whole> {
+    pub(super) fn whole(&self, inputs: &FeatureInputs, features: usize) -> Option<&Whole> {
         self.whole.get_or_init(|| Whole::new(self, inputs, features)).as_ref()
     }
 
     /// Refuses what ONNX Runtime refuses: the whole batch, if an encoder does not know a category.
-    fn check<'c>(&self, columns: impl Iterator<Item = (usize, &'c Column)>) -> Result<(), Refused> {
+    fn check<'c>(
+        &self,
+        columns: impl Iterator<Item = (usize, &'c InputColumn)>,
+    ) -> Result<(), Refused> {
         for (feature, column) in columns {
-            if let (Column::States(states), true) = (column, self.is_strict(feature)) {
+            if let (InputColumn::States(states), true) = (column, self.is_strict(feature)) {
                 for state in states {
-                    self.check_change((feature, Change::State(*state)))?;
+                    self.check_change((feature, ChangedValue::State(*state)))?;
                 }
             }
         }
@@ -123,10 +132,13 @@ impl Native {
     }
 
     /// The same for one changed value.
-    pub(super) fn check_change(&self, (feature, change): (usize, Change)) -> Result<(), Refused> {
+    pub(super) fn check_change(
+        &self,
+        (feature, change): (usize, ChangedValue),
+    ) -> Result<(), Refused> {
         let refused = &self.engine.refused[feature];
         match change {
-            Change::State(state) if refused.get(state as usize) == Some(&true) => {
+            ChangedValue::State(state) if refused.get(state as usize) == Some(&true) => {
                 Err(Refused::Category)
             }
             _ => Ok(()),
@@ -135,10 +147,10 @@ impl Native {
 
     /// How far its scores may be from ONNX Runtime's: nought where both do the same sums in the same order.
     pub(in super::super) fn tolerance(&self) -> f64 {
-        let mut parts = self.engine.program.parts.iter();
-        let exact = parts.all(|part| match &part.machine {
-            Machine::Single(Model::Trees(forest)) => forest.is_plain(),
-            Machine::Double(Model::Trees(forest)) => forest.is_plain(),
+        let mut submodels = self.engine.program.submodels.iter();
+        let exact = submodels.all(|submodel| match &submodel.machine {
+            Machine::Single(TypedModel::Trees(forest)) => forest.is_plain(),
+            Machine::Double(TypedModel::Trees(forest)) => forest.is_plain(),
             _ => false,
         });
         if exact { 0.0 } else { 1e-6 }
@@ -148,8 +160,8 @@ impl Native {
 /// What a recognised model gave for some rows.
 #[derive(Debug)]
 pub(in super::super) struct Answered<'n> {
-    answers: Answers,
-    words: &'n Words,
+    answers: EngineScores,
+    words: &'n TextCodes,
 }
 
 impl Given for Answered<'_> {

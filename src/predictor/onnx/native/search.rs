@@ -1,10 +1,10 @@
 //! Everything that a row may become, searched for what the model should say of it: regions that cannot reach it are
 //! excluded by what the trees say at most.
 
-use super::machine::{Machine, Model};
+use super::machine::{Machine, TypedModel};
 use super::responses::Whole;
 use super::scorer::{Answered, Native};
-use super::sweep::{Demand, Limits, Span, Spans};
+use super::sweep::{Demand, RegionLimits, Span, Spans};
 use super::trees::{Aim, Forest, Need, Real};
 use super::variants::Originals;
 use crate::predictor::{Reach, Search, Searched, Variant};
@@ -12,10 +12,10 @@ use crate::predictor::{Reach, Search, Searched, Variant};
 impl Native {
     /// How many labels the model can give; 0 for a regression. None where its answers are not those of its trees.
     pub(in super::super) fn labels(&self) -> Option<u32> {
-        let [part] = &self.engine.program.parts[..] else { return None };
-        let labels = match &part.machine {
-            Machine::Single(Model::Trees(forest)) => forest.labels(),
-            Machine::Double(Model::Trees(forest)) => forest.labels(),
+        let [submodel] = &self.engine.program.submodels[..] else { return None };
+        let labels = match &submodel.machine {
+            Machine::Single(TypedModel::Trees(forest)) => forest.labels(),
+            Machine::Double(TypedModel::Trees(forest)) => forest.labels(),
             _ => return None,
         };
         self.engine.is_direct(labels > 0).then_some(labels as u32)
@@ -27,11 +27,11 @@ impl Native {
         self.concluded(scores.map(f64::from).collect(), (0..labels).collect())
     }
 
-    fn needs(&self, whole: &Whole, aim: Aim) -> Option<(Vec<Need>, f64)> {
-        match &self.engine.program.parts[..] {
-            [part] => match &part.machine {
-                Machine::Single(Model::Trees(forest)) => needs(forest, whole, aim),
-                Machine::Double(Model::Trees(forest)) => needs(forest, whole, aim),
+    fn class_demands(&self, whole: &Whole, aim: Aim) -> Option<(Vec<Need>, f64)> {
+        match &self.engine.program.submodels[..] {
+            [submodel] => match &submodel.machine {
+                Machine::Single(TypedModel::Trees(forest)) => class_demands(forest, whole, aim),
+                Machine::Double(TypedModel::Trees(forest)) => class_demands(forest, whole, aim),
                 _ => None,
             },
             _ => None,
@@ -40,14 +40,14 @@ impl Native {
 }
 
 /// What the sums need for an aim, and how far they may be off by rounding.
-fn needs<T: Real>(forest: &Forest<T>, whole: &Whole, aim: Aim) -> Option<(Vec<Need>, f64)> {
+fn class_demands<T: Real>(forest: &Forest<T>, whole: &Whole, aim: Aim) -> Option<(Vec<Need>, f64)> {
     let raw = forest.raw()?;
     let trees = raw.trees.len();
-    let needs = raw.finish.needs(aim, (&whole.weighed, trees))?;
+    let class_demands = raw.finish.class_demands(aim, (&whole.weighed, trees))?;
     // Every addition rounds by at most half a unit of what it has come to.
-    let constants = needs.iter().map(|need| need.plus.abs()).fold(0.0, f64::max);
+    let constants = class_demands.iter().map(|need| need.plus.abs()).fold(0.0, f64::max);
     let greatest = 2.0 * whole.sweeper.greatest() + constants;
-    Some((needs, greatest * T::EPSILON * (trees + 2) as f64))
+    Some((class_demands, greatest * T::EPSILON * (trees + 2) as f64))
 }
 
 impl Originals<'_> {
@@ -61,24 +61,26 @@ impl Originals<'_> {
         let native = self.native;
         let whole = native.whole(self.inputs, reach.len())?;
         native.labels()?;
-        let (needs, slack) = native.needs(whole, aim)?;
-        let demands: Vec<Demand> = needs.into_iter().map(|need| whole.demand(need)).collect();
+        let (class_demands, slack) = native.class_demands(whole, aim)?;
+        let demands: Vec<Demand> =
+            class_demands.into_iter().map(|need| whole.demand(need)).collect();
         // What cannot be told to the model is not excluded by what it says.
-        let told = reach.iter().enumerate().all(|(feature, reach)| whole.tells(feature, reach));
-        let question = self.known_question(whole, &(*copy, reach)).filter(|_| told)?;
+        let all_known =
+            reach.iter().enumerate().all(|(feature, reach)| whole.knows_values(feature, reach));
+        let question = self.known_question(whole, &(*copy, reach)).filter(|_| all_known)?;
         let Search { trees, accept } = search;
         let regions = trees / (whole.sweeper.trees() * demands.len()).max(1);
         let mut accept = |spans: &Spans| {
             let changed = |(feature, span): (usize, &Option<Span>)| {
-                let own = question.own[feature];
-                let span = whole.sweeper.without_own(feature, own, (*span)?)?;
+                let original = question.original[feature];
+                let span = whole.sweeper.without_original(feature, original, (*span)?)?;
                 Some((feature, whole.within(feature, span, &question.reach[feature])))
             };
             let region: Vec<(usize, Reach)> =
                 spans.iter().enumerate().filter_map(changed).collect();
             accept(&region)
         };
-        let limits = Limits { regions, slack, accept: &mut accept };
+        let limits = RegionLimits { regions, slack, accept: &mut accept };
         Some(whole.sweeper.search(&question, &demands, limits))
     }
 }

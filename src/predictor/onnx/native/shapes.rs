@@ -3,19 +3,23 @@
 use std::sync::Arc;
 
 use super::cells::{CellId, Op};
-use super::program::{Operator, Program, Rows, Tensor};
+use super::program::{Operator, Program, RowTensor, Tensor};
 use super::tensors::Constant;
-use super::values::{Binary, Kind, Unary};
+use super::values::{Binary, ElementType, Unary};
 
 /// Rows beside each other.
-pub(super) fn concat(program: &mut Program, node: Operator<'_>, given: &[Tensor]) -> Option<Rows> {
-    let all: Vec<&Rows> = given.iter().map(Tensor::rows).collect::<Option<_>>()?;
+pub(super) fn concat(
+    program: &mut Program,
+    node: Operator<'_>,
+    given: &[Tensor],
+) -> Option<RowTensor> {
+    let all: Vec<&RowTensor> = given.iter().map(Tensor::rows).collect::<Option<_>>()?;
     let first = *all.first()?;
     let rank = first.dims.len() as i64 + 1;
     let axis = node.integer("axis").unwrap_or(1);
     let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?.checked_sub(1)?;
     let vectorized = node.operator == "FeatureVectorizer";
-    let alike = |rows: &&Rows| {
+    let alike = |rows: &&RowTensor| {
         let others = |dims: &[usize]| -> Vec<usize> {
             dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, dim)| *dim).collect()
         };
@@ -27,7 +31,7 @@ pub(super) fn concat(program: &mut Program, node: Operator<'_>, given: &[Tensor]
     if !all.iter().all(alike) || (vectorized && rank != 2) {
         return None;
     }
-    let kind = if vectorized { Kind::Float } else { first.kind };
+    let kind = if vectorized { ElementType::Float } else { first.kind };
     let outer: usize = first.dims[..axis].iter().product();
     let mut cells = Vec::new();
     for block in 0..outer {
@@ -35,18 +39,18 @@ pub(super) fn concat(program: &mut Program, node: Operator<'_>, given: &[Tensor]
             let inner: usize = rows.dims[axis..].iter().product();
             let taken = &rows.cells[block * inner..(block + 1) * inner];
             cells.extend(taken.iter().map(|cell| match vectorized {
-                true => program.cells.cast(*cell, Kind::Float),
+                true => program.cells.cast(*cell, ElementType::Float),
                 false => *cell,
             }));
         }
     }
     let mut dims = first.dims.clone();
     dims[axis] = all.iter().map(|rows| rows.dims[axis]).sum();
-    Some(Rows { dims, cells, kind })
+    Some(RowTensor { dims, cells, kind })
 }
 
 /// The same cells in another shape, the rows still first.
-pub(super) fn reshape(node: Operator<'_>, given: &[Tensor]) -> Option<Rows> {
+pub(super) fn reshape(node: Operator<'_>, given: &[Tensor]) -> Option<RowTensor> {
     let rows = given.first()?.rows()?;
     let axes = || match given.get(1) {
         Some(axes) => axes.fixed()?.integers(),
@@ -82,7 +86,7 @@ pub(super) fn reshape(node: Operator<'_>, given: &[Tensor]) -> Option<Rows> {
         },
         _ => return None,
     };
-    (dims.iter().product::<usize>() == count).then(|| Rows { dims, ..rows.clone() })
+    (dims.iter().product::<usize>() == count).then(|| RowTensor { dims, ..rows.clone() })
 }
 
 /// The dimensions after the rows that a shape asks for.
@@ -103,24 +107,29 @@ fn reshaped(shape: &[i64], before: &[usize], count: usize) -> Option<Vec<usize>>
 }
 
 /// Some of the cells; or, where the positions come from the rows, elements of a list.
-pub(super) fn pick(program: &mut Program, node: Operator<'_>, given: &[Tensor]) -> Option<Rows> {
+pub(super) fn pick(
+    program: &mut Program,
+    node: Operator<'_>,
+    given: &[Tensor],
+) -> Option<RowTensor> {
     match given {
         [Tensor::Rows(rows), Tensor::Fixed(at)] => picked(node, rows, at),
         [Tensor::Fixed(list), Tensor::Rows(at)] if list.dims.len() <= 1 => {
-            if !matches!(at.kind, Kind::Int64 | Kind::Int32) || list.values.is_empty() {
+            if !matches!(at.kind, ElementType::Int64 | ElementType::Int32) || list.values.is_empty()
+            {
                 return None;
             }
             let values: Arc<[_]> = list.values.clone().into();
             let pick = |cell: &CellId| program.cells.unary(Unary::Pick(values.clone()), *cell);
             let cells: Vec<CellId> = at.cells.iter().map(pick).collect();
             let kind = list.kind;
-            Some(Rows { dims: at.dims.clone(), cells, kind })
+            Some(RowTensor { dims: at.dims.clone(), cells, kind })
         }
         _ => None,
     }
 }
 
-fn picked(node: Operator<'_>, rows: &Rows, at: &Constant) -> Option<Rows> {
+fn picked(node: Operator<'_>, rows: &RowTensor, at: &Constant) -> Option<RowTensor> {
     let rank = rows.dims.len() as i64 + 1;
     let axis = match node.operator {
         "ArrayFeatureExtractor" => rank - 1,
@@ -130,25 +139,25 @@ fn picked(node: Operator<'_>, rows: &Rows, at: &Constant) -> Option<Rows> {
     if axis != rank - 1 || width == 0 {
         return None;
     }
-    let places = at.integers()?;
-    let places = places.iter().map(|at| if *at < 0 { at + width as i64 } else { *at });
-    let places: Vec<usize> = places
+    let positions = at.integers()?;
+    let positions = positions.iter().map(|at| if *at < 0 { at + width as i64 } else { *at });
+    let positions: Vec<usize> = positions
         .map(|at| usize::try_from(at).ok().filter(|at| *at < width))
         .collect::<Option<_>>()?;
-    let row = |row: &[CellId]| places.iter().map(|at| row[*at]).collect::<Vec<_>>();
+    let row = |row: &[CellId]| positions.iter().map(|at| row[*at]).collect::<Vec<_>>();
     let cells = rows.cells.chunks_exact(width).flat_map(row).collect();
     let mut dims = rows.dims[..rows.dims.len() - 1].to_vec();
     match (node.operator, &at.dims[..]) {
         ("Gather", []) => {}
         ("Gather", [count]) => dims.push(*count),
-        ("ArrayFeatureExtractor", _) => dims.push(places.len()),
+        ("ArrayFeatureExtractor", _) => dims.push(positions.len()),
         _ => return None,
     }
-    Some(Rows { dims, cells, kind: rows.kind })
+    Some(RowTensor { dims, cells, kind: rows.kind })
 }
 
 /// A stretch of the columns of a matrix.
-pub(super) fn slice(node: Operator<'_>, given: &[Tensor]) -> Option<Rows> {
+pub(super) fn slice(node: Operator<'_>, given: &[Tensor]) -> Option<RowTensor> {
     let rows = given.first()?.rows()?;
     let numbers = |index: usize, name: &str| match given.get(index) {
         Some(tensor) => tensor.fixed()?.integers(),
@@ -166,7 +175,7 @@ pub(super) fn slice(node: Operator<'_>, given: &[Tensor]) -> Option<Rows> {
         at.clamp(0, width as i64) as usize
     };
     let cells = rows.cells.get(within(*start)..within(*end))?.to_vec();
-    Some(Rows { dims: vec![cells.len()], cells, kind: rows.kind })
+    Some(RowTensor { dims: vec![cells.len()], cells, kind: rows.kind })
 }
 
 /// A tensor's dimensions after the rows, if it goes with rows of that rank.
@@ -174,8 +183,8 @@ fn inner(tensor: &Tensor, rank: usize) -> Option<Vec<usize>> {
     match tensor {
         Tensor::Rows(rows) => (rows.dims.len() + 1 == rank).then(|| rows.dims.clone()),
         Tensor::Fixed(constant) => match constant.dims.len() {
-            own if own < rank => Some(constant.dims.clone()),
-            own if own == rank && constant.dims[0] == 1 => Some(constant.dims[1..].to_vec()),
+            given if given < rank => Some(constant.dims.clone()),
+            given if given == rank && constant.dims[0] == 1 => Some(constant.dims[1..].to_vec()),
             _ => None,
         },
     }
@@ -187,12 +196,12 @@ pub(super) fn broadcast(all: &[&Tensor]) -> Option<Vec<usize>> {
         all.iter().filter_map(|tensor| tensor.rows()).map(|rows| rows.dims.len() + 1).max()?;
     let mut dims = vec![1; rank - 1];
     for tensor in all {
-        let own = inner(tensor, rank)?;
-        let behind = dims.len().checked_sub(own.len())?;
-        for (dim, own) in dims[behind..].iter_mut().zip(own) {
-            match (*dim, own) {
-                (one, own) if one == own => {}
-                (1, own) => *dim = own,
+        let inner_dims = inner(tensor, rank)?;
+        let behind = dims.len().checked_sub(inner_dims.len())?;
+        for (dim, inner_dims) in dims[behind..].iter_mut().zip(inner_dims) {
+            match (*dim, inner_dims) {
+                (one, inner_dims) if one == inner_dims => {}
+                (1, inner_dims) => *dim = inner_dims,
                 (_, 1) => {}
                 _ => return None,
             }
@@ -206,8 +215,8 @@ pub(super) fn spread(
     program: &mut Program,
     tensor: &Tensor,
     dims: &[usize],
-) -> Option<(Vec<CellId>, Kind)> {
-    let own = inner(tensor, dims.len() + 1)?;
+) -> Option<(Vec<CellId>, ElementType)> {
+    let inner_dims = inner(tensor, dims.len() + 1)?;
     let (cells, kind) = match tensor {
         Tensor::Rows(rows) => (rows.cells.clone(), rows.kind),
         Tensor::Fixed(constant) => {
@@ -215,19 +224,19 @@ pub(super) fn spread(
             (constant.values.iter().copied().map(cell).collect(), constant.kind)
         }
     };
-    let behind = dims.len() - own.len();
+    let behind = dims.len() - inner_dims.len();
     let count: usize = dims.iter().product();
-    let padded: Vec<usize> = std::iter::repeat_n(1, behind).chain(own).collect();
-    let places = (0..count).map(|index| {
+    let padded: Vec<usize> = std::iter::repeat_n(1, behind).chain(inner_dims).collect();
+    let positions = (0..count).map(|index| {
         let (mut rest, mut at, mut stride) = (index, 0, 1);
-        for (dim, own) in dims.iter().zip(&padded).rev() {
-            at += if *own == 1 { 0 } else { rest % dim * stride };
+        for (dim, inner_dims) in dims.iter().zip(&padded).rev() {
+            at += if *inner_dims == 1 { 0 } else { rest % dim * stride };
             rest /= dim;
-            stride *= own;
+            stride *= inner_dims;
         }
         at
     });
-    let cells = places.map(|at| cells.get(at).copied()).collect::<Option<_>>()?;
+    let cells = positions.map(|at| cells.get(at).copied()).collect::<Option<_>>()?;
     Some((cells, kind))
 }
 
@@ -237,20 +246,22 @@ pub(super) fn pairs(
     function: Binary,
     left: &Tensor,
     right: &Tensor,
-) -> Option<Rows> {
+) -> Option<RowTensor> {
     let dims = broadcast(&[left, right])?;
     let (ones, kind) = spread(program, left, &dims)?;
     let (twos, other) = spread(program, right, &dims)?;
     // Narrow whole numbers wrap, which nobody needs.
-    if kind != other || (function.is_arithmetic() && matches!(kind, Kind::Int32 | Kind::Bool)) {
+    if kind != other
+        || (function.is_arithmetic() && matches!(kind, ElementType::Int32 | ElementType::Bool))
+    {
         return None;
     }
-    if kind == Kind::Text && function != Binary::Equal {
+    if kind == ElementType::Text && function != Binary::Equal {
         return None;
     }
-    let result = if function.is_arithmetic() { kind } else { Kind::Bool };
+    let result = if function.is_arithmetic() { kind } else { ElementType::Bool };
     let cells = ones.into_iter().zip(twos);
     let cells =
         cells.map(|(one, two)| program.cells.add(Op::Binary(function, one, two), result)).collect();
-    Some(Rows { dims, cells, kind: result })
+    Some(RowTensor { dims, cells, kind: result })
 }

@@ -8,28 +8,28 @@ use arrow::error::ArrowError;
 
 use super::super::columns::{ColumnInput, ColumnInputs, Element};
 use super::super::convert::{self, Code, CodesByText};
-use super::super::inputs::Inputs;
+use super::super::inputs::FeatureInputs;
 use super::super::matrix::{BlockCells, MatrixForm, UNSEEN};
-use super::engine::{Change, Column};
-use super::layout::{Entry, Feature};
+use super::engine::{ChangedValue, InputColumn};
+use super::layout::{FeatureEncoding, FeatureSlots};
 use super::program::Input;
 use super::scalar;
-use super::values::{Kind, OTHER, Value, Words};
+use super::values::{ElementType, OTHER, TextCodes, Value};
 use crate::feature::{Cell, FeatureSchema, NULL_CODE, from_texts};
 use crate::job::Standardise;
-use crate::predictor::{Columns, RowFailure};
+use crate::predictor::{PredictorColumns, RowFailure};
 
 /// The states of a text: the model's words, another text, and one that cannot be told to ONNX Runtime.
 const BEYOND_WORDS: usize = 2;
 
 /// One feature's column in the model's terms, with the rows that the model's input has no place for.
-type Told = (Column, Vec<RowFailure>);
+type EncodedColumn = (InputColumn, Vec<RowFailure>);
 
 /// How a changed value enters the model.
 #[derive(Debug, Clone)]
-enum Changes {
+enum ChangeEncoding {
     /// By code of the category, the null last. None where the table's column cannot hold the category.
-    Codes(Vec<Option<Result<Change, String>>>),
+    Codes(Vec<Option<Result<ChangedValue, String>>>),
     /// Any number.
     Numbers,
     /// It cannot be told without a batch.
@@ -38,17 +38,17 @@ enum Changes {
 
 /// What all features of a model are given.
 #[derive(Debug)]
-pub(super) struct Sources {
-    words: Words,
+pub(super) struct FeatureSources {
+    words: TextCodes,
     /// Per feature, the type of its column.
     types: Vec<DataType>,
-    changes: Vec<Changes>,
+    changes: Vec<ChangeEncoding>,
 }
 
 /// The inputs of a model as the program reads them.
-pub(super) fn inputs(inputs: &Inputs) -> Vec<Input> {
+pub(super) fn inputs(inputs: &FeatureInputs) -> Vec<Input> {
     match inputs {
-        Inputs::Columns(columns) => columns
+        FeatureInputs::Columns(columns) => columns
             .inputs
             .iter()
             .zip(0..)
@@ -59,42 +59,45 @@ pub(super) fn inputs(inputs: &Inputs) -> Vec<Input> {
                 slot,
             })
             .collect(),
-        Inputs::Matrix(matrix) => {
-            let kind = if matrix.double { Kind::Double } else { Kind::Float };
+        FeatureInputs::Matrix(matrix) => {
+            let kind = if matrix.double { ElementType::Double } else { ElementType::Float };
             vec![Input { name: matrix.name.clone(), kind, dims: vec![matrix.width], slot: 0 }]
         }
     }
 }
 
-fn kind(element: Element) -> Kind {
+fn kind(element: Element) -> ElementType {
     match element {
-        Element::Float => Kind::Float,
-        Element::Double => Kind::Double,
-        Element::Int64 => Kind::Int64,
-        Element::Int32 => Kind::Int32,
-        Element::Bool => Kind::Bool,
-        Element::Text => Kind::Text,
+        Element::Float => ElementType::Float,
+        Element::Double => ElementType::Double,
+        Element::Int64 => ElementType::Int64,
+        Element::Int32 => ElementType::Int32,
+        Element::Bool => ElementType::Bool,
+        Element::Text => ElementType::Text,
     }
 }
 
 /// The features of a model, given the words that stand in it.
-pub(super) fn features(inputs: &Inputs, words: &Words) -> Vec<Feature> {
+pub(super) fn features(inputs: &FeatureInputs, words: &TextCodes) -> Vec<FeatureSlots> {
     match inputs {
-        Inputs::Columns(columns) => {
+        FeatureInputs::Columns(columns) => {
             let texts = || {
                 let words = (0..words.len() as u32).chain([OTHER; BEYOND_WORDS]);
-                Entry::States(words.map(|word| vec![Value::Text(word)]).collect())
+                FeatureEncoding::States(words.map(|word| vec![Value::Text(word)]).collect())
             };
-            let entry = |input: &ColumnInput| match input.element {
+            let encoding = |input: &ColumnInput| match input.element {
                 Element::Text => texts(),
-                _ => Entry::Number,
+                _ => FeatureEncoding::Number,
             };
             let inputs = columns.inputs.iter().zip(0..);
             inputs
-                .map(|(input, slot)| Feature { slots: slot..slot + 1, entry: entry(input) })
+                .map(|(input, slot)| FeatureSlots {
+                    slots: slot..slot + 1,
+                    encoding: encoding(input),
+                })
                 .collect()
         }
-        Inputs::Matrix(matrix) => {
+        FeatureInputs::Matrix(matrix) => {
             let mut blocks: Vec<_> = matrix.blocks.iter().collect();
             blocks.sort_by_key(|block| block.column);
             blocks.iter().map(|block| feature(block.at, &block.cells, matrix.double)).collect()
@@ -102,35 +105,39 @@ pub(super) fn features(inputs: &Inputs, words: &Words) -> Vec<Feature> {
     }
 }
 
-fn feature(at: usize, cells: &BlockCells, double: bool) -> Feature {
+fn feature(at: usize, cells: &BlockCells, double: bool) -> FeatureSlots {
     let real = |number: f64| real(number, double);
-    let (width, entry) = match cells {
-        BlockCells::Number | BlockCells::Standard(_) => (1, Entry::Number),
+    let (width, encoding) = match cells {
+        BlockCells::Number | BlockCells::Standard(_) => (1, FeatureEncoding::Number),
         BlockCells::Code(codes) => {
             let codes = (0..codes.len()).map(|code| code as f64).chain([f64::NAN, UNSEEN]);
-            (1, Entry::States(codes.map(|code| vec![real(code)]).collect()))
+            (1, FeatureEncoding::States(codes.map(|code| vec![real(code)]).collect()))
         }
         BlockCells::OneHot(codes) => {
             let width = codes.len();
-            let state = |own: usize| {
-                (0..width).map(|at| real(f64::from(u8::from(at == own)))).collect::<Vec<_>>()
+            let state = |state: usize| {
+                (0..width).map(|at| real(f64::from(u8::from(at == state)))).collect::<Vec<_>>()
             };
-            (width, Entry::States((0..width + 2).map(state).collect()))
+            (width, FeatureEncoding::States((0..width + 2).map(state).collect()))
         }
     };
-    Feature { slots: at as u32..(at + width) as u32, entry }
+    FeatureSlots { slots: at as u32..(at + width) as u32, encoding }
 }
 
 fn real(number: f64, double: bool) -> Value {
     if double { Value::Double(number) } else { Value::Float(number as f32) }
 }
 
-impl Sources {
+impl FeatureSources {
     /// Prepares the changes that the features may have.
-    pub(super) fn new(inputs: &Inputs, words: Words, columns: &Columns) -> Sources {
+    pub(super) fn new(
+        inputs: &FeatureInputs,
+        words: TextCodes,
+        columns: &PredictorColumns,
+    ) -> FeatureSources {
         let types: Vec<DataType> =
             columns.schema.fields().iter().map(|field| field.data_type().clone()).collect();
-        let mut sources = Sources { words, types, changes: Vec::new() };
+        let mut sources = FeatureSources { words, types, changes: Vec::new() };
         let features = &columns.features;
         sources.changes = (0..features.features.len())
             .map(|at| sources.changes_of(inputs, features, at))
@@ -138,13 +145,19 @@ impl Sources {
         sources
     }
 
-    fn changes_of(&self, inputs: &Inputs, features: &FeatureSchema, at: usize) -> Changes {
+    fn changes_of(
+        &self,
+        inputs: &FeatureInputs,
+        features: &FeatureSchema,
+        at: usize,
+    ) -> ChangeEncoding {
         let data_type = &self.types[at];
         if let Some(categorical) = features.features[at].categorical() {
             let texts = categorical.values.iter().map(|text| Some(text.as_str())).chain([None]);
             let table = from_texts(texts, data_type).ok();
-            let told = table.and_then(|table| Some((self.column(inputs, at, &table).ok()?, table)));
-            return told.map_or(Changes::Unknown, |((column, failures), table)| {
+            let converted =
+                table.and_then(|table| Some((self.column(inputs, at, &table).ok()?, table)));
+            return converted.map_or(ChangeEncoding::Unknown, |((column, failures), table)| {
                 let change = |row: usize| {
                     let misfit = table.is_null(row) && row + 1 < table.len();
                     let failed = failures.iter().find(|failure| failure.row == row);
@@ -153,37 +166,41 @@ impl Sources {
                         None => Ok(column.change(row)),
                     })
                 };
-                Changes::Codes((0..table.len()).map(change).collect())
+                ChangeEncoding::Codes((0..table.len()).map(change).collect())
             });
         }
         let text = match inputs {
-            Inputs::Columns(columns) => columns.inputs[at].element == Element::Text,
-            Inputs::Matrix(_) => false,
+            FeatureInputs::Columns(columns) => columns.inputs[at].element == Element::Text,
+            FeatureInputs::Matrix(_) => false,
         };
-        if text || !scalar::is_known(data_type) { Changes::Unknown } else { Changes::Numbers }
+        if text || !scalar::is_known(data_type) {
+            ChangeEncoding::Unknown
+        } else {
+            ChangeEncoding::Numbers
+        }
     }
 
     /// What the codes of a categorical feature are to the model, the null last, and nothing of a numeric one; none
     /// where changes of the feature cannot be told.
-    pub(super) fn states(&self, feature: usize) -> Option<Option<Vec<Option<Change>>>> {
+    pub(super) fn states(&self, feature: usize) -> Option<Option<Vec<Option<ChangedValue>>>> {
         match &self.changes[feature] {
-            Changes::Codes(codes) => {
-                let told = |code: &Option<Result<Change, String>>| {
+            ChangeEncoding::Codes(codes) => {
+                let converted = |code: &Option<Result<ChangedValue, String>>| {
                     code.as_ref().and_then(|change| change.as_ref().ok().copied())
                 };
-                Some(Some(codes.iter().map(told).collect()))
+                Some(Some(codes.iter().map(converted).collect()))
             }
-            Changes::Numbers => Some(None),
-            Changes::Unknown => None,
+            ChangeEncoding::Numbers => Some(None),
+            ChangeEncoding::Unknown => None,
         }
     }
 
     /// Whether changes of all features can be told without a batch, given the originals.
     pub(super) fn can_change(&self, originals: &RecordBatch) -> bool {
-        let known = self.changes.iter().all(|changes| !matches!(changes, Changes::Unknown));
+        let known = self.changes.iter().all(|changes| !matches!(changes, ChangeEncoding::Unknown));
         let columns = originals.columns().iter().zip(&self.changes);
-        let exact = |(column, changes): (&ArrayRef, &Changes)| {
-            !matches!(changes, Changes::Numbers) || scalar::is_exact(column)
+        let exact = |(column, changes): (&ArrayRef, &ChangeEncoding)| {
+            !matches!(changes, ChangeEncoding::Numbers) || scalar::is_exact(column)
         };
         known && columns.into_iter().all(exact)
     }
@@ -191,18 +208,23 @@ impl Sources {
     /// The columns of a batch in the model's terms.
     pub(super) fn columns(
         &self,
-        inputs: &Inputs,
+        inputs: &FeatureInputs,
         batch: &RecordBatch,
-    ) -> Result<(Vec<Column>, Vec<Vec<RowFailure>>), ArrowError> {
-        let told = batch.columns().iter().enumerate();
-        let told = told.map(|(at, column)| self.column(inputs, at, column));
-        Ok(told.collect::<Result<Vec<Told>, _>>()?.into_iter().unzip())
+    ) -> Result<(Vec<InputColumn>, Vec<Vec<RowFailure>>), ArrowError> {
+        let converted = batch.columns().iter().enumerate();
+        let converted = converted.map(|(at, column)| self.column(inputs, at, column));
+        Ok(converted.collect::<Result<Vec<EncodedColumn>, _>>()?.into_iter().unzip())
     }
 
-    fn column(&self, inputs: &Inputs, at: usize, column: &ArrayRef) -> Result<Told, ArrowError> {
+    fn column(
+        &self,
+        inputs: &FeatureInputs,
+        at: usize,
+        column: &ArrayRef,
+    ) -> Result<EncodedColumn, ArrowError> {
         match inputs {
-            Inputs::Columns(columns) => self.single(columns, at, column),
-            Inputs::Matrix(matrix) => Ok((block(matrix, at, column)?, Vec::new())),
+            FeatureInputs::Columns(columns) => self.single(columns, at, column),
+            FeatureInputs::Matrix(matrix) => Ok((block(matrix, at, column)?, Vec::new())),
         }
     }
 
@@ -211,7 +233,7 @@ impl Sources {
         columns: &ColumnInputs,
         at: usize,
         column: &ArrayRef,
-    ) -> Result<Told, ArrowError> {
+    ) -> Result<EncodedColumn, ArrowError> {
         let input = &columns.inputs[at];
         if input.element == Element::Text {
             let texts = convert::textual(column)?;
@@ -221,12 +243,12 @@ impl Sources {
         let (array, gaps) = input.prepare(column)?;
         let failure = |row| RowFailure { row, detail: input.no_value_detail() };
         Ok((
-            Column::Numbers(values(&array, input.element)),
+            InputColumn::Numbers(values(&array, input.element)),
             gaps.into_iter().map(failure).collect(),
         ))
     }
 
-    fn texts(&self, input: &ColumnInput, texts: &[&str]) -> Told {
+    fn texts(&self, input: &ColumnInput, texts: &[&str]) -> EncodedColumn {
         let other = self.words.len() as u32;
         let mut failures = Vec::new();
         let state = |(row, text): (usize, &&str)| match self.words.find(text) {
@@ -237,64 +259,71 @@ impl Sources {
             OTHER => other,
             word => word,
         };
-        (Column::States(texts.iter().enumerate().map(state).collect()), failures)
+        (InputColumn::States(texts.iter().enumerate().map(state).collect()), failures)
     }
 
     /// A changed value in the model's terms: none where the table's column cannot hold it, and the reason where
     /// the model's input cannot.
     pub(super) fn change(
         &self,
-        inputs: &Inputs,
+        inputs: &FeatureInputs,
         feature: usize,
         cell: Cell,
-    ) -> Option<Result<Change, &str>> {
+    ) -> Option<Result<ChangedValue, &str>> {
         match (&self.changes[feature], cell) {
-            (Changes::Codes(codes), Cell::Code(code)) => {
+            (ChangeEncoding::Codes(codes), Cell::Code(code)) => {
                 let at = if code == NULL_CODE { codes.len() - 1 } else { code as usize };
                 let change = codes.get(at)?.as_ref()?;
                 Some(change.as_ref().map(|change| *change).map_err(String::as_str))
             }
-            (Changes::Numbers, Cell::Number(number)) => {
-                Some(self.number(inputs, feature, number).ok_or("").map(Change::Number))
+            (ChangeEncoding::Numbers, Cell::Number(number)) => {
+                Some(self.number(inputs, feature, number).ok_or("").map(ChangedValue::Number))
             }
             _ => None,
         }
     }
 
     /// A number in the type of a feature's input; none for a null in an input that has no place for it.
-    pub(super) fn number(&self, inputs: &Inputs, feature: usize, number: f64) -> Option<Value> {
+    pub(super) fn number(
+        &self,
+        inputs: &FeatureInputs,
+        feature: usize,
+        number: f64,
+    ) -> Option<Value> {
         let stored = scalar::stored(number, &self.types[feature]);
         match inputs {
-            Inputs::Columns(columns) => scalar::told(stored, kind(columns.inputs[feature].element)),
-            Inputs::Matrix(matrix) => {
+            FeatureInputs::Columns(columns) => {
+                scalar::converted(stored, kind(columns.inputs[feature].element))
+            }
+            FeatureInputs::Matrix(matrix) => {
                 let block = matrix.blocks.iter().find(|block| block.column == feature)?;
-                let kind = if matrix.double { Kind::Double } else { Kind::Float };
+                let kind = if matrix.double { ElementType::Double } else { ElementType::Float };
                 match block.cells {
                     BlockCells::Standard(Standardise { mean, std }) => {
-                        let number = scalar::told(stored, Kind::Double)?.real();
+                        let number = scalar::converted(stored, ElementType::Double)?.real();
                         Some(real((number - mean) / std, matrix.double))
                     }
-                    _ => scalar::told(stored, kind),
+                    _ => scalar::converted(stored, kind),
                 }
             }
         }
     }
 
     /// What is said of a change that the feature's input has no place for.
-    pub(super) fn refusal(inputs: &Inputs, feature: usize) -> String {
+    pub(super) fn refusal(inputs: &FeatureInputs, feature: usize) -> String {
         match inputs {
-            Inputs::Columns(columns) => columns.inputs[feature].no_value_detail(),
-            Inputs::Matrix(_) => String::new(),
+            FeatureInputs::Columns(columns) => columns.inputs[feature].no_value_detail(),
+            FeatureInputs::Matrix(_) => String::new(),
         }
     }
 }
 
-impl Column {
+impl InputColumn {
     /// A row's value.
-    pub(super) fn change(&self, row: usize) -> Change {
+    pub(super) fn change(&self, row: usize) -> ChangedValue {
         match self {
-            Column::States(states) => Change::State(states[row]),
-            Column::Numbers(numbers) => Change::Number(numbers[row]),
+            InputColumn::States(states) => ChangedValue::State(states[row]),
+            InputColumn::Numbers(numbers) => ChangedValue::Number(numbers[row]),
         }
     }
 }
@@ -318,26 +347,26 @@ fn values(array: &ArrayRef, element: Element) -> Vec<Value> {
 }
 
 /// What a feature puts into a matrix.
-fn block(matrix: &MatrixForm, at: usize, column: &ArrayRef) -> Result<Column, ArrowError> {
+fn block(matrix: &MatrixForm, at: usize, column: &ArrayRef) -> Result<InputColumn, ArrowError> {
     let Some(block) = matrix.blocks.iter().find(|block| block.column == at) else {
         return Err(ArrowError::InvalidArgumentError("a feature fills no cell".to_string()));
     };
     Ok(match &block.cells {
         BlockCells::Number if matrix.double => {
             let numbers = convert::reals::<f64>(column)?;
-            Column::Numbers(numbers.values().iter().copied().map(Value::Double).collect())
+            InputColumn::Numbers(numbers.values().iter().copied().map(Value::Double).collect())
         }
         BlockCells::Number => {
             let numbers = convert::reals::<f32>(column)?;
-            Column::Numbers(numbers.values().iter().copied().map(Value::Float).collect())
+            InputColumn::Numbers(numbers.values().iter().copied().map(Value::Float).collect())
         }
         BlockCells::Standard(Standardise { mean, std }) => {
             let numbers = convert::reals::<f64>(column)?;
             let standard = numbers.values().iter().map(|number| (number - mean) / std);
-            Column::Numbers(standard.map(|number| real(number, matrix.double)).collect())
+            InputColumn::Numbers(standard.map(|number| real(number, matrix.double)).collect())
         }
         BlockCells::Code(codes) | BlockCells::OneHot(codes) => {
-            Column::States(states(codes, column)?)
+            InputColumn::States(states(codes, column)?)
         }
     })
 }

@@ -4,7 +4,7 @@ use std::str::from_utf8;
 
 use super::super::graph::GraphNode;
 use super::super::protobuf::{Field, fields};
-use super::values::{Kind, Value, Words};
+use super::values::{ElementType, TextCodes, Value};
 
 // Field numbers of onnx.proto.
 const ATTRIBUTE_FLOAT: u64 = 2;
@@ -29,18 +29,19 @@ const ELEMENT_BYTE: i64 = 2;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Constant {
     pub(super) dims: Vec<usize>,
-    pub(super) kind: Kind,
+    pub(super) kind: ElementType,
     pub(super) values: Vec<Value>,
 }
 
 impl Constant {
     /// Reads a tensor. None for types that no recognised operator takes, and for tensors in other files.
-    pub(super) fn read(tensor: &[u8], words: &mut Words) -> Option<Constant> {
-        let parts = Parts::read(tensor)?;
-        let kind = Kind::of_element(parts.element)?;
-        let values = parts.values(kind, words)?;
-        let count = parts.dims.iter().try_fold(1usize, |all, dim| all.checked_mul(*dim))?;
-        (values.len() == count).then_some(Constant { dims: parts.dims, kind, values })
+    pub(super) fn read(tensor: &[u8], words: &mut TextCodes) -> Option<Constant> {
+        let fields_of_tensor = TensorFields::read(tensor)?;
+        let kind = ElementType::of_element(fields_of_tensor.element)?;
+        let values = fields_of_tensor.values(kind, words)?;
+        let count =
+            fields_of_tensor.dims.iter().try_fold(1usize, |all, dim| all.checked_mul(*dim))?;
+        (values.len() == count).then_some(Constant { dims: fields_of_tensor.dims, kind, values })
     }
 
     /// The whole numbers of a shape, of axes or of positions.
@@ -55,7 +56,7 @@ impl Constant {
 
 /// The fields of a tensor.
 #[derive(Default)]
-struct Parts<'a> {
+struct TensorFields<'a> {
     dims: Vec<usize>,
     element: i64,
     raw: Option<&'a [u8]>,
@@ -65,48 +66,58 @@ struct Parts<'a> {
     texts: Vec<&'a str>,
 }
 
-impl<'a> Parts<'a> {
-    fn read(tensor: &'a [u8]) -> Option<Parts<'a>> {
-        let mut parts = Parts::default();
+impl<'a> TensorFields<'a> {
+    fn read(tensor: &'a [u8]) -> Option<TensorFields<'a>> {
+        let mut fields_of_tensor = TensorFields::default();
         for field in fields(tensor) {
             let Field { number, value, .. } = field.ok()?;
             match number {
                 TENSOR_DIMENSIONS => {
                     let dims = value.integers().ok()?;
-                    parts.dims.extend(dims.iter().filter_map(|dim| usize::try_from(*dim).ok()));
+                    fields_of_tensor
+                        .dims
+                        .extend(dims.iter().filter_map(|dim| usize::try_from(*dim).ok()));
                 }
-                TENSOR_TYPE => parts.element = *value.integers().ok()?.last()?,
-                TENSOR_FLOAT => parts.floats.extend(floats(value.packed().ok()?)),
-                TENSOR_DOUBLE => parts.doubles.extend(doubles(value.packed().ok()?)),
-                TENSOR_INT32 | TENSOR_INT64 => parts.integers.extend(value.integers().ok()?),
-                TENSOR_STRING => parts.texts.push(value.text().ok()?),
-                TENSOR_RAW => parts.raw = Some(value.bytes()),
+                TENSOR_TYPE => fields_of_tensor.element = *value.integers().ok()?.last()?,
+                TENSOR_FLOAT => fields_of_tensor.floats.extend(floats(value.packed().ok()?)),
+                TENSOR_DOUBLE => fields_of_tensor.doubles.extend(doubles(value.packed().ok()?)),
+                TENSOR_INT32 | TENSOR_INT64 => {
+                    fields_of_tensor.integers.extend(value.integers().ok()?);
+                }
+                TENSOR_STRING => fields_of_tensor.texts.push(value.text().ok()?),
+                TENSOR_RAW => fields_of_tensor.raw = Some(value.bytes()),
                 TENSOR_LOCATION if value.integers().ok()? != [0] => return None,
                 _ => {}
             }
         }
-        Some(parts)
+        Some(fields_of_tensor)
     }
 
-    fn values(&self, kind: Kind, words: &mut Words) -> Option<Vec<Value>> {
+    fn values(&self, kind: ElementType, words: &mut TextCodes) -> Option<Vec<Value>> {
         let raw = self.raw.unwrap_or_default();
         let from_raw = self.raw.is_some();
         Some(match kind {
-            Kind::Float if from_raw => floats(raw).map(Value::Float).collect(),
-            Kind::Float => self.floats.iter().copied().map(Value::Float).collect(),
-            Kind::Double if from_raw => doubles(raw).map(Value::Double).collect(),
-            Kind::Double => self.doubles.iter().copied().map(Value::Double).collect(),
-            Kind::Int64 if from_raw => {
+            ElementType::Float if from_raw => floats(raw).map(Value::Float).collect(),
+            ElementType::Float => self.floats.iter().copied().map(Value::Float).collect(),
+            ElementType::Double if from_raw => doubles(raw).map(Value::Double).collect(),
+            ElementType::Double => self.doubles.iter().copied().map(Value::Double).collect(),
+            ElementType::Int64 if from_raw => {
                 raw.as_chunks().0.iter().map(|b| Value::Int(i64::from_le_bytes(*b))).collect()
             }
-            Kind::Int32 if from_raw => {
+            ElementType::Int32 if from_raw => {
                 let numbers = raw.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b));
                 numbers.map(|number| Value::Int(number.into())).collect()
             }
-            Kind::Int64 | Kind::Int32 => self.integers.iter().copied().map(Value::Int).collect(),
-            Kind::Bool if from_raw => raw.iter().map(|byte| Value::Bool(*byte != 0)).collect(),
-            Kind::Bool => self.integers.iter().map(|flag| Value::Bool(*flag != 0)).collect(),
-            Kind::Text => self.texts.iter().map(|text| Value::Text(words.add(text))).collect(),
+            ElementType::Int64 | ElementType::Int32 => {
+                self.integers.iter().copied().map(Value::Int).collect()
+            }
+            ElementType::Bool if from_raw => {
+                raw.iter().map(|byte| Value::Bool(*byte != 0)).collect()
+            }
+            ElementType::Bool => self.integers.iter().map(|flag| Value::Bool(*flag != 0)).collect(),
+            ElementType::Text => {
+                self.texts.iter().map(|text| Value::Text(words.add(text))).collect()
+            }
         })
     }
 }
@@ -122,31 +133,31 @@ fn doubles(packed: &[u8]) -> impl Iterator<Item = f64> {
 impl<'a> GraphNode<'a> {
     /// A whole number; none where the attribute is missing.
     pub(super) fn integer(&self, name: &str) -> Option<i64> {
-        let mut parts = fields(self.attribute(name)?).filter_map(Result::ok);
-        let part = parts.find(|part| part.number == ATTRIBUTE_INT)?;
-        part.value.integers().ok()?.last().copied()
+        let mut attributes = fields(self.attribute(name)?).filter_map(Result::ok);
+        let attribute = attributes.find(|attribute| attribute.number == ATTRIBUTE_INT)?;
+        attribute.value.integers().ok()?.last().copied()
     }
 
     /// A real number; none where the attribute is missing.
     pub(super) fn real(&self, name: &str) -> Option<f32> {
-        let mut parts = fields(self.attribute(name)?).filter_map(Result::ok);
-        let part = parts.find(|part| part.number == ATTRIBUTE_FLOAT)?;
-        floats(part.value.packed().ok()?).next()
+        let mut attributes = fields(self.attribute(name)?).filter_map(Result::ok);
+        let attribute = attributes.find(|attribute| attribute.number == ATTRIBUTE_FLOAT)?;
+        floats(attribute.value.packed().ok()?).next()
     }
 
     /// A text; none where the attribute is missing.
     pub(super) fn text(&self, name: &str) -> Option<&'a str> {
-        let mut parts = fields(self.attribute(name)?).filter_map(Result::ok);
-        let part = parts.find(|part| part.number == ATTRIBUTE_TEXT)?;
-        from_utf8(part.value.bytes()).ok()
+        let mut attributes = fields(self.attribute(name)?).filter_map(Result::ok);
+        let attribute = attributes.find(|attribute| attribute.number == ATTRIBUTE_TEXT)?;
+        from_utf8(attribute.value.bytes()).ok()
     }
 
     /// Whole numbers; empty where the attribute is missing.
     pub(super) fn integers(&self, name: &str) -> Vec<i64> {
         let mut all = Vec::new();
-        for part in fields(self.attribute(name).unwrap_or_default()).filter_map(Result::ok) {
-            if part.number == ATTRIBUTE_INTS {
-                all.extend(part.value.integers().unwrap_or_default());
+        for attribute in fields(self.attribute(name).unwrap_or_default()).filter_map(Result::ok) {
+            if attribute.number == ATTRIBUTE_INTS {
+                all.extend(attribute.value.integers().unwrap_or_default());
             }
         }
         all
@@ -155,9 +166,9 @@ impl<'a> GraphNode<'a> {
     /// Real numbers; empty where the attribute is missing.
     pub(super) fn reals(&self, name: &str) -> Vec<f32> {
         let mut all = Vec::new();
-        for part in fields(self.attribute(name).unwrap_or_default()).filter_map(Result::ok) {
-            if part.number == ATTRIBUTE_FLOATS {
-                all.extend(floats(part.value.packed().unwrap_or_default()));
+        for attribute in fields(self.attribute(name).unwrap_or_default()).filter_map(Result::ok) {
+            if attribute.number == ATTRIBUTE_FLOATS {
+                all.extend(floats(attribute.value.packed().unwrap_or_default()));
             }
         }
         all
@@ -165,28 +176,29 @@ impl<'a> GraphNode<'a> {
 
     /// Texts; empty where the attribute is missing.
     pub(super) fn texts(&self, name: &str) -> Vec<&'a str> {
-        let parts = fields(self.attribute(name).unwrap_or_default()).filter_map(Result::ok);
-        let texts = parts.filter(|part| part.number == ATTRIBUTE_STRINGS);
-        texts.filter_map(|part| from_utf8(part.value.bytes()).ok()).collect()
+        let attributes = fields(self.attribute(name).unwrap_or_default()).filter_map(Result::ok);
+        let texts = attributes.filter(|attribute| attribute.number == ATTRIBUTE_STRINGS);
+        texts.filter_map(|attribute| from_utf8(attribute.value.bytes()).ok()).collect()
     }
 
     /// The bytes of a tensor of type uint8; none where the attribute is missing.
     pub(super) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
-        let mut parts = fields(self.attribute(name)?).filter_map(Result::ok);
-        let part = parts.find(|part| part.number == ATTRIBUTE_TENSOR)?;
-        let parts = Parts::read(part.value.bytes())?;
-        let small = || parts.integers.iter().map(|number| u8::try_from(*number).ok()).collect();
-        match parts.raw {
-            _ if parts.element != ELEMENT_BYTE => None,
+        let mut attributes = fields(self.attribute(name)?).filter_map(Result::ok);
+        let attribute = attributes.find(|attribute| attribute.number == ATTRIBUTE_TENSOR)?;
+        let attributes = TensorFields::read(attribute.value.bytes())?;
+        let small =
+            || attributes.integers.iter().map(|number| u8::try_from(*number).ok()).collect();
+        match attributes.raw {
+            _ if attributes.element != ELEMENT_BYTE => None,
             Some(raw) => Some(raw.to_vec()),
             None => small(),
         }
     }
 
     /// A tensor; none where the attribute is missing or its type is not used.
-    pub(super) fn constant(&self, name: &str, words: &mut Words) -> Option<Constant> {
-        let mut parts = fields(self.attribute(name)?).filter_map(Result::ok);
-        let part = parts.find(|part| part.number == ATTRIBUTE_TENSOR)?;
-        Constant::read(part.value.bytes(), words)
+    pub(super) fn constant(&self, name: &str, words: &mut TextCodes) -> Option<Constant> {
+        let mut attributes = fields(self.attribute(name)?).filter_map(Result::ok);
+        let attribute = attributes.find(|attribute| attribute.number == ATTRIBUTE_TENSOR)?;
+        Constant::read(attribute.value.bytes(), words)
     }
 }

@@ -63,15 +63,15 @@ fn models() -> Option<&'static Path> {
 }
 
 /// A model by both engines, and rows of its columns.
-struct Pair {
+struct EnginePair {
     name: String,
     batch: RecordBatch,
     native: OnnxPredictor,
     runtime: OnnxPredictor,
 }
 
-impl Pair {
-    fn open(folder: &Path, name: &str) -> Pair {
+impl EnginePair {
+    fn open(folder: &Path, name: &str) -> EnginePair {
         let matrix = !PIPELINES.contains(&name);
         let batch = frame(folder, if matrix { &NUMBERS } else { &MIXED });
         let described = || case(folder, name, if matrix { OnnxInputs::Raw } else { by_column() });
@@ -88,7 +88,7 @@ impl Pair {
             described.open_with(engine, &batch).unwrap_or_else(|error| panic!("{name}: {error}"))
         });
         assert!(runtime.native.is_none());
-        Pair { name: name.to_string(), batch, native, runtime }
+        EnginePair { name: name.to_string(), batch, native, runtime }
     }
 
     fn native(&self) -> &Native {
@@ -143,7 +143,7 @@ impl Pair {
 fn exports_are_scored_as_onnx_runtime_scores_them() {
     let Some(folder) = models() else { return };
     for name in EXPORTS.iter().chain(&PIPELINES) {
-        let pair = Pair::open(folder, name);
+        let pair = EnginePair::open(folder, name);
         pair.compare(&pair.batch);
         pair.compare(&pair.rows(1000, Wildness::Tame));
         if *name != "n_strict" {
@@ -174,7 +174,7 @@ fn all_modes_aggregates_and_transforms_are_known() {
         names.extend(kinds.map(|kind| format!("h_newer_{double}_{kind}")));
     }
     for name in names {
-        let pair = Pair::open(folder, &name);
+        let pair = EnginePair::open(folder, &name);
         pair.compare(&pair.rows(1000, Wildness::Wild));
     }
 }
@@ -182,7 +182,7 @@ fn all_modes_aggregates_and_transforms_are_known() {
 #[test]
 fn unknown_operators_are_left_to_onnx_runtime() {
     let Some(folder) = models() else { return };
-    let pair = Pair::open(folder, "h_unknown");
+    let pair = EnginePair::open(folder, "h_unknown");
     assert!(pair.native.native.is_none());
     let scores = pair.native.predict(&pair.batch).expect("scores");
     assert_eq!(scores, pair.runtime.predict(&pair.batch).expect("scores"));
@@ -191,20 +191,20 @@ fn unknown_operators_are_left_to_onnx_runtime() {
 }
 
 /// Changes of rows, at random: categories and numbers that the schema knows, or nulls.
-struct Changes {
+struct RandomChanges {
     random: ChaCha8Rng,
     /// Per feature, values of other rows.
     values: Vec<Vec<Cell>>,
 }
 
-impl Changes {
-    fn new(pair: &Pair) -> Changes {
+impl RandomChanges {
+    fn new(pair: &EnginePair) -> RandomChanges {
         let columns = columns(&pair.batch);
         let rows = RowReader::new(&columns.features).read(&pair.rows(200, Wildness::Tame));
         let rows = rows.expect("rows");
         let cells = |at: usize| (0..rows.len).map(|row| rows.cell(at, row)).collect();
         let values = (0..columns.features.features.len()).map(cells).collect();
-        Changes { random: ChaCha8Rng::seed_from_u64(3), values }
+        RandomChanges { random: ChaCha8Rng::seed_from_u64(3), values }
     }
 
     fn next(&mut self) -> Vec<Edit> {
@@ -226,8 +226,8 @@ fn copies_are_scored_like_batches_of_them() {
         .iter()
         .chain(&PIPELINES)
     {
-        let pair = Pair::open(folder, name);
-        let mut changes = Changes::new(&pair);
+        let pair = EnginePair::open(folder, name);
+        let mut changes = RandomChanges::new(&pair);
         let wildness = if *name == "n_strict" { Wildness::Tame } else { Wildness::Wild };
         let originals = pair.rows(150, wildness);
         let asked: Vec<(u32, Vec<Edit>)> = (0..600).map(|at| (at % 150, changes.next())).collect();
@@ -243,8 +243,8 @@ fn copies_are_scored_like_batches_of_them() {
 fn responses_are_what_is_answered_when_it_is_asked() {
     let Some(folder) = models() else { return };
     for name in EXPORTS.iter().chain(&PIPELINES) {
-        let pair = Pair::open(folder, name);
-        let mut changes = Changes::new(&pair);
+        let pair = EnginePair::open(folder, name);
+        let mut changes = RandomChanges::new(&pair);
         let originals = pair.rows(40, Wildness::Tame);
         let mut variants =
             pair.native.variants(&originals).expect("rows").expect("it can be asked");
@@ -296,7 +296,7 @@ fn reach(features: &crate::feature::FeatureSchema) -> Vec<Reach> {
 }
 
 /// The answers about copies, asked in two goes.
-fn ask(pair: &Pair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scores {
+fn ask(pair: &EnginePair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scores {
     let mut variants = pair.native.variants(originals).expect("rows").expect("it can be asked");
     let copies: Vec<Variant<'_>> =
         asked.iter().map(|(row, edits)| Variant { row: *row, edits }).collect();
@@ -307,14 +307,14 @@ fn ask(pair: &Pair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scor
 }
 
 /// The answers for a batch of the same copies.
-fn written(pair: &Pair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scores {
+fn written(pair: &EnginePair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scores {
     written_by(&pair.native, pair, (originals, asked))
 }
 
 /// The same by one of the engines.
 fn written_by(
     engine: &OnnxPredictor,
-    pair: &Pair,
+    pair: &EnginePair,
     (originals, asked): (&RecordBatch, &[(u32, Vec<Edit>)]),
 ) -> Scores {
     let features = columns(&pair.batch).features;
@@ -338,7 +338,7 @@ fn answers_change_at_breakpoints_only() {
         .iter()
         .chain(&["n_robust", "h_newer_0_1_0", "n_histogram", "n_catboost"])
     {
-        let pair = Pair::open(folder, name);
+        let pair = EnginePair::open(folder, name);
         let originals = pair.rows(20, Wildness::Tame);
         let features = columns(&pair.batch).features;
         for (at, feature) in features.features.iter().enumerate() {
@@ -356,7 +356,7 @@ fn answers_change_at_breakpoints_only() {
 
 /// Asks about both ends of spans between breakpoints, and about a number between.
 fn hold(
-    pair: &Pair,
+    pair: &EnginePair,
     originals: &RecordBatch,
     (feature, breakpoints): (usize, &[f64]),
     random: &mut ChaCha8Rng,
@@ -383,10 +383,10 @@ fn hold(
 fn linear_models_have_no_breakpoints() {
     let Some(folder) = models() else { return };
     for name in ["n_logistic", "n_linear_worth"] {
-        assert_eq!(Pair::open(folder, name).native.breakpoints(0), None);
+        assert_eq!(EnginePair::open(folder, name).native.breakpoints(0), None);
     }
     // `age` is normalised together with the other numbers, and put into bins by its rank among borders.
-    assert_eq!(Pair::open(folder, "n_normal").native.breakpoints(0), None);
+    assert_eq!(EnginePair::open(folder, "n_normal").native.breakpoints(0), None);
 }
 
 #[test]
@@ -416,9 +416,9 @@ fn the_types_of_columns_change_nothing() {
         let described = case(folder, "n_hot", by_column());
         let [native, runtime] = [EngineSpec::Auto, EngineSpec::OnnxRuntime]
             .map(|engine| described.open_with(engine, &batch).expect("a model"));
-        let pair = Pair { name: format!("n_hot of {number}"), batch, native, runtime };
+        let pair = EnginePair { name: format!("n_hot of {number}"), batch, native, runtime };
         pair.compare(&pair.batch);
-        let mut changes = Changes::new(&pair);
+        let mut changes = RandomChanges::new(&pair);
         let asked: Vec<(u32, Vec<Edit>)> = (0..200).map(|at| (at, changes.next())).collect();
         let (ours, theirs) = (ask(&pair, &pair.batch, &asked), written(&pair, &pair.batch, &asked));
         assert_eq!(difference(&ours, &theirs, 0.0), None, "{}", pair.name);
@@ -428,7 +428,7 @@ fn the_types_of_columns_change_nothing() {
 #[test]
 fn a_null_is_no_failure_for_trees() {
     let Some(folder) = models() else { return };
-    let pair = Pair::open(folder, "n_xgboost");
+    let pair = EnginePair::open(folder, "n_xgboost");
     let both = [Wildness::Tame, Wildness::Wild].map(|wildness| pair.rows(30, wildness));
     let batch = concat_batches(&both[0].schema(), &both).expect("one schema");
     let scores = pair.native.predict(&batch).expect("scores");
@@ -437,7 +437,7 @@ fn a_null_is_no_failure_for_trees() {
     assert_eq!(ask_one(&pair, &batch, &asked), written(&pair, &batch, &asked));
 }
 
-fn ask_one(pair: &Pair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scores {
+fn ask_one(pair: &EnginePair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> Scores {
     let mut variants = pair.native.variants(originals).expect("rows").expect("it can be asked");
     let (row, edits) = &asked[0];
     variants.predict(&[Variant { row: *row, edits }]).expect("scores")
@@ -446,7 +446,7 @@ fn ask_one(pair: &Pair, originals: &RecordBatch, asked: &[(u32, Vec<Edit>)]) -> 
 #[test]
 fn sessions_are_closed_once_real_rows_were_compared() {
     let Some(folder) = models() else { return };
-    let pair = Pair::open(folder, "n_forest");
+    let pair = EnginePair::open(folder, "n_forest");
     assert!(pair.native.sessions.pool().is_some());
     for _ in 0..4 {
         pair.native.predict(&pair.batch).expect("scores");
@@ -504,17 +504,17 @@ fn campaign() {
 }
 
 /// One of the campaign's models by both engines, with the rows of its data set.
-fn paper_pair(folder: &Path, model: &Path) -> Pair {
+fn paper_pair(folder: &Path, model: &Path) -> EnginePair {
     let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let (data, _) = name.rsplit_once('_').expect("data set and library");
     let batch = read(folder.join(format!("{data}.parquet")));
     let described = case(folder, &name, OnnxInputs::Raw);
     let [native, runtime] = [EngineSpec::Auto, EngineSpec::OnnxRuntime]
         .map(|engine| described.open_with(engine, &batch).expect("a model"));
-    Pair { name, batch, native, runtime }
+    EnginePair { name, batch, native, runtime }
 }
 
-fn compare_generated(pair: &Pair, rows: usize) {
+fn compare_generated(pair: &EnginePair, rows: usize) {
     let columns = columns(&pair.batch);
     let mut trials = Trials::new(pair.native(), &pair.native.model.inputs, &columns);
     let mut left = rows;
@@ -526,8 +526,8 @@ fn compare_generated(pair: &Pair, rows: usize) {
 }
 
 /// Holds answers about changed cells against those of ONNX Runtime about whole rows; gives how many.
-fn compare_copies(pair: &Pair, count: usize) -> usize {
-    let mut changes = Changes::new(pair);
+fn compare_copies(pair: &EnginePair, count: usize) -> usize {
+    let mut changes = RandomChanges::new(pair);
     let rows = pair.batch.num_rows().min(4096);
     let originals = pair.batch.slice(0, rows);
     let asked: Vec<(u32, Vec<Edit>)> =

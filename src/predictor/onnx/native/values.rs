@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 /// Element types of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ElementType {
     Float,
     Double,
     Int64,
@@ -17,23 +17,23 @@ pub(super) enum Kind {
     Text,
 }
 
-impl Kind {
+impl ElementType {
     /// The type with that number in onnx.proto.
-    pub(super) fn of_element(element: i64) -> Option<Kind> {
+    pub(super) fn of_element(element: i64) -> Option<ElementType> {
         Some(match element {
-            1 => Kind::Float,
-            11 => Kind::Double,
-            7 => Kind::Int64,
-            6 => Kind::Int32,
-            9 => Kind::Bool,
-            8 => Kind::Text,
+            1 => ElementType::Float,
+            11 => ElementType::Double,
+            7 => ElementType::Int64,
+            6 => ElementType::Int32,
+            9 => ElementType::Bool,
+            8 => ElementType::Text,
             _ => return None,
         })
     }
 
     /// Whether it is a real number.
     pub(super) fn is_real(self) -> bool {
-        matches!(self, Kind::Float | Kind::Double)
+        matches!(self, ElementType::Float | ElementType::Double)
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Value {
     /// Of 32 or 64 bits.
     Int(i64),
     Bool(bool),
-    /// Position among the [`Words`], or [`OTHER`].
+    /// Position among the [`TextCodes`], or [`OTHER`].
     Text(u32),
 }
 
@@ -54,12 +54,12 @@ pub(super) const OTHER: u32 = u32::MAX;
 
 /// The texts that stand in a model.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Words {
+pub(super) struct TextCodes {
     codes: HashMap<String, u32>,
     texts: Vec<String>,
 }
 
-impl Words {
+impl TextCodes {
     /// The number of a text, which is one of the model's from now on.
     pub(super) fn add(&mut self, text: &str) -> u32 {
         if let Some(code) = self.codes.get(text) {
@@ -130,18 +130,18 @@ impl Value {
     }
 
     /// The same in another type.
-    pub(super) fn cast(self, to: Kind) -> Value {
+    pub(super) fn cast(self, to: ElementType) -> Value {
         match to {
-            Kind::Float => Value::Float(self.single()),
-            Kind::Double => Value::Double(self.real()),
-            Kind::Int64 => Value::Int(self.integer()),
-            Kind::Int32 => Value::Int(i64::from(self.integer() as i32)),
-            Kind::Bool => Value::Bool(match self {
+            ElementType::Float => Value::Float(self.single()),
+            ElementType::Double => Value::Double(self.real()),
+            ElementType::Int64 => Value::Int(self.integer()),
+            ElementType::Int32 => Value::Int(i64::from(self.integer() as i32)),
+            ElementType::Bool => Value::Bool(match self {
                 Value::Bool(flag) => flag,
                 Value::Int(number) => number != 0,
                 other => other.real() != 0.0,
             }),
-            Kind::Text => self,
+            ElementType::Text => self,
         }
     }
 
@@ -172,7 +172,7 @@ fn truncated(number: f64) -> i64 {
 /// A function of one value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Unary {
-    Cast(Kind),
+    Cast(ElementType),
     /// One where the value is this one, else zero.
     OneHot(Value),
     /// Another value for each that is listed.
@@ -214,13 +214,13 @@ pub(super) fn key(value: Value) -> u64 {
 
 impl Unary {
     /// The type of its result.
-    pub(super) fn kind(&self, of: Kind) -> Kind {
+    pub(super) fn kind(&self, of: ElementType) -> ElementType {
         match self {
             Unary::Cast(kind) => *kind,
-            Unary::OneHot(_) | Unary::Scale(..) => Kind::Float,
+            Unary::OneHot(_) | Unary::Scale(..) => ElementType::Float,
             Unary::Lookup(lookup) => kind_of(lookup.otherwise),
             Unary::Pick(values) => values.first().map_or(of, |value| kind_of(*value)),
-            Unary::IsNan | Unary::Not => Kind::Bool,
+            Unary::IsNan | Unary::Not => ElementType::Bool,
             _ => of,
         }
     }
@@ -274,13 +274,13 @@ fn arithmetic(
 }
 
 /// The type of a value; whole numbers count as those of 64 bits.
-pub(super) fn kind_of(value: Value) -> Kind {
+pub(super) fn kind_of(value: Value) -> ElementType {
     match value {
-        Value::Float(_) => Kind::Float,
-        Value::Double(_) => Kind::Double,
-        Value::Int(_) => Kind::Int64,
-        Value::Bool(_) => Kind::Bool,
-        Value::Text(_) => Kind::Text,
+        Value::Float(_) => ElementType::Float,
+        Value::Double(_) => ElementType::Double,
+        Value::Int(_) => ElementType::Int64,
+        Value::Bool(_) => ElementType::Bool,
+        Value::Text(_) => ElementType::Text,
     }
 }
 

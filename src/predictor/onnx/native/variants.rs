@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
 
-use super::super::inputs::Inputs;
-use super::engine::Change;
-use super::scorer::{Answered, Native, Refused, Told};
-use super::sources::Sources;
+use super::super::inputs::FeatureInputs;
+use super::engine::ChangedValue;
+use super::scorer::{Answered, EncodedRows, Native, Refused};
+use super::sources::FeatureSources;
 use crate::feature::{Cell, UNSEEN_CODE, numbers};
 use crate::predictor::{RowFailure, Variant};
 
@@ -16,11 +16,11 @@ use crate::predictor::{RowFailure, Variant};
 #[derive(Debug)]
 pub(in super::super) struct Originals<'n> {
     pub(super) native: &'n Native,
-    pub(super) inputs: &'n Inputs,
-    pub(super) told: Told,
+    pub(super) inputs: &'n FeatureInputs,
+    pub(super) encoded_rows: EncodedRows,
     /// By row: the features that cannot be told to the model, and why.
     failing: HashMap<usize, Vec<(usize, String)>>,
-    changes: Vec<(usize, Change)>,
+    changes: Vec<(usize, ChangedValue)>,
     /// Per question, the end of its changes.
     ends: Vec<usize>,
     batch: RecordBatch,
@@ -41,22 +41,33 @@ impl Native {
     /// Prepares questions about these rows; none where changes of a column cannot be told without a batch.
     pub(in super::super) fn originals<'n>(
         &'n self,
-        inputs: &'n Inputs,
+        inputs: &'n FeatureInputs,
         batch: &RecordBatch,
     ) -> Result<Option<Originals<'n>>, Refused> {
         if !self.sources.can_change(batch) {
             return Ok(None);
         }
-        let mut told = self.encode(inputs, batch)?;
+        let mut encoded_rows = self.encode(inputs, batch)?;
         let mut failing: HashMap<usize, Vec<(usize, String)>> = HashMap::new();
-        for (feature, failures) in std::mem::take(&mut told.failures).into_iter().enumerate() {
+        for (feature, failures) in
+            std::mem::take(&mut encoded_rows.failures).into_iter().enumerate()
+        {
             for RowFailure { row, detail } in failures {
                 failing.entry(row).or_default().push((feature, detail));
             }
         }
         let (changes, ends) = (Vec::new(), Vec::new());
         let (batch, numbers) = (batch.clone(), vec![OnceCell::new(); batch.num_columns()]);
-        Ok(Some(Originals { native: self, inputs, told, failing, changes, ends, batch, numbers }))
+        Ok(Some(Originals {
+            native: self,
+            inputs,
+            encoded_rows,
+            failing,
+            changes,
+            ends,
+            batch,
+            numbers,
+        }))
     }
 }
 
@@ -70,9 +81,9 @@ impl<'n> Originals<'n> {
     pub(super) fn numbers(&self, feature: usize) -> &[f64] {
         self.numbers[feature].get_or_init(|| {
             let column = numbers(self.batch.column(feature)).ok();
-            let told = column.iter().flatten().map(|number| number.unwrap_or(f64::NAN));
-            let told: Vec<f64> = told.collect();
-            if told.is_empty() { vec![f64::NAN; self.batch.num_rows()] } else { told }
+            let filled = column.iter().flatten().map(|number| number.unwrap_or(f64::NAN));
+            let filled: Vec<f64> = filled.collect();
+            if filled.is_empty() { vec![f64::NAN; self.batch.num_rows()] } else { filled }
         })
     }
 
@@ -97,7 +108,7 @@ impl<'n> Originals<'n> {
         let starts = [0].iter().chain(&self.ends);
         let spans = starts.zip(&self.ends).map(|(start, end)| &self.changes[*start..*end]);
         let questions = copies.iter().map(|copy| copy.row as usize).zip(spans);
-        Ok((self.native.answer(&self.told.encoded, questions), failures))
+        Ok((self.native.answer(&self.encoded_rows.encoded, questions), failures))
     }
 
     /// Notes the changes of a copy; says why it cannot be told to the model, if so.
@@ -113,17 +124,17 @@ impl<'n> Originals<'n> {
             let change = sources.change(self.inputs, edit.feature, edit.cell);
             match change.ok_or(Unasked::Misfit)? {
                 Ok(change) => self.changes.push((edit.feature, change)),
-                Err("") => failed = Some(Sources::refusal(self.inputs, edit.feature)),
+                Err("") => failed = Some(FeatureSources::refusal(self.inputs, edit.feature)),
                 Err(detail) => failed = Some(detail.to_string()),
             }
         }
         self.check(copy.row as usize, first)?;
-        let own = self.failing.get(&(copy.row as usize));
+        let failure = self.failing.get(&(copy.row as usize));
         let unchanged = |(feature, _): &&(usize, String)| {
             !copy.edits.iter().any(|edit| edit.feature == *feature)
         };
-        let own = own.and_then(|failing| failing.iter().find(unchanged));
-        Ok(failed.or_else(|| own.map(|(_, detail)| detail.clone())))
+        let failure = failure.and_then(|failing| failing.iter().find(unchanged));
+        Ok(failed.or_else(|| failure.map(|(_, detail)| detail.clone())))
     }
 
     /// Refuses a copy with a category that an encoder does not know.
@@ -132,10 +143,10 @@ impl<'n> Originals<'n> {
             return Ok(());
         }
         let changed = &self.changes[first..];
-        for (feature, column) in self.told.encoded.columns.iter().enumerate() {
-            let own = || column.change(row);
+        for (feature, column) in self.encoded_rows.encoded.columns.iter().enumerate() {
+            let unchanged = || column.change(row);
             let change = changed.iter().find(|(at, _)| *at == feature);
-            let change = change.map_or_else(own, |(_, change)| *change);
+            let change = change.map_or_else(unchanged, |(_, change)| *change);
             self.native.check_change((feature, change))?;
         }
         Ok(())

@@ -16,7 +16,7 @@ use super::SubprocessPredictor;
 use crate::error::{Error, Result};
 use crate::feature::FeatureSchema;
 use crate::job::{PredictorJob, PredictorKind, ProbabilitiesSpec, SubprocessJob, TaskSpec};
-use crate::predictor::{Columns, Outcome, Predictor, Scores};
+use crate::predictor::{Outcome, Predictor, PredictorColumns, Scores};
 
 /// What the small scorers of these tests have in common: a row's label is its `id` modulo 2.
 const SERVE: &str = r#"
@@ -119,9 +119,9 @@ fn regressor(program: &SubprocessJob) -> PredictorJob {
     PredictorJob { task: TaskSpec::Regression, ..classifier(program) }
 }
 
-fn columns(batch: &RecordBatch) -> Columns {
+fn columns(batch: &RecordBatch) -> PredictorColumns {
     let features = Arc::new(FeatureSchema::default());
-    Columns { features, schema: batch.schema() }
+    PredictorColumns { features, schema: batch.schema() }
 }
 
 fn open(program: &SubprocessJob) -> Result<SubprocessPredictor> {

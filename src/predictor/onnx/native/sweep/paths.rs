@@ -1,31 +1,34 @@
 //! Responses: every tree is walked once per row, along the row's own path and along all paths on which a single
 //! feature has left it.
 
-use super::{LEAF, MOST_STATES, Place, Question, Reach, Responses, Span, Sweeper, Values, bits};
+use super::{
+    FeatureResponses, FeatureState, LEAF, MOST_STATES, Span, SweepReach, SweepRow, SweepValues,
+    Sweeper, bits,
+};
 
 /// A tree's weights change by this where a feature's values lie in a span.
 #[derive(Debug, Clone, Copy)]
-struct Event {
+struct SweepEvent {
     span: Span,
     /// First weight of the leaf that is reached, and of the leaf that was.
     leaf: u32,
-    own: u32,
+    leaf_of_row: u32,
 }
 
 /// Memory that sweeps use again.
 #[derive(Debug, Default)]
-pub(in super::super::super) struct Scratch {
+pub(in super::super::super) struct SweepScratch {
     rows: Vec<RowScratch>,
     edges: Vec<u64>,
     sums: Vec<f64>,
-    walk: Walk,
+    walk: PathWalk,
     /// Per state where its sums are.
     states: Vec<usize>,
 }
 
 /// One walk of one row through one tree.
 #[derive(Debug, Default)]
-struct Walk {
+struct PathWalk {
     /// Nodes of the row's own path, and whether it went their first way.
     path: Vec<(u32, bool)>,
     /// Spans before they were narrowed on the way.
@@ -35,10 +38,10 @@ struct Walk {
 /// What is known of one row while its trees are walked.
 #[derive(Debug, Default)]
 struct RowScratch {
-    places: Vec<Place>,
+    places: Vec<FeatureState>,
     /// Per feature what it may become and still come to the node that is looked at; none if it is fixed.
     spans: Vec<Option<Span>>,
-    events: Vec<Vec<Event>>,
+    events: Vec<Vec<SweepEvent>>,
     base: Vec<f64>,
 }
 
@@ -47,16 +50,16 @@ impl Sweeper {
     /// next one, while it is in the cache.
     pub(in super::super) fn sweep(
         &self,
-        rows: &[Question],
-        scratch: &mut Scratch,
-        found: &mut Vec<Responses>,
+        rows: &[SweepRow],
+        scratch: &mut SweepScratch,
+        found: &mut Vec<FeatureResponses>,
     ) {
         scratch.rows.resize_with(scratch.rows.len().max(rows.len()), RowScratch::default);
-        found.resize_with(rows.len(), Responses::default);
+        found.resize_with(rows.len(), FeatureResponses::default);
         for (row, of) in rows.iter().zip(&mut scratch.rows) {
             self.begin(row, of);
         }
-        let Scratch { rows: known, walk, .. } = &mut *scratch;
+        let SweepScratch { rows: known, walk, .. } = &mut *scratch;
         for root in &self.roots {
             for of in &mut known[..rows.len()] {
                 self.walk(*root, of, walk);
@@ -67,19 +70,24 @@ impl Sweeper {
             found.sums.clear();
             for (feature, reach) in row.reach.iter().enumerate() {
                 match *reach {
-                    Reach::Fixed => {}
-                    Reach::Numbers(low, high) => {
+                    SweepReach::Fixed => {}
+                    SweepReach::Numbers(low, high) => {
                         self.along((at, feature), (low, high), scratch, found);
                     }
-                    Reach::States(states) => self.among((at, feature), states, scratch, found),
+                    SweepReach::States(states) => self.among((at, feature), states, scratch, found),
                 }
             }
         }
     }
 
-    fn begin(&self, Question { own, reach }: &Question, of: &mut RowScratch) {
+    fn begin(&self, SweepRow { original, reach }: &SweepRow, of: &mut RowScratch) {
         of.places.clear();
-        of.places.extend(own.iter().enumerate().map(|(feature, own)| self.place(feature, *own)));
+        of.places.extend(
+            original
+                .iter()
+                .enumerate()
+                .map(|(feature, original)| self.state_of(feature, *original)),
+        );
         of.spans.clear();
         of.spans
             .extend(reach.iter().enumerate().map(|(feature, reach)| self.span(feature, *reach)));
@@ -90,11 +98,11 @@ impl Sweeper {
     }
 
     /// Walks a row's own path, and leaves it wherever a feature may go the other way.
-    fn walk(&self, root: u32, of: &mut RowScratch, Walk { path, narrowed }: &mut Walk) {
+    fn walk(&self, root: u32, of: &mut RowScratch, PathWalk { path, narrowed }: &mut PathWalk) {
         let RowScratch { places, spans, events, base } = of;
         path.clear();
         let mut at = root;
-        let own = loop {
+        let leaf_of_row = loop {
             let node = &self.nodes[at as usize];
             if node.feature == LEAF {
                 break node.at;
@@ -103,7 +111,7 @@ impl Sweeper {
             path.push((at, first));
             at = if first { at + 1 } else { node.second };
         };
-        for (base, weight) in base.iter_mut().zip(&self.weights[own as usize..]) {
+        for (base, weight) in base.iter_mut().zip(&self.weights[leaf_of_row as usize..]) {
             *base += weight;
         }
         // Of a feature that was left before, only what is on the row's side of that branch is left now.
@@ -113,7 +121,7 @@ impl Sweeper {
             let Some(span) = spans[feature] else { continue };
             if let Some(other) = self.part(node, span, !first) {
                 let from = if *first { node.second } else { at + 1 };
-                self.stray(from, places, (feature, other), own, &mut events[feature]);
+                self.stray(from, places, (feature, other), leaf_of_row, &mut events[feature]);
                 narrowed.push((feature, span));
                 spans[feature] = self.part(node, span, *first);
             }
@@ -127,16 +135,16 @@ impl Sweeper {
     fn stray(
         &self,
         from: u32,
-        places: &[Place],
+        places: &[FeatureState],
         (feature, span): (usize, Span),
-        own: u32,
-        events: &mut Vec<Event>,
+        leaf_of_row: u32,
+        events: &mut Vec<SweepEvent>,
     ) {
         let (mut at, mut span) = (from, span);
         loop {
             let node = &self.nodes[at as usize];
             if node.feature == LEAF {
-                events.push(Event { span, leaf: node.at, own });
+                events.push(SweepEvent { span, leaf: node.at, leaf_of_row });
                 return;
             }
             let here = usize::from(node.feature);
@@ -146,7 +154,7 @@ impl Sweeper {
             }
             match (self.part(node, span, true), self.part(node, span, false)) {
                 (Some(one), Some(two)) => {
-                    self.stray(node.second, places, (feature, two), own, events);
+                    self.stray(node.second, places, (feature, two), leaf_of_row, events);
                     (at, span) = (at + 1, one);
                 }
                 (Some(one), None) => (at, span) = (at + 1, one),
@@ -161,10 +169,10 @@ impl Sweeper {
         &self,
         (row, feature): (usize, usize),
         (low, high): (f64, f64),
-        scratch: &mut Scratch,
-        found: &mut Responses,
+        scratch: &mut SweepScratch,
+        found: &mut FeatureResponses,
     ) {
-        let Scratch { rows, edges, sums, .. } = scratch;
+        let SweepScratch { rows, edges, sums, .. } = scratch;
         let RowScratch { events, base, .. } = &rows[row];
         let (first, last) = (self.rank(feature, low), self.rank(feature, high));
         edges.clear();
@@ -185,19 +193,22 @@ impl Sweeper {
             let at = (edge >> 32) as u32;
             if at > rank {
                 let to = cuts[at as usize - 1];
-                found.values.push((feature, Values::Numbers(from, to)));
+                found.values.push((feature, SweepValues::Numbers(from, to)));
                 found.sums.extend_from_slice(sums);
                 (from, rank) = (to, at);
             }
-            let Event { leaf, own, .. } = events[feature][(edge & 0xffff_ffff) as usize >> 1];
-            let (leaf, own) = if edge & 1 == 0 { (leaf, own) } else { (own, leaf) };
-            let (leaf, own) = (&self.weights[leaf as usize..], &self.weights[own as usize..]);
-            for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
-                *sum += leaf - own;
+            let SweepEvent { leaf, leaf_of_row, .. } =
+                events[feature][(edge & 0xffff_ffff) as usize >> 1];
+            let (leaf, leaf_of_row) =
+                if edge & 1 == 0 { (leaf, leaf_of_row) } else { (leaf_of_row, leaf) };
+            let (leaf, leaf_of_row) =
+                (&self.weights[leaf as usize..], &self.weights[leaf_of_row as usize..]);
+            for ((sum, leaf), leaf_of_row) in sums.iter_mut().zip(leaf).zip(leaf_of_row) {
+                *sum += leaf - leaf_of_row;
             }
         }
         if from < high {
-            found.values.push((feature, Values::Numbers(from, high)));
+            found.values.push((feature, SweepValues::Numbers(from, high)));
             found.sums.extend_from_slice(sums);
         }
     }
@@ -207,26 +218,27 @@ impl Sweeper {
         &self,
         (row, feature): (usize, usize),
         states: u64,
-        scratch: &mut Scratch,
-        found: &mut Responses,
+        scratch: &mut SweepScratch,
+        found: &mut FeatureResponses,
     ) {
-        let Scratch { rows, states: places, .. } = scratch;
+        let SweepScratch { rows, states: offsets, .. } = scratch;
         let RowScratch { events, base, .. } = &rows[row];
-        places.clear();
-        places.resize(MOST_STATES, 0);
+        offsets.clear();
+        offsets.resize(MOST_STATES, 0);
         for state in bits(states) {
-            places[state as usize] = found.sums.len();
-            found.values.push((feature, Values::State(state)));
+            offsets[state as usize] = found.sums.len();
+            found.values.push((feature, SweepValues::State(state)));
             found.sums.extend_from_slice(base);
         }
-        for Event { span, leaf, own } in &events[feature] {
+        for SweepEvent { span, leaf, leaf_of_row } in &events[feature] {
             let Span::States(of) = span else { continue };
-            let (leaf, own) = (&self.weights[*leaf as usize..], &self.weights[*own as usize..]);
+            let (leaf, leaf_of_row) =
+                (&self.weights[*leaf as usize..], &self.weights[*leaf_of_row as usize..]);
             for state in bits(*of) {
-                let first = places[state as usize];
+                let first = offsets[state as usize];
                 let sums = &mut found.sums[first..first + self.outputs];
-                for ((sum, leaf), own) in sums.iter_mut().zip(leaf).zip(own) {
-                    *sum += leaf - own;
+                for ((sum, leaf), leaf_of_row) in sums.iter_mut().zip(leaf).zip(leaf_of_row) {
+                    *sum += leaf - leaf_of_row;
                 }
             }
         }

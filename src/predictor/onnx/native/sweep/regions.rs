@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::{LEAF, Place, Question, Span, Sweeper, bits};
+use super::{FeatureState, LEAF, Span, SweepRow, Sweeper, bits};
 use crate::predictor::{Ended, Searched, Verdict};
 
 /// Of every node the most that a leaf below it adds.
@@ -25,7 +25,7 @@ pub(in super::super) struct Demand {
 }
 
 /// What limits a search.
-pub(in super::super) struct Limits<'a> {
+pub(in super::super) struct RegionLimits<'a> {
     /// Regions to look at, at most.
     pub(in super::super) regions: usize,
     /// How far sums may be from the model's by rounding.
@@ -38,7 +38,7 @@ pub(in super::super) struct Limits<'a> {
 pub(in super::super) type Spans = [Option<Span>];
 
 /// A region on its way to be divided.
-struct Region {
+struct OpenRegion {
     spans: Box<Spans>,
     /// The least of what the demands come to at most.
     bound: f64,
@@ -53,29 +53,29 @@ enum Next {
     Show(Box<Spans>),
 }
 
-impl PartialEq for Region {
-    fn eq(&self, other: &Region) -> bool {
+impl PartialEq for OpenRegion {
+    fn eq(&self, other: &OpenRegion) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Region {}
+impl Eq for OpenRegion {}
 
-impl PartialOrd for Region {
-    fn partial_cmp(&self, other: &Region) -> Option<Ordering> {
+impl PartialOrd for OpenRegion {
+    fn partial_cmp(&self, other: &OpenRegion) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Region {
-    fn cmp(&self, other: &Region) -> Ordering {
+impl Ord for OpenRegion {
+    fn cmp(&self, other: &OpenRegion) -> Ordering {
         self.bound.total_cmp(&other.bound)
     }
 }
 
 /// A walk to the leaf of a tree that adds most.
-struct Climb<'q> {
-    places: &'q [Place],
+struct TopLeafSearch<'q> {
+    states_of_row: &'q [FeatureState],
     spans: Vec<Option<Span>>,
     /// Features whose spans were narrowed on the way.
     narrowed: Vec<usize>,
@@ -85,13 +85,13 @@ struct Climb<'q> {
 }
 
 /// A search for one row.
-struct Search<'s> {
+struct BoundSearch<'s> {
     sweeper: &'s Sweeper,
     demands: &'s [Demand],
-    places: Vec<Place>,
+    states_of_row: Vec<FeatureState>,
     slack: f64,
     /// Per feature the spans that the best leaves need.
-    needs: Vec<Vec<Span>>,
+    spans_needed: Vec<Vec<Span>>,
 }
 
 impl Sweeper {
@@ -131,69 +131,77 @@ impl Sweeper {
     /// Looks for a region within what a row may become in which all demands are met; also how many it looked at.
     pub(in super::super) fn search(
         &self,
-        question: &Question,
+        question: &SweepRow,
         demands: &[Demand],
-        limits: Limits<'_>,
+        limits: RegionLimits<'_>,
     ) -> Searched {
-        let (places, spans) = self.laid(question);
-        let needs = vec![Vec::new(); spans.len()];
+        let (states_of_row, spans) = self.laid(question);
+        let spans_needed = vec![Vec::new(); spans.len()];
         let slack = limits.slack;
-        let mut search = Search { sweeper: self, demands, places, slack, needs };
+        let mut search = BoundSearch { sweeper: self, demands, states_of_row, slack, spans_needed };
         search.run(spans.into(), limits)
     }
 
     /// A row and its reach in the terms of ranks and states. What a feature is already is within its reach.
-    fn laid(&self, Question { own, reach }: &Question) -> (Vec<Place>, Vec<Option<Span>>) {
-        let places: Vec<Place> =
-            own.iter().enumerate().map(|(feature, own)| self.place(feature, *own)).collect();
-        let span = |(feature, reach)| match (self.span(feature, reach)?, places[feature]) {
-            (Span::States(states), Place::State(own)) => Some(Span::States(states | 1 << own)),
-            (span @ Span::Ranks(low, high), Place::Rank(own)) => {
-                (low..=high).contains(&own).then_some(span)
+    fn laid(
+        &self,
+        SweepRow { original, reach }: &SweepRow,
+    ) -> (Vec<FeatureState>, Vec<Option<Span>>) {
+        let states_of_row: Vec<FeatureState> = original
+            .iter()
+            .enumerate()
+            .map(|(feature, original)| self.state_of(feature, *original))
+            .collect();
+        let span = |(feature, reach)| match (self.span(feature, reach)?, states_of_row[feature]) {
+            (Span::States(states), FeatureState::State(original)) => {
+                Some(Span::States(states | 1 << original))
+            }
+            (span @ Span::Ranks(low, high), FeatureState::Rank(original)) => {
+                (low..=high).contains(&original).then_some(span)
             }
             _ => None,
         };
         let spans = reach.iter().copied().enumerate().map(span).collect();
-        (places, spans)
+        (states_of_row, spans)
     }
 
     /// The greatest leaf of a tree that a region leads to.
-    fn climb(&self, at: u32, demand: &Demand, climb: &mut Climb<'_>) {
+    fn top_leaf(&self, at: u32, demand: &Demand, top_leaf: &mut TopLeafSearch<'_>) {
         let node = &self.nodes[at as usize];
-        if demand.tops[at as usize] <= climb.best {
+        if demand.tops[at as usize] <= top_leaf.best {
             return;
         }
         if node.feature == LEAF {
-            climb.best = self.added(node.at, (demand.up, demand.down));
-            climb.leaf.clear();
-            for feature in &climb.narrowed {
-                let span = climb.spans[*feature]
-                    .filter(|_| !climb.leaf.iter().any(|(known, _)| known == feature));
-                climb.leaf.extend(span.map(|span| (*feature, span)));
+            top_leaf.best = self.added(node.at, (demand.up, demand.down));
+            top_leaf.leaf.clear();
+            for feature in &top_leaf.narrowed {
+                let span = top_leaf.spans[*feature]
+                    .filter(|_| !top_leaf.leaf.iter().any(|(known, _)| known == feature));
+                top_leaf.leaf.extend(span.map(|span| (*feature, span)));
             }
             return;
         }
         let feature = usize::from(node.feature);
         let ways = [(true, at + 1), (false, node.second)];
-        let Some(span) = climb.spans[feature] else {
-            let first = self.first(node, climb.places[feature]);
-            return self.climb(ways[usize::from(!first)].1, demand, climb);
+        let Some(span) = top_leaf.spans[feature] else {
+            let first = self.first(node, top_leaf.states_of_row[feature]);
+            return self.top_leaf(ways[usize::from(!first)].1, demand, top_leaf);
         };
         // The more promising way first: the other one may then not need to be looked at.
         let swapped = demand.tops[ways[1].1 as usize] > demand.tops[ways[0].1 as usize];
         for (first, to) in if swapped { [ways[1], ways[0]] } else { ways } {
             if let Some(part) = self.part(node, span, first) {
-                climb.spans[feature] = Some(part);
-                climb.narrowed.push(feature);
-                self.climb(to, demand, climb);
-                climb.narrowed.pop();
+                top_leaf.spans[feature] = Some(part);
+                top_leaf.narrowed.push(feature);
+                self.top_leaf(to, demand, top_leaf);
+                top_leaf.narrowed.pop();
             }
         }
-        climb.spans[feature] = Some(span);
+        top_leaf.spans[feature] = Some(span);
     }
 
     /// What a row at these places comes to.
-    fn value(&self, places: &[Place], demand: &Demand) -> f64 {
+    fn value(&self, states_of_row: &[FeatureState], demand: &Demand) -> f64 {
         let leaf = |root: &u32| {
             let mut at = *root;
             loop {
@@ -201,7 +209,7 @@ impl Sweeper {
                 if node.feature == LEAF {
                     return self.added(node.at, (demand.up, demand.down));
                 }
-                let first = self.first(node, places[usize::from(node.feature)]);
+                let first = self.first(node, states_of_row[usize::from(node.feature)]);
                 at = if first { at + 1 } else { node.second };
             }
         };
@@ -209,16 +217,16 @@ impl Sweeper {
     }
 }
 
-impl Search<'_> {
-    fn run(&mut self, spans: Box<Spans>, limits: Limits<'_>) -> Searched {
-        let Limits { regions, accept, .. } = limits;
+impl BoundSearch<'_> {
+    fn run(&mut self, spans: Box<Spans>, limits: RegionLimits<'_>) -> Searched {
+        let RegionLimits { regions, accept, .. } = limits;
         let (mut looked, mut refused) = (1, false);
-        let mut heap: BinaryHeap<Region> = self.examine(spans).into_iter().collect();
-        while let Some(Region { spans, next, .. }) = heap.pop() {
+        let mut heap: BinaryHeap<OpenRegion> = self.examine(spans).into_iter().collect();
+        while let Some(OpenRegion { spans, next, .. }) = heap.pop() {
             if looked >= regions {
                 return Searched { ended: Ended::Unknown, regions: looked };
             }
-            let parts: Vec<Box<Spans>> = match next {
+            let submodels: Vec<Box<Spans>> = match next {
                 Next::Divide(feature, halves) => halves
                     .into_iter()
                     .map(|half| {
@@ -236,8 +244,8 @@ impl Search<'_> {
                     around(&spans, &shown)
                 }
             };
-            looked += parts.len();
-            for part in parts {
+            looked += submodels.len();
+            for part in submodels {
                 heap.extend(self.examine(part));
             }
         }
@@ -246,10 +254,10 @@ impl Search<'_> {
     }
 
     /// A region with its bound, and what is to be done with it; none if it cannot reach the goal.
-    fn examine(&mut self, spans: Box<Spans>) -> Option<Region> {
-        self.needs.iter_mut().for_each(Vec::clear);
-        let mut climb = Climb {
-            places: &self.places,
+    fn examine(&mut self, spans: Box<Spans>) -> Option<OpenRegion> {
+        self.spans_needed.iter_mut().for_each(Vec::clear);
+        let mut top_leaf = TopLeafSearch {
+            states_of_row: &self.states_of_row,
             spans: spans.to_vec(),
             narrowed: Vec::new(),
             best: 0.0,
@@ -259,10 +267,13 @@ impl Search<'_> {
         for demand in self.demands {
             let mut bound = demand.plus;
             for root in &self.sweeper.roots {
-                climb.best = f64::NEG_INFINITY;
-                self.sweeper.climb(*root, demand, &mut climb);
-                bound += climb.best;
-                climb.leaf.drain(..).for_each(|(feature, span)| self.needs[feature].push(span));
+                top_leaf.best = f64::NEG_INFINITY;
+                self.sweeper.top_leaf(*root, demand, &mut top_leaf);
+                bound += top_leaf.best;
+                top_leaf
+                    .leaf
+                    .drain(..)
+                    .for_each(|(feature, span)| self.spans_needed[feature].push(span));
             }
             least = least.min(bound);
             if least < -self.slack {
@@ -270,18 +281,18 @@ impl Search<'_> {
             }
         }
         let next = self.next(&spans);
-        Some(Region { spans, bound: least, next })
+        Some(OpenRegion { spans, bound: least, next })
     }
 
     /// Where the best leaves contradict each other most, or what they have in common.
     fn next(&mut self, spans: &Spans) -> Next {
         let mut shown: Box<Spans> = spans.into();
         let mut most: Option<(usize, usize, [Span; 2])> = None;
-        for (feature, needs) in self.needs.iter_mut().enumerate() {
+        for (feature, spans_needed) in self.spans_needed.iter_mut().enumerate() {
             let Some(span) = spans[feature] else { continue };
             let found = match span {
-                Span::Ranks(low, high) => divide_ranks(needs, (low, high)),
-                Span::States(states) => divide_states(needs, states),
+                Span::Ranks(low, high) => divide_ranks(spans_needed, (low, high)),
+                Span::States(states) => divide_states(spans_needed, states),
             };
             match found {
                 Ok(common) => shown[feature] = Some(common),
@@ -305,62 +316,70 @@ impl Search<'_> {
 
     /// The row of a region that most of the best leaves have in common, feature by feature: as it is where nothing
     /// is better.
-    fn consensus(&self, spans: &Spans) -> Vec<Place> {
-        let place = |(feature, own): (usize, &Place)| match (spans[feature], *own) {
-            (Some(Span::Ranks(low, high)), Place::Rank(own)) => {
-                Place::Rank(commonest_rank(&self.needs[feature], own.clamp(low, high)))
-            }
-            (Some(Span::States(states)), Place::State(own)) => {
-                Place::State(commonest_state(&self.needs[feature], states, own))
-            }
-            (_, own) => own,
-        };
-        self.places.iter().enumerate().map(place).collect()
+    fn consensus(&self, spans: &Spans) -> Vec<FeatureState> {
+        let state_of =
+            |(feature, original): (usize, &FeatureState)| match (spans[feature], *original) {
+                (Some(Span::Ranks(low, high)), FeatureState::Rank(original)) => FeatureState::Rank(
+                    commonest_rank(&self.spans_needed[feature], original.clamp(low, high)),
+                ),
+                (Some(Span::States(states)), FeatureState::State(original)) => FeatureState::State(
+                    commonest_state(&self.spans_needed[feature], states, original),
+                ),
+                (_, original) => original,
+            };
+        self.states_of_row.iter().enumerate().map(state_of).collect()
     }
 }
 
-fn only(place: Place) -> Span {
-    match place {
-        Place::Rank(rank) => Span::Ranks(rank, rank),
-        Place::State(state) => Span::States(1 << state),
+fn only(state_of: FeatureState) -> Span {
+    match state_of {
+        FeatureState::Rank(rank) => Span::Ranks(rank, rank),
+        FeatureState::State(state) => Span::States(1 << state),
     }
 }
 
 /// The rank that lies in most spans; of several the one nearest to a rank.
-fn commonest_rank(needs: &[Span], own: u32) -> u32 {
+fn commonest_rank(spans_needed: &[Span], original: u32) -> u32 {
     let ranks = |span: &Span| match *span {
         Span::Ranks(low, high) => Some((low, high)),
         Span::States(_) => None,
     };
     let within = |rank: u32| {
-        needs.iter().filter_map(ranks).filter(|(low, high)| (*low..=*high).contains(&rank)).count()
+        spans_needed
+            .iter()
+            .filter_map(ranks)
+            .filter(|(low, high)| (*low..=*high).contains(&rank))
+            .count()
     };
     // Where spans overlap most, one of them begins on the side of the rank.
-    let ends = needs.iter().filter_map(ranks).map(|(low, high)| own.clamp(low, high));
-    let mut ends: Vec<u32> = ends.chain([own]).collect();
+    let ends = spans_needed.iter().filter_map(ranks).map(|(low, high)| original.clamp(low, high));
+    let mut ends: Vec<u32> = ends.chain([original]).collect();
     ends.sort_unstable();
     ends.dedup();
-    let key = |rank: &u32| (within(*rank), std::cmp::Reverse(rank.abs_diff(own)));
-    ends.into_iter().max_by_key(key).unwrap_or(own)
+    let key = |rank: &u32| (within(*rank), std::cmp::Reverse(rank.abs_diff(original)));
+    ends.into_iter().max_by_key(key).unwrap_or(original)
 }
 
 /// The state that most sets have; its own if that is as good.
-fn commonest_state(needs: &[Span], states: u64, own: u32) -> u32 {
+fn commonest_state(spans_needed: &[Span], states: u64, original: u32) -> u32 {
     let within = |state: u32| {
         let has = |span: &&Span| matches!(span, Span::States(set) if set >> state & 1 == 1);
-        needs.iter().filter(has).count()
+        spans_needed.iter().filter(has).count()
     };
-    bits(states).max_by_key(|state| (within(*state), *state == own)).unwrap_or(own)
+    bits(states).max_by_key(|state| (within(*state), *state == original)).unwrap_or(original)
 }
 
 /// What spans of ranks have in common; else how many of them lie on either side of the cut that separates most, and
 /// the halves that it makes.
-fn divide_ranks(needs: &[Span], (low, high): (u32, u32)) -> Result<Span, (usize, [Span; 2])> {
+fn divide_ranks(
+    spans_needed: &[Span],
+    (low, high): (u32, u32),
+) -> Result<Span, (usize, [Span; 2])> {
     let ranks = |span: &Span| match *span {
         Span::Ranks(low, high) => Some((low, high)),
         Span::States(_) => None,
     };
-    let (mut lows, mut highs): (Vec<u32>, Vec<u32>) = needs.iter().filter_map(ranks).unzip();
+    let (mut lows, mut highs): (Vec<u32>, Vec<u32>) = spans_needed.iter().filter_map(ranks).unzip();
     lows.sort_unstable();
     highs.sort_unstable();
     let (last, first) =
@@ -379,9 +398,9 @@ fn divide_ranks(needs: &[Span], (low, high): (u32, u32)) -> Result<Span, (usize,
 }
 
 /// The same of sets of states: one that most allow is told from all others.
-fn divide_states(needs: &[Span], states: u64) -> Result<Span, (usize, [Span; 2])> {
+fn divide_states(spans_needed: &[Span], states: u64) -> Result<Span, (usize, [Span; 2])> {
     let sets = || {
-        needs.iter().filter_map(|span| match span {
+        spans_needed.iter().filter_map(|span| match span {
             Span::States(set) => Some(*set),
             Span::Ranks(..) => None,
         })

@@ -1,28 +1,28 @@
 //! Trees that are walked row by row: those that ask whether a value is one of some, are too large for
 //! [`super::walk`], or have leaves with different outputs.
 
-use super::raw::{Mode, Node as RawNode};
+use super::raw::{Mode, TreeNode};
 use super::real::Real;
 use super::walk::{Lanes, Looks};
 
 #[derive(Debug)]
-enum Node<T> {
+enum BranchyNode<T> {
     Branch { mode: Mode, cell: u16, threshold: T, gap_is_true: bool, ways: [u32; 2] },
     Leaf(std::ops::Range<usize>),
 }
 
 /// A tree that is walked row by row.
 #[derive(Debug)]
-pub(super) struct Branchy<T>(Vec<Node<T>>);
+pub(super) struct Branchy<T>(Vec<BranchyNode<T>>);
 
 impl<T: Real> Branchy<T> {
-    pub(super) fn new(tree: &[RawNode<T>], looks: &mut Looks) -> Option<Branchy<T>> {
-        let node = |node: &RawNode<T>| {
+    pub(super) fn new(tree: &[TreeNode<T>], looks: &mut Looks) -> Option<Branchy<T>> {
+        let node = |node: &TreeNode<T>| {
             Some(match node {
-                RawNode::Leaf(weights) => Node::Leaf(weights.clone()),
-                RawNode::Branch(branch) => Node::Branch {
+                TreeNode::Leaf(weights) => BranchyNode::Leaf(weights.clone()),
+                TreeNode::Branch(branch) => BranchyNode::Branch {
                     mode: branch.mode.clone(),
-                    cell: looks.place(branch.feature, false)?,
+                    cell: looks.cell_index(branch.feature, false)?,
                     threshold: branch.threshold,
                     gap_is_true: branch.gap_is_true,
                     ways: [branch.yes, branch.no],
@@ -42,8 +42,8 @@ impl<T: Real> Branchy<T> {
         let mut at = 0;
         loop {
             match &self.0[at] {
-                Node::Leaf(weights) => return weights.clone(),
-                Node::Branch { mode, cell, threshold, gap_is_true, ways } => {
+                BranchyNode::Leaf(weights) => return weights.clone(),
+                BranchyNode::Branch { mode, cell, threshold, gap_is_true, ways } => {
                     let value = tile[usize::from(*cell)][lane];
                     let gap = *gap_is_true && value.is_gap();
                     let yes = gap || mode.holds(value, *threshold, members);
@@ -64,7 +64,7 @@ impl Mode {
             Mode::Greater => value > threshold,
             Mode::Equal => value == threshold,
             Mode::NotEqual => value != threshold,
-            Mode::Member(own) => members[own.clone()].contains(&value),
+            Mode::Member(range) => members[range.clone()].contains(&value),
         }
     }
 }

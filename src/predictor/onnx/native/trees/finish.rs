@@ -109,7 +109,7 @@ impl<T: Real> Finish<T> {
 
     /// What sums must be for a label or a value, by outputs that have weights: one output's sum less another's, plus a
     /// constant, must not be negative. None where that is not told by sums alone.
-    pub(in super::super) fn needs(
+    pub(in super::super) fn class_demands(
         &self,
         aim: Aim,
         (weighed, trees): (&[bool], usize),

@@ -5,9 +5,9 @@ use pulp::NullaryFnOnce;
 use super::branchy::Branchy;
 use super::finish::Finish;
 use super::masks::Masks;
-use super::raw::{Mode, Node as RawNode, Raw};
+use super::raw::{Mode, Raw, TreeNode};
 use super::real::Real;
-use super::walk::{LANES, Lanes, Looks, MOST_NODES, Walk, WalkRows};
+use super::walk::{LANES, Lanes, Looks, MOST_NODES, WalkRows, WalkTree};
 
 /// Cells of a row, at most; above, the graph is left to ONNX Runtime.
 const MOST_CELLS: usize = 4096;
@@ -37,22 +37,22 @@ pub(in super::super) struct Forest<T: Real> {
 #[derive(Debug)]
 enum Tree<T> {
     /// Every leaf holds a weight for the same output.
-    One(Shape<T>, u32),
+    One(LaneLayout<T>, u32),
     /// Every leaf has a weight for each of the same outputs.
-    Several(Shape<T>, Vec<u32>),
+    Several(LaneLayout<T>, Vec<u32>),
     Branchy(Branchy<T>),
 }
 
 /// Layouts in which several rows find their leaves at once.
 #[derive(Debug)]
-enum Shape<T> {
-    Walk(Walk),
+enum LaneLayout<T> {
+    Walk(WalkTree),
     Masks(Masks<T>),
 }
 
 /// The sums of some rows, and which of them got a weight.
 #[derive(Debug, Default)]
-pub(in super::super) struct Sums<T> {
+pub(in super::super) struct ForestSums<T> {
     /// By tile and output.
     sums: Vec<Lanes<T>>,
     seen: Vec<[bool; LANES]>,
@@ -89,17 +89,17 @@ impl<T: Real> Forest<T> {
         (forest.stride() <= MOST_CELLS).then_some(forest)
     }
 
-    fn lay_out(&mut self, tree: &[RawNode<T>], weights: &[(u32, T)]) -> Option<Tree<T>> {
+    fn lay_out(&mut self, tree: &[TreeNode<T>], weights: &[(u32, T)]) -> Option<Tree<T>> {
         let single = self.finish.outputs == 1 && self.finish.classifier.is_none();
         let outputs = outputs(tree, weights, single);
         let shape = outputs.as_deref().and_then(|outputs| match outputs {
-            [_] => self.shape(tree, |own| weights[own.start].1),
+            [_] => self.shape(tree, |range| weights[range.start].1),
             _ => {
                 let mut several = std::mem::take(&mut self.several);
-                let shape = self.shape(tree, |own| {
+                let shape = self.shape(tree, |range| {
                     let first = several.len();
-                    several.extend(weights[own.clone()].iter().map(|(_, weight)| *weight));
-                    T::from_place(first as u32)
+                    several.extend(weights[range.clone()].iter().map(|(_, weight)| *weight));
+                    T::from_leaf_index(first as u32)
                 });
                 self.several = several;
                 shape
@@ -115,13 +115,13 @@ impl<T: Real> Forest<T> {
     /// The layout that suits a tree; `leaf` gives what a leaf holds.
     fn shape(
         &mut self,
-        tree: &[RawNode<T>],
+        tree: &[TreeNode<T>],
         mut leaf: impl FnMut(&std::ops::Range<usize>) -> T,
-    ) -> Option<Shape<T>> {
+    ) -> Option<LaneLayout<T>> {
         if let Some(masks) = Masks::lay_out(tree, &mut self.looks, &mut leaf) {
-            return Some(Shape::Masks(masks));
+            return Some(LaneLayout::Masks(masks));
         }
-        Walk::lay_out(tree, &mut self.nodes, &mut self.looks, leaf).map(Shape::Walk)
+        WalkTree::lay_out(tree, &mut self.nodes, &mut self.looks, leaf).map(LaneLayout::Walk)
     }
 
     /// Which cells a tile holds: behind a first one that is a NaN, these features, negated or not.
@@ -172,7 +172,7 @@ impl<T: Real> Forest<T> {
     pub(in super::super) fn score(
         &self,
         tiles: &[Lanes<T>],
-        sums: &mut Sums<T>,
+        sums: &mut ForestSums<T>,
         rows: usize,
         write: impl FnMut(usize, &[T], u32),
     ) {
@@ -192,14 +192,14 @@ impl<T: Real> Forest<T> {
     }
 
     /// With the vector instructions that the machine has.
-    fn visit<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut Sums<T>) {
+    fn visit<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut ForestSums<T>) {
         pulp::Arch::new().dispatch(Visit::<T, WIDTH> { forest: self, tiles, all });
     }
 
     #[inline(always)]
-    fn visit_here<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut Sums<T>) {
+    fn visit_here<const WIDTH: usize>(&self, tiles: &[Lanes<T>], all: &mut ForestSums<T>) {
         let (tiles, _) = tiles.as_chunks::<WIDTH>();
-        let Sums { sums: all_sums, seen: all_seen, rows, .. } = all;
+        let ForestSums { sums: all_sums, seen: all_seen, rows, .. } = all;
         let rows = self.by_row(tiles, rows);
         for tree in &self.trees {
             let sums = all_sums.chunks_exact_mut(self.finish.outputs);
@@ -214,7 +214,7 @@ impl<T: Real> Forest<T> {
                     }
                     Tree::Several(shape, outputs) => {
                         let leaves = self.leaves(shape, tile, rows.get(at));
-                        let leaves = leaves.map(|leaf| leaf.place() as usize);
+                        let leaves = leaves.map(|leaf| leaf.leaf_index() as usize);
                         for (at, output) in outputs.iter().enumerate() {
                             let weights = leaves.map(|first| self.several[first + at]);
                             let output = *output as usize;
@@ -253,14 +253,14 @@ impl<T: Real> Forest<T> {
     #[inline(always)]
     fn leaves<const WIDTH: usize>(
         &self,
-        shape: &Shape<T>,
+        shape: &LaneLayout<T>,
         tile: &[Lanes<T>; WIDTH],
         rows: Option<&WalkRows<T, WIDTH>>,
     ) -> Lanes<T> {
         match (shape, rows) {
-            (Shape::Walk(walk), Some(rows)) => walk.leaves::<T, WIDTH>(&self.nodes, rows),
-            (Shape::Walk(_), None) => unreachable!("there are rows where trees are walked"),
-            (Shape::Masks(masks), _) => masks.leaves(tile),
+            (LaneLayout::Walk(walk), Some(rows)) => walk.leaves::<T, WIDTH>(&self.nodes, rows),
+            (LaneLayout::Walk(_), None) => unreachable!("there are rows where trees are walked"),
+            (LaneLayout::Masks(masks), _) => masks.leaves(tile),
         }
     }
 
@@ -287,9 +287,9 @@ impl<T: Real> Forest<T> {
     ) {
         let single = self.finish.outputs == 1 && self.finish.classifier.is_none();
         for lane in 0..LANES {
-            let own = tree.leaf(tile, lane, &self.members);
-            let own = &self.weights[own];
-            for (output, weight) in if single { &own[..1] } else { own } {
+            let weights = tree.leaf(tile, lane, &self.members);
+            let weights = &self.weights[weights];
+            for (output, weight) in if single { &weights[..1] } else { weights } {
                 let output = if single { 0 } else { *output as usize };
                 let (sum, seen) = (&mut sums[output][lane], &mut seen[output][lane]);
                 if self.finish.aggregate.sums() {
@@ -302,7 +302,12 @@ impl<T: Real> Forest<T> {
         }
     }
 
-    fn finish(&self, all: &mut Sums<T>, rows: usize, mut write: impl FnMut(usize, &[T], u32)) {
+    fn finish(
+        &self,
+        all: &mut ForestSums<T>,
+        rows: usize,
+        mut write: impl FnMut(usize, &[T], u32),
+    ) {
         let outputs = self.finish.outputs;
         for row in 0..rows {
             let (tile, lane) = (row / LANES * outputs, row % LANES);
@@ -320,7 +325,7 @@ impl<T: Real> Forest<T> {
 struct Visit<'a, T: Real, const WIDTH: usize> {
     forest: &'a Forest<T>,
     tiles: &'a [Lanes<T>],
-    all: &'a mut Sums<T>,
+    all: &'a mut ForestSums<T>,
 }
 
 impl<T: Real, const WIDTH: usize> NullaryFnOnce for Visit<'_, T, WIDTH> {
@@ -334,35 +339,37 @@ impl<T: Real, const WIDTH: usize> NullaryFnOnce for Visit<'_, T, WIDTH> {
 
 /// The outputs that every leaf of a tree has a weight for, in one order; none if they differ. Where there is a
 /// `single` output, the first weight of a leaf counts, whatever output it names.
-fn outputs<T: Real>(tree: &[RawNode<T>], weights: &[(u32, T)], single: bool) -> Option<Vec<u32>> {
+fn outputs<T: Real>(tree: &[TreeNode<T>], weights: &[(u32, T)], single: bool) -> Option<Vec<u32>> {
     let mut leaves = tree.iter().filter_map(|node| match node {
-        RawNode::Leaf(own) => Some(&weights[own.clone()]),
-        RawNode::Branch(_) => None,
+        TreeNode::Leaf(range) => Some(&weights[range.clone()]),
+        TreeNode::Branch(_) => None,
     });
     let first = leaves.next()?;
     if single {
         return Some(vec![0]);
     }
-    let outputs = |own: &[(u32, T)]| own.iter().map(|(output, _)| *output).collect::<Vec<_>>();
-    let wanted = outputs(first);
-    let same = |own: &[(u32, T)]| {
-        own.len() == wanted.len() && own.iter().zip(&wanted).all(|(one, two)| one.0 == *two)
+    let outputs =
+        |weights: &[(u32, T)]| weights.iter().map(|(output, _)| *output).collect::<Vec<_>>();
+    let first_outputs = outputs(first);
+    let same = |weights: &[(u32, T)]| {
+        weights.len() == first_outputs.len()
+            && weights.iter().zip(&first_outputs).all(|(one, two)| one.0 == *two)
     };
-    leaves.all(same).then_some(wanted)
+    leaves.all(same).then_some(first_outputs)
 }
 
 /// The thresholds of all branches, as those of `x <= threshold`.
 fn thresholds<T: Real>(raw: &Raw<T>) -> Vec<(u32, T)> {
     let mut all = Vec::new();
     for node in raw.trees.iter().flatten() {
-        let RawNode::Branch(branch) = node else { continue };
+        let TreeNode::Branch(branch) = node else { continue };
         let t = branch.threshold;
         let (one, two) = match &branch.mode {
             Mode::LessOrEqual | Mode::Greater => (Some(t), None),
             Mode::Less | Mode::GreaterOrEqual => (Some(t.below()), None),
             Mode::Equal | Mode::NotEqual => (Some(t), Some(t.below())),
-            Mode::Member(own) => {
-                let members = &raw.members[own.clone()];
+            Mode::Member(range) => {
+                let members = &raw.members[range.clone()];
                 let both = members.iter().flat_map(|member| [*member, member.below()]);
                 all.extend(both.map(|threshold| (branch.feature, threshold)));
                 (None, None)

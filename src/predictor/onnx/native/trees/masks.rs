@@ -2,9 +2,9 @@
 //! the leaves behind its first way out of the race. The first leaf that is left is the one that the row reaches
 //! (QuickScorer). Rows do not wait for each other, and the processor's vector instructions take several at once.
 
-use super::raw::Node as RawNode;
+use super::raw::TreeNode;
 use super::real::Real;
-use super::walk::{LANES, Lanes, Looks, Question};
+use super::walk::{LANES, Lanes, Looks, ThresholdTest};
 
 /// Leaves in a word of the mask, and words.
 const WORD: usize = 32;
@@ -18,7 +18,7 @@ const MASKED_TREE: f32 = 2.0;
 
 /// A branch, with the leaves that stay in the race if its answer is no.
 #[derive(Debug, Clone, Copy)]
-struct Step<T> {
+struct MaskBranch<T> {
     threshold: T,
     left: u32,
     cell: u16,
@@ -28,7 +28,7 @@ struct Step<T> {
 #[derive(Debug)]
 pub(super) struct Masks<T> {
     /// By word of the mask.
-    steps: [Vec<Step<T>>; WORDS],
+    steps: [Vec<MaskBranch<T>>; WORDS],
     /// What each leaf holds, in order.
     leaves: Vec<T>,
 }
@@ -37,7 +37,7 @@ impl<T: Real> Masks<T> {
     /// Lays a tree out; `leaf` gives what a leaf holds. None for trees that are better walked, or ask otherwise
     /// than by order.
     pub(super) fn lay_out(
-        tree: &[RawNode<T>],
+        tree: &[TreeNode<T>],
         looks: &mut Looks,
         mut leaf: impl FnMut(&std::ops::Range<usize>) -> T,
     ) -> Option<Masks<T>> {
@@ -54,23 +54,24 @@ impl<T: Real> Masks<T> {
     /// Adds a node and all behind it.
     fn add(
         &mut self,
-        tree: &[RawNode<T>],
+        tree: &[TreeNode<T>],
         at: u32,
         looks: &mut Looks,
         leaf: &mut impl FnMut(&std::ops::Range<usize>) -> T,
     ) -> Option<()> {
         match &tree[at as usize] {
-            RawNode::Leaf(weights) => self.leaves.push(leaf(weights)),
-            RawNode::Branch(branch) => {
-                let Question { feature, negated, threshold, ways } = Question::new(branch)?;
-                let cell = looks.place(feature, negated)?;
+            TreeNode::Leaf(weights) => self.leaves.push(leaf(weights)),
+            TreeNode::Branch(branch) => {
+                let ThresholdTest { feature, negated, threshold, ways } =
+                    ThresholdTest::new(branch)?;
+                let cell = looks.cell_index(feature, negated)?;
                 let first = self.leaves.len();
                 self.add(tree, ways[0], looks, leaf)?;
                 let out = ((1u64 << (self.leaves.len() - first)) - 1) << first;
                 for (word, steps) in self.steps.iter_mut().enumerate() {
                     let left = !((out >> (word * WORD)) as u32);
                     if left != u32::MAX {
-                        steps.push(Step { threshold, left, cell });
+                        steps.push(MaskBranch { threshold, left, cell });
                     }
                 }
                 self.add(tree, ways[1], looks, leaf)?;
@@ -96,7 +97,10 @@ impl<T: Real> Masks<T> {
 }
 
 #[inline(always)]
-fn race<T: Real, const WIDTH: usize>(steps: &[Step<T>], tile: &[Lanes<T>; WIDTH]) -> [u32; LANES] {
+fn race<T: Real, const WIDTH: usize>(
+    steps: &[MaskBranch<T>],
+    tile: &[Lanes<T>; WIDTH],
+) -> [u32; LANES] {
     let mut bits = [u32::MAX; LANES];
     for step in steps {
         // Never so. Without a way out of the loop the compiler takes several steps at once instead of several rows,
@@ -115,12 +119,12 @@ fn race<T: Real, const WIDTH: usize>(steps: &[Step<T>], tile: &[Lanes<T>; WIDTH]
 }
 
 /// Branches of a tree, and its levels.
-fn size<T>(tree: &[RawNode<T>]) -> (usize, usize) {
+fn size<T>(tree: &[TreeNode<T>]) -> (usize, usize) {
     let (mut branches, mut depth) = (0, 0);
     let mut open = vec![(0u32, 0)];
     while let Some((at, level)) = open.pop() {
         depth = depth.max(level);
-        if let RawNode::Branch(branch) = &tree[at as usize] {
+        if let TreeNode::Branch(branch) = &tree[at as usize] {
             branches += 1;
             open.extend([(branch.yes, level + 1), (branch.no, level + 1)]);
         }

@@ -11,16 +11,16 @@ mod walk;
 
 pub(in super::super) use finish::Aim;
 pub(super) use finish::Need;
-pub(super) use forest::{Forest, Sums};
-pub(super) use raw::{Branch, Mode, Node, Raw};
+pub(super) use forest::{Forest, ForestSums};
+pub(super) use raw::{Branch, Mode, Raw, TreeNode};
 pub(super) use real::Real;
 pub(super) use walk::{LANES, Lanes};
 
 use std::collections::HashSet;
 
-use super::machine::{Machine, Model};
-use super::program::{Operator, Part, Program, Tensor};
-use super::values::{Kind, Value};
+use super::machine::{Machine, TypedModel};
+use super::program::{Operator, Program, Submodel, Tensor};
+use super::values::{ElementType, Value};
 use finish::{Classifier, Finish};
 
 /// A `TreeEnsembleClassifier` with the cells that it is given.
@@ -36,8 +36,8 @@ pub(super) fn classifier(
         texts.iter().map(|text| Value::Text(program.words.add(text))).collect()
     };
     let outputs = labels.len();
-    fn ready<T: Real>(raw: Raw<T>, features: usize) -> Option<Model<T>> {
-        Some(Model::Trees(Forest::new(classified(raw).checked(features)?)?))
+    fn ready<T: Real>(raw: Raw<T>, features: usize) -> Option<TypedModel<T>> {
+        Some(TypedModel::Trees(Forest::new(classified(raw).checked(features)?)?))
     }
     let ensemble = |double: bool, features: usize| {
         Some(if double {
@@ -53,7 +53,7 @@ pub(super) fn classifier(
     // Where both of two classes have weights, ONNX Runtime gives 0 and 1, whatever the labels are.
     let plain = texts.is_empty() && outputs == 2 && classes.len() > 1;
     let labels = if plain { vec![Value::Int(0), Value::Int(1)] } else { labels };
-    add(program, given, ensemble, (outputs, Kind::Float, labels))
+    add(program, given, ensemble, (outputs, ElementType::Float, labels))
 }
 
 /// The same with what follows from the weights of a classifier.
@@ -81,16 +81,16 @@ pub(super) fn regressor(
             Machine::Single(targets(node, outputs, features)?)
         })
     };
-    let double = given.first()?.rows()?.kind == Kind::Double;
+    let double = given.first()?.rows()?.kind == ElementType::Double;
     // The older operator gives single numbers whatever it is given.
-    let kind = if newer && double { Kind::Double } else { Kind::Float };
+    let kind = if newer && double { ElementType::Double } else { ElementType::Float };
     add(program, given, ensemble, (outputs, kind, Vec::new()))
 }
 
-fn targets<T: Real>(node: Operator<'_>, outputs: usize, features: usize) -> Option<Model<T>> {
+fn targets<T: Real>(node: Operator<'_>, outputs: usize, features: usize) -> Option<TypedModel<T>> {
     let newer = node.operator == "TreeEnsemble";
     let raw = if newer { read::newer(node) } else { read::ensemble(node, "target", outputs) };
-    Some(Model::Trees(Forest::new(raw?.checked(features)?)?))
+    Some(TypedModel::Trees(Forest::new(raw?.checked(features)?)?))
 }
 
 /// Adds an ensemble to the program; `shape` is how many scores it gives, of which type, and its labels.
@@ -98,19 +98,24 @@ fn add(
     program: &mut Program,
     given: &[Tensor],
     ensemble: impl FnOnce(bool, usize) -> Option<Machine>,
-    (outputs, kind, labels): (usize, Kind, Vec<Value>),
+    (outputs, kind, labels): (usize, ElementType, Vec<Value>),
 ) -> Option<Vec<Tensor>> {
     let [Tensor::Rows(rows)] = given else { return None };
     if rows.dims.len() != 1
-        || !matches!(rows.kind, Kind::Float | Kind::Double | Kind::Int64 | Kind::Int32)
+        || !matches!(
+            rows.kind,
+            ElementType::Float | ElementType::Double | ElementType::Int64 | ElementType::Int32
+        )
     {
         return None;
     }
-    let double = rows.kind == Kind::Double;
+    let double = rows.kind == ElementType::Double;
     let machine = ensemble(double, rows.cells.len())?;
     let inputs = match double {
         true => rows.cells.clone(),
-        false => rows.cells.iter().map(|cell| program.cells.cast(*cell, Kind::Float)).collect(),
+        false => {
+            rows.cells.iter().map(|cell| program.cells.cast(*cell, ElementType::Float)).collect()
+        }
     };
-    Some(program.add_part(Part { machine, inputs, labels }, outputs, kind))
+    Some(program.add_submodel(Submodel { machine, inputs, labels }, outputs, kind))
 }

@@ -47,7 +47,7 @@ pub(in super::super) struct Branch<T> {
 
 /// A node of a tree.
 #[derive(Debug, Clone)]
-pub(in super::super) enum Node<T> {
+pub(in super::super) enum TreeNode<T> {
     Branch(Branch<T>),
     /// Its weights, by their positions among all.
     Leaf(std::ops::Range<usize>),
@@ -57,7 +57,7 @@ pub(in super::super) enum Node<T> {
 #[derive(Debug)]
 pub(in super::super) struct Raw<T> {
     /// Each with its root first.
-    pub(in super::super) trees: Vec<Vec<Node<T>>>,
+    pub(in super::super) trees: Vec<Vec<TreeNode<T>>>,
     /// Output and weight.
     pub(in super::super) weights: Vec<(u32, T)>,
     pub(in super::super) members: Vec<T>,
@@ -69,24 +69,24 @@ impl<T: Real> Raw<T> {
     pub(super) fn checked(self, features: usize) -> Option<Raw<T>> {
         let outputs = self.finish.outputs;
         let known = self.weights.iter().all(|(output, _)| (*output as usize) < outputs);
-        let whole = |tree: &Vec<Node<T>>| is_tree(tree, features);
+        let whole = |tree: &Vec<TreeNode<T>>| is_tree(tree, features);
         (known && !self.trees.is_empty() && self.trees.iter().all(whole)).then_some(self)
     }
 }
 
-fn is_tree<T>(tree: &[Node<T>], features: usize) -> bool {
+fn is_tree<T>(tree: &[TreeNode<T>], features: usize) -> bool {
     let mut seen = vec![false; tree.len()];
     let mut open = vec![0];
     while let Some(at) = open.pop() {
         match tree.get(at as usize) {
             Some(_) if std::mem::replace(&mut seen[at as usize], true) => return false,
-            Some(Node::Branch(branch)) => {
+            Some(TreeNode::Branch(branch)) => {
                 if branch.feature as usize >= features {
                     return false;
                 }
                 open.extend([branch.yes, branch.no]);
             }
-            Some(Node::Leaf(weights)) if !weights.is_empty() => {}
+            Some(TreeNode::Leaf(weights)) if !weights.is_empty() => {}
             _ => return false,
         }
     }

@@ -3,14 +3,14 @@
 use hashbrown::HashMap;
 
 use super::super::program::Operator;
-use super::super::values::Words;
+use super::super::values::TextCodes;
 use super::finish::{Aggregate, Finish, Transform};
-use super::raw::{Branch, Mode, Node, Raw};
+use super::raw::{Branch, Mode, Raw, TreeNode};
 use super::real::Real;
 
 /// Real numbers, as an attribute of single ones or as a tensor of either type.
 fn numbers<T: Real>(node: Operator<'_>, name: &str) -> Option<Vec<T>> {
-    let mut words = Words::default();
+    let mut words = TextCodes::default();
     let tensor = node.constant(&format!("{name}_as_tensor"), &mut words);
     let singles = node.reals(name);
     match tensor {
@@ -28,7 +28,7 @@ pub(super) fn ensemble<T: Real>(
     target: &str,
     outputs: usize,
 ) -> Option<Raw<T>> {
-    let listed = Listed::<T>::read(node)?;
+    let listed = NodeLists::<T>::read(node)?;
     let (weights, leaves) = leaves(node, target, &listed)?;
     let finish = Finish {
         outputs,
@@ -44,7 +44,7 @@ pub(super) fn ensemble<T: Real>(
 }
 
 /// The nodes of all trees, as they are listed.
-struct Listed<T> {
+struct NodeLists<T> {
     trees: Vec<i64>,
     ids: Vec<i64>,
     features: Vec<i64>,
@@ -53,25 +53,25 @@ struct Listed<T> {
     yes: Vec<i64>,
     no: Vec<i64>,
     gaps: Vec<i64>,
-    places: HashMap<(i64, i64), usize>,
+    node_indices: HashMap<(i64, i64), usize>,
 }
 
-impl<T: Real> Listed<T> {
-    fn read(node: Operator<'_>) -> Option<Listed<T>> {
+impl<T: Real> NodeLists<T> {
+    fn read(node: Operator<'_>) -> Option<NodeLists<T>> {
         let mode = |name: &&str| Mode::named(name);
         let names = node.texts("nodes_modes");
         let modes: Vec<Option<Mode>> = names.iter().map(mode).collect();
         let known = names.iter().zip(&modes).all(|(name, mode)| mode.is_some() || *name == "LEAF");
         let (trees, ids) = (node.integers("nodes_treeids"), node.integers("nodes_nodeids"));
-        let places: HashMap<(i64, i64), usize> =
+        let node_indices: HashMap<(i64, i64), usize> =
             trees.iter().copied().zip(ids.iter().copied()).zip(0..).collect();
-        let listed = Listed {
+        let listed = NodeLists {
             features: node.integers("nodes_featureids"),
             thresholds: numbers(node, "nodes_values")?,
             yes: node.integers("nodes_truenodeids"),
             no: node.integers("nodes_falsenodeids"),
             gaps: node.integers("nodes_missing_value_tracks_true"),
-            places,
+            node_indices,
             trees,
             ids,
             modes,
@@ -84,11 +84,11 @@ impl<T: Real> Listed<T> {
         let lists = [&self.trees, &self.ids, &self.features, &self.yes, &self.no];
         lists.iter().all(|list| list.len() == count)
             && self.thresholds.len() == count
-            && self.places.len() == count
+            && self.node_indices.len() == count
     }
 
     /// The trees, cut where the number of the tree changes.
-    fn trees(&self, leaves: &[std::ops::Range<usize>]) -> Option<Vec<Vec<Node<T>>>> {
+    fn trees(&self, leaves: &[std::ops::Range<usize>]) -> Option<Vec<Vec<TreeNode<T>>>> {
         let mut trees = Vec::new();
         let mut first = 0;
         for run in self.trees.chunk_by(|one, two| one == two) {
@@ -106,22 +106,23 @@ impl<T: Real> Listed<T> {
         first: usize,
         count: usize,
         leaves: &[std::ops::Range<usize>],
-    ) -> Option<Node<T>> {
+    ) -> Option<TreeNode<T>> {
         let Some(mode) = self.modes[at].clone() else {
-            return Some(Node::Leaf(leaves[at].clone()));
+            return Some(TreeNode::Leaf(leaves[at].clone()));
         };
-        let place = |id: i64| {
-            let place = *self.places.get(&(self.trees[at], id))?;
-            let place = place.checked_sub(first).filter(|place| *place < count)?;
-            u32::try_from(place).ok()
+        let node_index = |id: i64| {
+            let node_index = *self.node_indices.get(&(self.trees[at], id))?;
+            let node_index =
+                node_index.checked_sub(first).filter(|node_index| *node_index < count)?;
+            u32::try_from(node_index).ok()
         };
-        Some(Node::Branch(Branch {
+        Some(TreeNode::Branch(Branch {
             mode,
             feature: u32::try_from(self.features[at]).ok()?,
             threshold: self.thresholds[at],
             gap_is_true: self.gaps.get(at) == Some(&1),
-            yes: place(self.yes[at])?,
-            no: place(self.no[at])?,
+            yes: node_index(self.yes[at])?,
+            no: node_index(self.no[at])?,
         }))
     }
 }
@@ -129,7 +130,7 @@ impl<T: Real> Listed<T> {
 /// Weights in the order of the nodes, each node's in the order in which they are listed.
 type Leaves<T> = (Vec<(u32, T)>, Vec<std::ops::Range<usize>>);
 
-fn leaves<T: Real>(node: Operator<'_>, target: &str, listed: &Listed<T>) -> Option<Leaves<T>> {
+fn leaves<T: Real>(node: Operator<'_>, target: &str, listed: &NodeLists<T>) -> Option<Leaves<T>> {
     let ids = node.integers(&format!("{target}_ids"));
     let trees = node.integers(&format!("{target}_treeids"));
     let nodes = node.integers(&format!("{target}_nodeids"));
@@ -137,18 +138,19 @@ fn leaves<T: Real>(node: Operator<'_>, target: &str, listed: &Listed<T>) -> Opti
     if [trees.len(), nodes.len(), weights.len()] != [ids.len(); 3] {
         return None;
     }
-    let place = |(tree, node): (&i64, &i64)| listed.places.get(&(*tree, *node)).copied();
-    let places: Vec<usize> = trees.iter().zip(&nodes).map(place).collect::<Option<_>>()?;
+    let node_index = |(tree, node): (&i64, &i64)| listed.node_indices.get(&(*tree, *node)).copied();
+    let node_indices: Vec<usize> =
+        trees.iter().zip(&nodes).map(node_index).collect::<Option<_>>()?;
     let mut ends = vec![0; listed.modes.len() + 1];
-    places.iter().for_each(|place| ends[place + 1] += 1);
+    node_indices.iter().for_each(|node_index| ends[node_index + 1] += 1);
     for at in 1..ends.len() {
         ends[at] += ends[at - 1];
     }
     let ranges = ends.windows(2).map(|pair| pair[0]..pair[1]).collect();
     let mut sorted = vec![(0, T::default()); weights.len()];
-    for (index, place) in places.into_iter().enumerate() {
-        sorted[ends[place]] = (u32::try_from(ids[index]).ok()?, weights[index]);
-        ends[place] += 1;
+    for (index, node_index) in node_indices.into_iter().enumerate() {
+        sorted[ends[node_index]] = (u32::try_from(ids[index]).ok()?, weights[index]);
+        ends[node_index] += 1;
     }
     Some((sorted, ranges))
 }
@@ -186,7 +188,7 @@ struct Newer<T> {
 
 impl<T: Real> Newer<T> {
     fn read(node: Operator<'_>) -> Option<Newer<T>> {
-        let mut words = Words::default();
+        let mut words = TextCodes::default();
         let mut tensor = |name: &str| {
             let tensor = node.constant(name, &mut words);
             tensor.map(|tensor| tensor.values.iter().map(|v| T::of(*v)).collect::<Vec<T>>())
@@ -208,12 +210,12 @@ impl<T: Real> Newer<T> {
     }
 
     /// A tree from its root: the nodes in the order in which they are reached.
-    fn tree(&self, root: i64) -> Option<Vec<Node<T>>> {
+    fn tree(&self, root: i64) -> Option<Vec<TreeNode<T>>> {
         let root = usize::try_from(root).ok()?;
         let [(yes, _), (no, _)] = &self.ways;
         // A tree that is a single leaf leads both ways to it.
         let lone = yes.get(root)? == no.get(root)?;
-        let mut tree: Vec<Node<T>> = Vec::new();
+        let mut tree: Vec<TreeNode<T>> = Vec::new();
         let mut open = vec![(root, lone)];
         let mut next = 0;
         while let Some((at, is_leaf)) = open.get(next).copied() {
@@ -223,11 +225,11 @@ impl<T: Real> Newer<T> {
             }
             if is_leaf {
                 let whole = at < self.weights.len();
-                tree.push(whole.then_some(Node::Leaf(at..at + 1))?);
+                tree.push(whole.then_some(TreeNode::Leaf(at..at + 1))?);
                 continue;
             }
             let first = open.len() as u32;
-            tree.push(Node::Branch(Branch {
+            tree.push(TreeNode::Branch(Branch {
                 mode: self.modes.get(at)?.clone(),
                 feature: u32::try_from(self.features[at]).ok()?,
                 threshold: self.splits[at],
@@ -256,8 +258,9 @@ fn modes<T: Real>(numbers: &[u8], members: &[T]) -> Option<Vec<Mode>> {
             5 => Mode::NotEqual,
             6 => {
                 let first = next;
-                let own = members.get(first..)?.iter().take_while(|member| !member.is_gap());
-                next = first + own.count() + 1;
+                let set_members =
+                    members.get(first..)?.iter().take_while(|member| !member.is_gap());
+                next = first + set_members.count() + 1;
                 (next > first + 1).then_some(Mode::Member(first..next - 1))?
             }
             _ => return None,

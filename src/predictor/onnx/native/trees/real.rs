@@ -49,8 +49,8 @@ pub(in super::super) trait Real:
     /// The next lower number.
     fn below(self) -> Self;
     /// A small whole number in the bits of a real one, and back.
-    fn from_place(place: u32) -> Self;
-    fn place(self) -> u32;
+    fn from_leaf_index(leaf_index: u32) -> Self;
+    fn leaf_index(self) -> u32;
 
     fn is_gap(self) -> bool {
         self.double().is_nan()
@@ -113,11 +113,11 @@ impl Real for f32 {
         self.next_down()
     }
 
-    fn from_place(place: u32) -> f32 {
-        f32::from_bits(place)
+    fn from_leaf_index(leaf_index: u32) -> f32 {
+        f32::from_bits(leaf_index)
     }
 
-    fn place(self) -> u32 {
+    fn leaf_index(self) -> u32 {
         self.to_bits()
     }
 }
@@ -177,11 +177,11 @@ impl Real for f64 {
         self.next_down()
     }
 
-    fn from_place(place: u32) -> f64 {
-        f64::from_bits(place.into())
+    fn from_leaf_index(leaf_index: u32) -> f64 {
+        f64::from_bits(leaf_index.into())
     }
 
-    fn place(self) -> u32 {
+    fn leaf_index(self) -> u32 {
         self.to_bits() as u32
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::raw::{Branch, Mode, Node as RawNode};
+use super::raw::{Branch, Mode, TreeNode};
 use super::real::Real;
 
 /// Rows that walk at once.
@@ -28,7 +28,7 @@ pub(super) type WalkRows<T, const WIDTH: usize> = [[T; WIDTH]; LANES];
 
 /// A comparison with `x <= threshold` of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Question<T> {
+pub(super) struct ThresholdTest<T> {
     pub(super) feature: u32,
     pub(super) negated: bool,
     pub(super) threshold: T,
@@ -36,9 +36,9 @@ pub(super) struct Question<T> {
     pub(super) ways: [u32; 2],
 }
 
-impl<T: Real> Question<T> {
+impl<T: Real> ThresholdTest<T> {
     /// The comparison that a branch makes; none for branches that need more than one.
-    pub(super) fn new(branch: &Branch<T>) -> Option<Question<T>> {
+    pub(super) fn new(branch: &Branch<T>) -> Option<ThresholdTest<T>> {
         let (t, gap) = (branch.threshold, branch.gap_is_true);
         // The cell, the threshold, and whether the ways are swapped.
         let (negated, threshold, swapped) = match (&branch.mode, gap) {
@@ -53,7 +53,7 @@ impl<T: Real> Question<T> {
             _ => return None,
         };
         let ways = if swapped { [branch.no, branch.yes] } else { [branch.yes, branch.no] };
-        let question = Question { feature: branch.feature, negated, threshold, ways };
+        let question = ThresholdTest { feature: branch.feature, negated, threshold, ways };
         (!threshold.is_gap()).then_some(question)
     }
 }
@@ -69,70 +69,70 @@ fn below<T: Real>(threshold: T) -> Option<T> {
 pub(in super::super) struct Looks {
     /// Feature and whether it is negated, from position one.
     pub(in super::super) cells: Vec<(u32, bool)>,
-    places: hashbrown::HashMap<(u32, bool), u16>,
+    cell_indices: hashbrown::HashMap<(u32, bool), u16>,
 }
 
 impl Looks {
     /// The position of a cell; none if there are too many.
-    pub(super) fn place(&mut self, feature: u32, negated: bool) -> Option<u16> {
-        if let Some(place) = self.places.get(&(feature, negated)) {
-            return Some(*place);
+    pub(super) fn cell_index(&mut self, feature: u32, negated: bool) -> Option<u16> {
+        if let Some(cell_index) = self.cell_indices.get(&(feature, negated)) {
+            return Some(*cell_index);
         }
-        let place = u16::try_from(self.cells.len() + 1).ok()?;
+        let cell_index = u16::try_from(self.cells.len() + 1).ok()?;
         self.cells.push((feature, negated));
-        self.places.insert((feature, negated), place);
-        Some(place)
+        self.cell_indices.insert((feature, negated), cell_index);
+        Some(cell_index)
     }
 }
 
 /// A tree in the layout for walking.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct WalkTree {
     /// Its root among the nodes of all trees.
     pub(super) root: usize,
     depth: u32,
 }
 
-impl Walk {
+impl WalkTree {
     /// Lays a tree out behind the nodes that there are; `leaf` gives what a leaf holds. None for trees that are
     /// too large or ask otherwise than by order.
     ///
     /// A leaf leads to itself: its cell holds a NaN, which is not less than anything, and its child is the position
     /// before its own.
     pub(super) fn lay_out<T: Real>(
-        tree: &[RawNode<T>],
+        tree: &[TreeNode<T>],
         nodes: &mut Vec<T::Node>,
         looks: &mut Looks,
         mut leaf: impl FnMut(&std::ops::Range<usize>) -> T,
-    ) -> Option<Walk> {
+    ) -> Option<WalkTree> {
         let root = nodes.len();
-        let mut own = vec![T::Node::default()];
+        let mut laid_out = vec![T::Node::default()];
         let mut open = VecDeque::from([(0u32, 0usize, 0u32)]);
         let mut depth = 0;
         while let Some((from, at, level)) = open.pop_front() {
             depth = depth.max(level);
-            own[at] = match &tree[from as usize] {
-                RawNode::Leaf(weights) => {
+            laid_out[at] = match &tree[from as usize] {
+                TreeNode::Leaf(weights) => {
                     let child = (at as u16).wrapping_sub(1);
                     T::node(leaf(weights), 0, child)
                 }
-                RawNode::Branch(branch) => {
-                    let question = Question::new(branch)?;
-                    let child = own.len();
-                    own.extend([T::Node::default(); 2]);
+                TreeNode::Branch(branch) => {
+                    let question = ThresholdTest::new(branch)?;
+                    let child = laid_out.len();
+                    laid_out.extend([T::Node::default(); 2]);
                     let ways = question.ways.into_iter().zip(child..);
                     open.extend(ways.map(|(from, at)| (from, at, level + 1)));
-                    let cell = looks.place(question.feature, question.negated)?;
+                    let cell = looks.cell_index(question.feature, question.negated)?;
                     let child = u16::try_from(child).ok()?;
                     T::node(question.threshold, cell, child)
                 }
             };
         }
-        if own.len() > MOST_NODES {
+        if laid_out.len() > MOST_NODES {
             return None;
         }
-        nodes.extend(own);
-        Some(Walk { root, depth })
+        nodes.extend(laid_out);
+        Some(WalkTree { root, depth })
     }
 
     /// What the leaves hold that rows reach. `WIDTH` is a power of two; there are [`MOST_NODES`] behind the root,

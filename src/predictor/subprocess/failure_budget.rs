@@ -84,25 +84,25 @@ mod tests {
 
     #[test]
     fn the_share_is_measured_once_there_is_enough_to_measure() {
-        let ledger = FailureBudget::new("scorer".to_string(), 0.01);
-        ledger.asked(50);
-        assert!(ledger.failed(10, "died").is_ok());
-        let error = ledger.failed(1, "died").expect_err("eleven of fifty");
+        let failure_budget = FailureBudget::new("scorer".to_string(), 0.01);
+        failure_budget.asked(50);
+        assert!(failure_budget.failed(10, "died").is_ok());
+        let error = failure_budget.failed(1, "died").expect_err("eleven of fifty");
         assert!(
             error.to_string().starts_with(
                 "scorer: 11 of 50 rows failed, expected at most 10; the last one died"
             )
         );
-        ledger.asked(9_950);
-        assert!(ledger.failed(89, "died").is_ok());
-        assert!(ledger.failed(1, "died").is_err());
+        failure_budget.asked(9_950);
+        assert!(failure_budget.failed(89, "died").is_ok());
+        assert!(failure_budget.failed(1, "died").is_err());
     }
 
     #[test]
     fn a_few_rows_are_forgiven_even_where_none_may_fail() {
-        let ledger = FailureBudget::new("scorer".to_string(), 0.0);
-        ledger.asked(5_000);
-        assert!(ledger.failed(8, "died").is_ok());
-        assert!(ledger.failed(1, "died").is_err());
+        let failure_budget = FailureBudget::new("scorer".to_string(), 0.0);
+        failure_budget.asked(5_000);
+        assert!(failure_budget.failed(8, "died").is_ok());
+        assert!(failure_budget.failed(1, "died").is_err());
     }
 }

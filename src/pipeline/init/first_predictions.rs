@@ -12,19 +12,19 @@ use super::{BATCH_ROWS, InitTable, MEMORY};
 use crate::engine::{Engine, EngineOptions, Inferred, ScanPlan, Table};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowValidator};
-use crate::predictor::{Columns, Outcome, Predictor, Scores, Task};
+use crate::predictor::{Outcome, Predictor, PredictorColumns, Scores, Task};
 use crate::runtime::Runtime;
 
 /// Rows that the model is tried out on.
 const TRIED_ROWS: usize = 1000;
 
 /// What a model answered.
-pub(super) struct FirstAnswers {
+pub(super) struct FirstPredictions {
     pub(super) task: Task,
     pub(super) scores: Scores,
 }
 
-impl FirstAnswers {
+impl FirstPredictions {
     /// Rows that were answered.
     pub(super) fn answered(&self) -> usize {
         self.scores.rows - self.scores.failures.len()
@@ -73,13 +73,13 @@ impl FirstAnswers {
 }
 
 /// What a predictor is told of its batches.
-pub(super) fn model_columns(schema: &Arc<FeatureSchema>, table: &Table) -> Columns {
+pub(super) fn model_columns(schema: &Arc<FeatureSchema>, table: &Table) -> PredictorColumns {
     let field = |name: &str| -> Option<FieldRef> {
         let (index, _) = table.schema.column_with_name(name)?;
         Some(Arc::clone(&table.schema.fields()[index]))
     };
     let fields: Vec<FieldRef> = schema.names().filter_map(field).collect();
-    Columns { features: Arc::clone(schema), schema: Arc::new(Schema::new(fields)) }
+    PredictorColumns { features: Arc::clone(schema), schema: Arc::new(Schema::new(fields)) }
 }
 
 impl InitTable<'_> {
@@ -92,7 +92,7 @@ impl InitTable<'_> {
         inferred: &Inferred,
         form: &PredictorForm,
         runtime: &Runtime,
-    ) -> Result<FirstAnswers> {
+    ) -> Result<FirstPredictions> {
         let (predictor, schema) = self.open(inferred, form, runtime)?;
         let tried = runtime
             .block_on(self.first_rows(&schema))
@@ -101,13 +101,14 @@ impl InitTable<'_> {
         tried
     }
 
-    fn ask(&self, predictor: &dyn Predictor, rows: &RecordBatch) -> Result<FirstAnswers> {
+    fn ask(&self, predictor: &dyn Predictor, rows: &RecordBatch) -> Result<FirstPredictions> {
         let scores = predictor.predict(rows)?;
-        let trial = FirstAnswers { task: predictor.task().clone(), scores };
-        if trial.answered() > 0 {
-            return Ok(trial);
+        let first_predictions = FirstPredictions { task: predictor.task().clone(), scores };
+        if first_predictions.answered() > 0 {
+            return Ok(first_predictions);
         }
-        let detail = trial.failed().map_or(String::new(), |(_, detail)| format!(": {detail}"));
+        let detail =
+            first_predictions.failed().map_or(String::new(), |(_, detail)| format!(": {detail}"));
         let problem =
             format!("predicts nothing for any of the first {} rows{detail}", rows.num_rows());
         Err(Error::predictor("predictor", problem).hint(

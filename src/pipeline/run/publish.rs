@@ -5,19 +5,19 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
-use super::super::audit::{Audit, Audited, write_page};
-use super::super::{ModelFacts, TrainSummary, manifest, seconds_since};
+use super::super::audit::{Audited, CountedRun, write_page};
+use super::super::{ModelProvenance, TrainSummary, manifest, seconds_since};
 use super::execute::Done;
 use super::figures::Figures;
 use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
-use super::{Part, Stages, facts, prometheus};
+use super::{RunMode, Stages, prometheus, provenance};
 use crate::artefact::Artefact;
 use crate::constrain::Observed;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::{StageSeconds, target_names};
 use crate::job::Coherence;
-use crate::metrics::{Group, Status, Tally, wilson};
+use crate::metrics::{GroupTally, Status, Tally, wilson};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, MANIFEST_FILE, REJECTS, REPORTS, StagedFile, Staging, TableWriter,
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
@@ -41,7 +41,7 @@ pub(super) struct Finished {
 impl Stages<'_> {
     /// Reads the tables back, accounts for every row, writes the reports, and publishes, if the job's gates let it
     /// through.
-    pub(super) fn finish(&self, staging: Staging, finished: Finished) -> Result<RunSummary> {
+    pub(super) fn publish(&self, staging: Staging, finished: Finished) -> Result<RunSummary> {
         let Finished { done, generator, artefact, began, before } = finished;
         let mut files: Vec<StagedFile> = done.files().cloned().collect();
         files.extend(self.complete(&staging, &files)?);
@@ -54,7 +54,7 @@ impl Stages<'_> {
         let retrained = self.survival(staging.folder(), &files, &task)?;
         let nights = self.nights(&staging, &done, &artefact)?;
         let mut audited = Audited::default();
-        if self.part != Part::Explain {
+        if self.mode != RunMode::Explain {
             let mut tables = self.reports(&figures, &names)?;
             tables.push(("rules".to_string(), self.rules(&artefact)?));
             if !retrained.is_empty() {
@@ -86,7 +86,7 @@ impl Stages<'_> {
         if let Some(before) = before {
             summary = before.reported_anew(summary);
         }
-        self.publish(staging, files, summary, &artefact)
+        self.make_visible(staging, files, summary, &artefact)
     }
 
     /// Every row read must be out of scope, explained or rejected, and be found so in the tables.
@@ -94,7 +94,7 @@ impl Stages<'_> {
         let (explained, rejected) = (figures.tally.rows, figures.rejected());
         let accounted = explained + rejected == done.rows_in_scope;
         // A run that was published before has no records any more.
-        let recorded = self.part == Part::Report
+        let recorded = self.mode == RunMode::Report
             || done.records().map(|record| record.explained).sum::<u64>() == explained
                 && done.records().flat_map(|record| record.rejected.values()).sum::<u64>()
                     == rejected;
@@ -154,7 +154,7 @@ impl Stages<'_> {
     fn audit(&self, figures: &mut Figures, names: &Names) -> Result<Audited> {
         let Some(counts) = figures.audit.take() else { return Ok(Audited::default()) };
         let (job, inputs, targets) = (self.job, self.inputs.as_ref(), &names.targets);
-        Audit { job, inputs, targets, counts: &counts.groups }.sections()
+        CountedRun { job, inputs, targets, counts: &counts.groups }.sections()
     }
 
     /// What counterfactuals keep to between features.
@@ -201,8 +201,8 @@ impl Stages<'_> {
         let used = usage();
         let trained = |trained: &TrainSummary| trained.load_seconds + trained.train_seconds;
         let mut summary = RunSummary {
-            command: self.part.name().to_string(),
-            run_id: self.facts.run_id.clone(),
+            command: self.mode.name().to_string(),
+            run_id: self.provenance.run_id.clone(),
             method: self.job.explain.method,
             already_published: false,
             rows_read,
@@ -223,8 +223,8 @@ impl Stages<'_> {
             widest_gap: None,
             targets: targets(&tally, names, &mmd),
             queries_per_row: queries_per_row(&total),
-            units: done.splits.len(),
-            units_resumed: done.resumed,
+            splits: done.splits.len(),
+            splits_resumed: done.resumed,
             rows_per_second: done.rows_explained as f64 / done.explain_seconds.max(1e-9),
             seconds: Seconds {
                 training: training.as_ref().map_or(0.0, trained),
@@ -253,7 +253,7 @@ impl Stages<'_> {
         let ratio = |target: &TargetSummary| {
             (target.target.clone(), mmd_ratio(target.mmd2, target.mmd2_unchanged))
         };
-        let reported = self.part != Part::Explain;
+        let reported = self.mode != RunMode::Explain;
         let needed = summary.targets.iter().filter(|target| reported && target.needed > 0);
         let in_scope = summary.rows_read - summary.rows_out_of_scope;
         let reached = Reached {
@@ -272,30 +272,31 @@ impl Stages<'_> {
     }
 
     /// The last step: the whole becomes visible, or is set aside.
-    fn publish(
+    fn make_visible(
         &self,
         staging: Staging,
         files: Vec<StagedFile>,
         mut summary: RunSummary,
         artefact: &Artefact,
     ) -> Result<RunSummary> {
-        let mut facts = self.facts.clone();
-        facts.generator = artefact.description.origin.weights.clone();
+        let mut provenance = self.provenance.clone();
+        provenance.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
         self.runtime.check_signals()?;
-        facts::refuse_changed(&self.facts.inputs, &self.stamps)?;
-        ModelFacts::of(&self.facts).refuse_changed(self.job)?;
+        provenance::refuse_changed(&self.provenance.inputs, &self.stamps)?;
+        ModelProvenance::of(&self.provenance).refuse_changed(self.job)?;
         if passes {
             summary.table = self.commit_table(staging.folder(), &files)?.or(summary.table);
         }
         let written = (files, staging.folder());
-        let mut manifest = manifest(self.command.name(), facts, (self.job, &summary), written)?;
-        if self.part != Part::Explain && !self.job.audit.sections.is_empty() {
+        let mut manifest =
+            manifest(self.command.name(), provenance, (self.job, &summary), written)?;
+        if self.mode != RunMode::Explain && !self.job.audit.sections.is_empty() {
             write_page(&staging, &mut manifest)?;
         }
         staging.write(MANIFEST_FILE, &manifest.text()?)?;
-        let place = if passes { staging.publish()? } else { staging.set_aside()? };
-        summary.output = place.display().to_string();
+        let folder = if passes { staging.publish()? } else { staging.set_aside()? };
+        summary.output = folder.display().to_string();
         self.write_metrics(&mut summary);
         Ok(summary)
     }
@@ -337,7 +338,7 @@ impl Figures {
 }
 
 /// Mean times that the model was asked about a row that needed a counterfactual.
-fn queries_per_row(total: &Group) -> Option<f64> {
+fn queries_per_row(total: &GroupTally) -> Option<f64> {
     let needed: u64 = total
         .statuses
         .iter()
@@ -350,7 +351,7 @@ fn queries_per_row(total: &Group) -> Option<f64> {
 
 fn cut_short(done: &Done) -> Option<String> {
     let rows: u64 = done.records().map(|record| record.cut_short).sum();
-    let text = "answers were not refined to the end: `explain.max_seconds` was reached";
+    let text = "counterfactuals were not refined to the end: `explain.max_seconds` was reached";
     (rows > 0).then(|| format!("{rows} {text}"))
 }
 
@@ -364,7 +365,7 @@ fn unsolved_by_cause(done: &Done) -> BTreeMap<String, u64> {
 
 /// How many counterfactuals were not found, and which budget was spent on them.
 fn unsolved(causes: &BTreeMap<String, u64>) -> Option<String> {
-    let told = |(cause, rows): (&String, &u64)| match cause.as_str() {
+    let described = |(cause, rows): (&String, &u64)| match cause.as_str() {
         "time_spent" => format!("{rows} when `explain.max_seconds` was reached"),
         "questions_spent" => format!("{rows} after all of `explain.queries_per_row`"),
         "search_spent" => format!("{rows} whose search left too many regions"),
@@ -374,8 +375,8 @@ fn unsolved(causes: &BTreeMap<String, u64>) -> Option<String> {
         _ => format!("{rows} with nothing left to try"),
     };
     let rows: u64 = causes.values().sum();
-    let told: Vec<String> = causes.iter().map(told).collect();
-    (rows > 0).then(|| format!("{rows} counterfactuals were not found: {}", told.join(", ")))
+    let described: Vec<String> = causes.iter().map(described).collect();
+    (rows > 0).then(|| format!("{rows} counterfactuals were not found: {}", described.join(", ")))
 }
 
 fn without_score(done: &Done) -> Option<String> {
@@ -383,11 +384,11 @@ fn without_score(done: &Done) -> Option<String> {
     (rows > 0).then(|| format!("{rows} rows without a stored decision were scored by the model"))
 }
 
-fn statuses(group: &Group) -> BTreeMap<String, u64> {
+fn statuses(group: &GroupTally) -> BTreeMap<String, u64> {
     Status::ALL.map(|status| (status.name().to_string(), group.of_status(status).rows)).into()
 }
 
-fn sources(group: &Group) -> BTreeMap<String, u64> {
+fn sources(group: &GroupTally) -> BTreeMap<String, u64> {
     let sources = group.reported_sources().into_iter();
     sources.map(|source| (source.name().to_string(), group.of_source(source).rows)).collect()
 }

@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::super::partitions::check_label;
 use super::super::{Observer, versions};
 use super::execute::Done;
-use super::finish::Finished;
 use super::generator::GeneratorRecord;
+use super::publish::Finished;
 use super::summary::RunSummary;
-use super::{Part, Stages, facts, unfinished};
+use super::{RunMode, Stages, provenance, unfinished};
 use crate::artefact::load;
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
@@ -21,16 +21,16 @@ use crate::explain::check_fit;
 use crate::job::{Job, PredictorKind, Section};
 use crate::output::{
     AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, PreviousFound, REJECTS, REPORTS,
-    Replace, RunFacts, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, find_previous, is_part,
-    resolved,
+    Replace, RunProvenance, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, find_previous,
+    is_part, resolved,
 };
 use crate::runtime::Runtime;
 
 /// A published run.
 pub(super) struct Published {
     /// What has made its tables.
-    command: Part,
-    facts: RunFacts,
+    command: RunMode,
+    provenance: RunProvenance,
     manifest: Manifest,
     files: Vec<StagedFile>,
 }
@@ -52,12 +52,12 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
         return Err(Error::output(job.output.dir.display().to_string(), problem)
             .hint("finish it with `overturn run JOB --resume`, or start it over, first"));
     }
-    let job = &facts::pinned(job, &published.facts);
+    let job = &provenance::pinned(job, &published.provenance);
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
-    stages.part = Part::Report;
+    stages.mode = RunMode::Report;
     refuse_itself(job)?;
-    stages.facts = published.facts_of(&stages)?;
+    stages.provenance = published.provenance_of(&stages)?;
     let keyed = stages.check_keys()?;
     let replace = Replace { allowed: true, keep: job.output.keep };
     let staging = Staging::begin(&job.output.dir, replace)?;
@@ -80,7 +80,7 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let done = Done { splits, rows_in_scope: keyed.rows, ..Done::default() };
     let generator = published.generator();
     let before = published.summary();
-    stages.finish(staging, Finished { done, generator, artefact, began, before })
+    stages.publish(staging, Finished { done, generator, artefact, began, before })
 }
 
 /// A run cannot be compared with itself.
@@ -132,7 +132,7 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
 }
 
 fn refuse_twice(by: &[String]) -> Result<()> {
-    let twice = by.iter().enumerate().find(|(place, name)| by[..*place].contains(name));
+    let twice = by.iter().enumerate().find(|(position, name)| by[..*position].contains(name));
     match twice {
         Some((_, name)) => Err(Error::spec("--by", format!("names the column `{name}` twice"))),
         None => Ok(()),
@@ -142,7 +142,8 @@ fn refuse_twice(by: &[String]) -> Result<()> {
 impl Published {
     /// Where the run is now that this one was compared with; one that is gone is no longer compared with.
     fn find_previous_of(&self, job: &mut Job, folder: &Path) -> Result<()> {
-        let previous = self.facts.previous.as_ref().filter(|_| job.audit.has(Section::Stability));
+        let previous =
+            self.provenance.previous.as_ref().filter(|_| job.audit.has(Section::Stability));
         let Some(previous) = previous else { return Ok(()) };
         if matches!(job.predictor.kind, PredictorKind::Subprocess(_)) {
             let problem = "was compared with an earlier run by a model that is a program, which is not started for a \
@@ -151,7 +152,7 @@ impl Published {
                 .hint("`overturn report JOB` starts that of a job file"));
         }
         job.audit.previous = match find_previous(previous, folder) {
-            PreviousFound::There(place) => Some(place),
+            PreviousFound::There(position) => Some(position),
             PreviousFound::Gone(why) | PreviousFound::Changed(why) => {
                 tracing::warn!("`{}` is not compared with again: {why}", previous.path);
                 job.audit.sections.retain(|section| *section != Section::Stability);
@@ -170,12 +171,13 @@ impl Published {
             return Err(none("is not the folder of a published run"));
         }
         let manifest = Manifest::read(folder)?;
-        let command = [Part::Run, Part::Explain];
-        let command = command.into_iter().find(|part| manifest.command == part.name());
+        let command = [RunMode::Run, RunMode::Explain];
+        let command = command.into_iter().find(|mode| manifest.command == mode.name());
         let command = command.ok_or_else(|| none("holds no counterfactuals, expected a run's"))?;
-        let facts = manifest.run.clone().ok_or_else(|| none("does not say what it worked on"))?;
+        let provenance =
+            manifest.run.clone().ok_or_else(|| none("does not say what it worked on"))?;
         let files = manifest.tables.iter().cloned().map(StagedFile::from).collect();
-        Ok(Published { command, facts, files, manifest })
+        Ok(Published { command, provenance, files, manifest })
     }
 
     /// What the run said at its end.
@@ -185,14 +187,15 @@ impl Published {
 
     /// Rows can be told from the tables only if those are what they were, and made by the same job.
     fn refuse_others(&self, stages: &Stages<'_>) -> Result<()> {
-        let mut differences: Vec<String> = facts::differences(&self.facts, &stages.facts)
-            .into_iter()
-            // That of a run that has trained is not known to the job.
-            .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
-            // Reports may compare with another run than before.
-            .filter(|what| *what != facts::PREVIOUS)
-            .map(|what| format!("the {what}"))
-            .collect();
+        let mut differences: Vec<String> =
+            provenance::differences(&self.provenance, &stages.provenance)
+                .into_iter()
+                // That of a run that has trained is not known to the job.
+                .filter(|what| *what != "generator" || stages.job.explain.generator.is_some())
+                // Reports may compare with another run than before.
+                .filter(|what| *what != provenance::PREVIOUS)
+                .map(|what| format!("the {what}"))
+                .collect();
         let job = settings(serde_json::to_value(stages.job).unwrap_or_default());
         let made_by = settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
@@ -210,13 +213,13 @@ impl Published {
     }
 
     /// The same run, but one that a run of this job, with its `[report]` and `[audit]`, would not do again.
-    fn facts_of(&self, stages: &Stages<'_>) -> Result<RunFacts> {
-        let mut facts = self.facts.clone();
-        facts.previous.clone_from(&stages.facts.previous);
+    fn provenance_of(&self, stages: &Stages<'_>) -> Result<RunProvenance> {
+        let mut provenance = self.provenance.clone();
+        provenance.previous.clone_from(&stages.provenance.previous);
         if self.manifest.versions == versions()? {
-            facts.fingerprint = stages.facts.fingerprint.clone();
+            provenance.fingerprint = stages.provenance.fingerprint.clone();
         }
-        Ok(facts)
+        Ok(provenance)
     }
 
     /// What stays as it was beside the tables.
@@ -241,7 +244,7 @@ impl Published {
 
 /// What of a job must be as it was. The tables are known by the manifest beside them, wherever they were moved to.
 fn settings(job: Value) -> Value {
-    let mut settings = facts::settings(job);
+    let mut settings = provenance::settings(job);
     if let Some(dir) = settings.pointer_mut("/output/dir") {
         *dir = Value::Null;
     }
@@ -255,12 +258,12 @@ fn link(from: &Path, to: &Path) -> Result<()> {
     };
     for entry in fs::read_dir(from).map_err(cannot)? {
         let entry = entry.map_err(cannot)?;
-        let (path, place) = (entry.path(), to.join(entry.file_name()));
+        let (path, position) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
-            fs::create_dir_all(&place).map_err(cannot)?;
-            link(&path, &place)?;
+            fs::create_dir_all(&position).map_err(cannot)?;
+            link(&path, &position)?;
         } else if kept_as_it_is(&path) {
-            fs::hard_link(&path, &place).map_err(cannot)?;
+            fs::hard_link(&path, &position).map_err(cannot)?;
         }
     }
     Ok(())

@@ -9,13 +9,15 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::{Inputs, ModelFacts, seconds_since, versions};
+use super::{Inputs, ModelProvenance, seconds_since, versions};
 use crate::artefact::WEIGHTS_FILE;
 use crate::audit::nights::find_run;
 use crate::engine::{SourceFile, Table, since_1970};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::output::{InputFile, PreviousRun, RunFacts, TableVersion, hex, sha256_of, sha256_while};
+use crate::output::{
+    InputFile, PreviousRun, RunProvenance, TableVersion, hex, sha256_of, sha256_while,
+};
 use crate::predictor;
 use crate::runtime::Runtime;
 use crate::storage::is_url;
@@ -25,7 +27,7 @@ const ID_DIGITS: usize = 16;
 
 /// A file as it was when its content was hashed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::pipeline) struct Stamp {
+pub(super) struct Stamp {
     bytes: u64,
     modified: u64,
     /// When its content or anything else about it was changed: nobody can set this one.
@@ -46,13 +48,13 @@ impl Stamp {
 }
 
 /// What a run works on, and its files' stamps in the order of the inputs.
-pub(in crate::pipeline) fn gather(
+pub(super) fn gather(
     job: &Job,
     command: &str,
     inputs: &Inputs,
     runtime: &Runtime,
-) -> Result<(RunFacts, Vec<Stamp>)> {
-    let ModelFacts { model, schema } = ModelFacts::read(job)?;
+) -> Result<(RunProvenance, Vec<Stamp>)> {
+    let ModelProvenance { model, schema } = ModelProvenance::read(job)?;
     let explains = command == "run" || command == "explain";
     let generator = match &job.explain.generator {
         Some(folder) if explains => {
@@ -65,7 +67,7 @@ pub(in crate::pipeline) fn gather(
         _ => String::new(),
     };
     let (files, stamps) = input_files(inputs, runtime)?;
-    let mut facts = RunFacts {
+    let mut provenance = RunProvenance {
         run_id: String::new(),
         fingerprint: String::new(),
         inputs: files,
@@ -86,11 +88,11 @@ pub(in crate::pipeline) fn gather(
     let as_json = job.as_json();
     let retrained = job.report.retrained.iter().map(predictor::fingerprint);
     let retrained: Vec<String> = retrained.collect::<Result<_>>()?;
-    let settings = json!({ "part": command, "job": settings(as_json), "facts": &facts,
+    let settings = json!({ "part": command, "job": settings(as_json), "facts": &provenance,
         "retrained": retrained, "versions": versions()? });
-    facts.fingerprint = hex(&Sha256::digest(settings.to_string()));
-    facts.run_id = facts.fingerprint[..ID_DIGITS].to_string();
-    Ok((facts, stamps))
+    provenance.fingerprint = hex(&Sha256::digest(settings.to_string()));
+    provenance.run_id = provenance.fingerprint[..ID_DIGITS].to_string();
+    Ok((provenance, stamps))
 }
 
 /// The versions of the Delta tables among the inputs.
@@ -104,7 +106,7 @@ fn versions_of(inputs: &Inputs) -> Vec<TableVersion> {
 }
 
 /// The job that reads the versions which an earlier run has read, whatever was committed since.
-pub(super) fn pinned(job: &Job, read: &RunFacts) -> Job {
+pub(super) fn pinned(job: &Job, read: &RunProvenance) -> Job {
     let version = |name: &str, table: Option<&String>| {
         let same = |found: &&TableVersion| found.name == name && Some(&found.table) == table;
         read.versions.iter().find(same).map(|found| found.version)
@@ -188,7 +190,7 @@ fn changed(shown: &str) -> Error {
 
 /// Refuses tables that were rewritten while they were read. Where only a file's metadata was touched, or the times
 /// were set back, the content is hashed again.
-pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp]) -> Result<()> {
+pub(super) fn refuse_changed(files: &[InputFile], stamps: &[Stamp]) -> Result<()> {
     // Objects of a store were read only as they were found.
     let files = files.par_iter().zip(stamps).filter(|(file, _)| !is_url(&file.path));
     files.into_par_iter().try_for_each(|(file, stamp)| {
@@ -207,7 +209,7 @@ pub(in crate::pipeline) fn refuse_changed(files: &[InputFile], stamps: &[Stamp])
 pub(super) const PREVIOUS: &str = "previous run";
 
 /// In what two runs differ, in words.
-pub(super) fn differences(old: &RunFacts, new: &RunFacts) -> Vec<&'static str> {
+pub(super) fn differences(old: &RunProvenance, new: &RunProvenance) -> Vec<&'static str> {
     [
         ("tables", old.inputs != new.inputs || old.versions != new.versions),
         ("model", old.model != new.model),

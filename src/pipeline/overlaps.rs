@@ -13,7 +13,7 @@ use crate::predictor::model_files;
 use crate::storage::{ObjectUrl, is_url};
 
 /// Something that the job reads.
-struct Source {
+struct JobPath {
     /// The key that names it.
     key: &'static str,
     /// Where it is, without links.
@@ -27,15 +27,15 @@ struct Source {
 ///
 /// # Errors
 /// All that is wrong.
-pub(super) fn check_places(job: &Job, inputs: &Inputs) -> Result<()> {
+pub(super) fn check_overlaps(job: &Job, inputs: &Inputs) -> Result<()> {
     let sources = sources(job, inputs)?;
-    let output = place(&job.output.dir)?;
+    let output = resolved_path(&job.output.dir)?;
     let mut faults = Vec::new();
-    let mut told: Vec<&str> = Vec::new();
+    let mut reported: Vec<&str> = Vec::new();
     for source in &sources {
         // A table of a thousand files in one folder is one mistake.
-        if let Some(fault) = overlap(&output, source).filter(|_| !told.contains(&source.key)) {
-            told.push(source.key);
+        if let Some(fault) = overlap(&output, source).filter(|_| !reported.contains(&source.key)) {
+            reported.push(source.key);
             faults.push(fault);
         }
     }
@@ -69,7 +69,7 @@ fn store_faults(job: &Job, output: &ObjectUrl) -> Vec<Fault> {
 
 /// A table that takes results lies apart from their folder, and from all that is read: to read and write one table
 /// would explain explanations.
-fn table_fault(job: &Job, output: &Path, sources: &[Source]) -> Result<Option<Fault>> {
+fn table_fault(job: &Job, output: &Path, sources: &[JobPath]) -> Result<Option<Fault>> {
     const KEY: &str = "output.table.url";
     let Some(table) = &job.output.table else { return Ok(None) };
     if let Ok(url) = ObjectUrl::parse(&table.url) {
@@ -82,8 +82,8 @@ fn table_fault(job: &Job, output: &Path, sources: &[Source]) -> Result<Option<Fa
             Fault::new(KEY, problem).hint(format!("choose another `{KEY}`"))
         }));
     }
-    let path = place(Path::new(&table.url))?;
-    let dir = Source { key: "output.dir", path: output.to_path_buf(), folder: true };
+    let path = resolved_path(Path::new(&table.url))?;
+    let dir = JobPath { key: "output.dir", path: output.to_path_buf(), folder: true };
     let fault = sources.iter().chain([&dir]).find_map(|source| overlap(&path, source));
     Ok(fault.map(|fault| Fault {
         subject: KEY.to_string(),
@@ -92,14 +92,14 @@ fn table_fault(job: &Job, output: &Path, sources: &[Source]) -> Result<Option<Fa
     }))
 }
 
-fn place(path: &Path) -> Result<PathBuf> {
+fn resolved_path(path: &Path) -> Result<PathBuf> {
     resolved(path).map_err(|error| {
         Error::spec(path.display().to_string(), format!("cannot be resolved: {error}"))
     })
 }
 
 /// Everything that the job reads.
-fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<Source>> {
+fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<JobPath>> {
     let mut found: Vec<(&'static str, PathBuf)> = tables(job)
         .filter(|(_, table)| Path::new(table).exists())
         .map(|(key, table)| (key, PathBuf::from(table)))
@@ -125,9 +125,9 @@ fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<Source>> {
         PredictorKind::Subprocess(_) => "predictor.command",
     };
     found.extend(model_files(&job.predictor).into_iter().map(|path| (key, path)));
-    let source = |(key, path): (&'static str, PathBuf)| -> Result<Source> {
-        let path = place(&path)?;
-        Ok(Source { key, folder: path.is_dir(), path })
+    let source = |(key, path): (&'static str, PathBuf)| -> Result<JobPath> {
+        let path = resolved_path(&path)?;
+        Ok(JobPath { key, folder: path.is_dir(), path })
     };
     found.into_iter().map(source).collect()
 }
@@ -143,8 +143,8 @@ fn globs(job: &Job) -> impl Iterator<Item = (&'static str, &String)> {
     tables(job).filter(|(_, table)| !is_url(table) && !Path::new(table).exists())
 }
 
-fn overlap(output: &Path, source: &Source) -> Option<Fault> {
-    let Source { key, path, folder } = source;
+fn overlap(output: &Path, source: &JobPath) -> Option<Fault> {
+    let JobPath { key, path, folder } = source;
     let how = match (output == path, path.starts_with(output), output.starts_with(path)) {
         (true, _, _) => "is the same as",
         (_, true, _) => "holds",
@@ -185,8 +185,8 @@ fn glob_overlap(output: &Path, key: &'static str, glob: &str) -> Option<Fault> {
     fault("is found by")
 }
 
-fn metrics_fault(path: &Path, output: &Path, sources: &[Source]) -> Result<Option<Fault>> {
-    let file = place(path)?;
+fn metrics_fault(path: &Path, output: &Path, sources: &[JobPath]) -> Result<Option<Fault>> {
+    let file = resolved_path(path)?;
     if let Some(source) =
         sources.iter().find(|of| file == of.path || (of.folder && file.starts_with(&of.path)))
     {

@@ -52,7 +52,7 @@ impl Slice {
 
 /// What has to be known of a run to read its counterfactuals.
 #[derive(Debug, Clone)]
-pub struct AnswerSetup {
+pub struct ResultSetup {
     /// The counterfactual table.
     pub table: SchemaRef,
     /// Its key columns.
@@ -65,10 +65,10 @@ pub struct AnswerSetup {
 
 /// A run's first counterfactual for every key and target.
 #[derive(Debug)]
-pub struct Answers {
+pub struct RecordedResults {
     index: HashMap<u128, u32>,
     /// What is known of every key and target.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecordedResult>,
     /// Values of the counterfactuals.
     pub rows: Rows,
     /// Of each, the features that change …
@@ -80,7 +80,7 @@ pub struct Answers {
 
 /// What a run says of a key and target.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct RecordedResult {
     /// Hash of the key.
     pub key: u128,
     /// Number of the target.
@@ -94,20 +94,20 @@ pub struct Entry {
     /// What the changes cost; NaN if there are none.
     pub cost: f64,
     /// The valid counterfactual that was needed.
-    pub answer: Option<u32>,
+    pub counterfactual: Option<u32>,
     sample: i32,
     /// The next of the same key.
     next: u32,
 }
 
-impl Entry {
+impl RecordedResult {
     /// Whether the row needed a counterfactual.
     pub fn needed(&self) -> bool {
         self.status != Status::AlreadyTarget
     }
 }
 
-impl AnswerSetup {
+impl ResultSetup {
     /// Hashes of keys, by which both runs find each other.
     ///
     /// # Errors
@@ -139,19 +139,19 @@ impl AnswerSetup {
     }
 }
 
-impl Answers {
+impl RecordedResults {
     /// Reads a slice of the counterfactuals in some files of a run's folder.
     ///
     /// # Errors
     /// When a file cannot be read, or is not of such a run.
     pub fn read(
-        setup: &AnswerSetup,
+        setup: &ResultSetup,
         folder: &Path,
         files: &[String],
         slice: Slice,
-    ) -> Result<Answers> {
-        let of_file = |name: &String| Block::of_file(setup, (folder, name), slice);
-        let mut answers = Answers {
+    ) -> Result<RecordedResults> {
+        let of_file = |name: &String| ResultBlock::of_file(setup, (folder, name), slice);
+        let mut results = RecordedResults {
             index: HashMap::new(),
             entries: Vec::new(),
             rows: setup.no_rows(),
@@ -161,25 +161,26 @@ impl Answers {
         };
         // A few files at a time: what is read of them stands beside what is kept.
         for files in files.chunks(rayon::current_num_threads().max(1)) {
-            let blocks: Vec<Block> = files.par_iter().map(of_file).collect::<Result<_>>()?;
-            blocks.into_iter().for_each(|block| answers.add(block));
+            let blocks: Vec<ResultBlock> = files.par_iter().map(of_file).collect::<Result<_>>()?;
+            blocks.into_iter().for_each(|block| results.add(block));
         }
-        Ok(answers)
+        Ok(results)
     }
 
-    fn add(&mut self, block: Block) {
+    fn add(&mut self, block: ResultBlock) {
         let first = self.rows.len as u32;
         self.rows.append(block.rows);
         self.changed.extend(block.changed);
         self.rises.extend(block.rises);
         for mut entry in block.entries {
-            entry.answer = entry.answer.map(|answer| answer + first);
+            entry.counterfactual =
+                entry.counterfactual.map(|counterfactual| counterfactual + first);
             self.insert(entry);
         }
     }
 
     /// Of several counterfactuals for a key and target, the first counts.
-    fn insert(&mut self, mut entry: Entry) {
+    fn insert(&mut self, mut entry: RecordedResult) {
         let head = self.index.get(&entry.key).copied().unwrap_or(NONE);
         let mut at = head;
         while at != NONE {
@@ -204,47 +205,48 @@ impl Answers {
     }
 
     /// What is known of a key, target by target.
-    pub fn of(&self, key: u128) -> impl Iterator<Item = &Entry> {
+    pub fn of(&self, key: u128) -> impl Iterator<Item = &RecordedResult> {
         let first = self.index.get(&key).map(|at| &self.entries[*at as usize]);
         std::iter::successors(first, |entry| self.entries.get(entry.next as usize))
     }
 
     /// The features that a counterfactual changes, a bit each.
-    pub fn changed(&self, answer: u32) -> &[u64] {
-        &self.changed[answer as usize * self.words..][..self.words]
+    pub fn changed(&self, counterfactual: u32) -> &[u64] {
+        &self.changed[counterfactual as usize * self.words..][..self.words]
     }
 
     /// The features that a counterfactual changes.
-    pub fn features(&self, answer: u32) -> impl Iterator<Item = usize> + '_ {
-        let words = self.changed(answer).iter().enumerate();
+    pub fn features(&self, counterfactual: u32) -> impl Iterator<Item = usize> + '_ {
+        let words = self.changed(counterfactual).iter().enumerate();
         words.flat_map(|(word, bits)| {
             (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
         })
     }
 
     /// Whether a changed number goes up.
-    pub fn rises(&self, answer: u32, feature: usize) -> bool {
-        self.rises[answer as usize * self.words + feature / 64] >> (feature % 64) & 1 == 1
+    pub fn rises(&self, counterfactual: u32, feature: usize) -> bool {
+        self.rises[counterfactual as usize * self.words + feature / 64] >> (feature % 64) & 1 == 1
     }
 }
 
 /// What is read of a file.
-struct Block {
-    entries: Vec<Entry>,
+struct ResultBlock {
+    entries: Vec<RecordedResult>,
     rows: Rows,
     changed: Vec<u64>,
     rises: Vec<u64>,
 }
 
-impl Block {
+impl ResultBlock {
     fn of_file(
-        setup: &AnswerSetup,
+        setup: &ResultSetup,
         (folder, name): (&Path, &String),
         slice: Slice,
-    ) -> Result<Block> {
+    ) -> Result<ResultBlock> {
         let (columns, reader) = (setup.columns(), RowReader::new(&setup.schema));
         let rows = setup.no_rows();
-        let mut block = Block { entries: Vec::new(), rows, changed: Vec::new(), rises: Vec::new() };
+        let mut block =
+            ResultBlock { entries: Vec::new(), rows, changed: Vec::new(), rises: Vec::new() };
         for batch in read(folder, name, &columns)? {
             block.add(setup, &batch?, (&reader, slice))?;
         }
@@ -253,7 +255,7 @@ impl Block {
 
     fn add(
         &mut self,
-        setup: &AnswerSetup,
+        setup: &ResultSetup,
         batch: &RecordBatch,
         (reader, slice): (&RowReader, Slice),
     ) -> Result<()> {
@@ -271,8 +273,8 @@ impl Block {
         let before = self.rows.len as u32;
         let mut next = before;
         for entry in self.entries.iter_mut().rev().take(answered.len()).rev() {
-            if entry.answer.is_some() {
-                entry.answer = Some(next);
+            if entry.counterfactual.is_some() {
+                entry.counterfactual = Some(next);
                 next += 1;
             }
         }
@@ -286,7 +288,7 @@ impl Block {
     /// Which features change, and which way.
     fn add_changes(
         &mut self,
-        setup: &AnswerSetup,
+        setup: &ResultSetup,
         (batch, counterfactuals): (&RecordBatch, &RecordBatch),
         rows: &Rows,
     ) -> Result<()> {
@@ -328,11 +330,11 @@ impl Block {
 
 /// What is said of rows, beside their counterfactuals: those are numbered later.
 fn entries(
-    setup: &AnswerSetup,
+    setup: &ResultSetup,
     batch: &RecordBatch,
     (hashes, statuses): (Vec<u128>, Vec<Status>),
     answered: &[bool],
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<RecordedResult>> {
     let targets = column(batch, "target")?.as_string::<i32>();
     let decisions = batch.column_by_name("original_class").map(AsArray::as_string::<i32>);
     let samples = column(batch, "sample")?.as_primitive::<Int32Type>();
@@ -344,14 +346,14 @@ fn entries(
             Some(decisions) => xxh3_64(decisions.value(row).as_bytes()),
             None => u64::from(status == Status::AlreadyTarget),
         };
-        Ok(Entry {
+        Ok(RecordedResult {
             key,
             target: target_of(&setup.targets, targets.value(row))?,
             row: row_hashes.value(row),
             decision,
             status,
             cost: if costs.is_valid(row) { costs.value(row) } else { f64::NAN },
-            answer: answered[row].then_some(0),
+            counterfactual: answered[row].then_some(0),
             sample: samples.value(row),
             next: NONE,
         })
