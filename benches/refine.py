@@ -9,7 +9,7 @@ job, since formats may have changed. A generator is trained as in scale.py; then
 with the demo's own target (`approved`: a quarter of the rows needs a counterfactual) and, if asked for, with the
 other decision as the target of every row (`flip`: most of those have no answer, and everything is tried). The three kinds of run take turns, so that a slow moment hits all alike. Rounds with the demo's
 target are repeated: the run in the middle counts, and of speeds the ratio in the middle, each against `off` of its
-own round. Tables of less than two units of work, 32,768 rows, leave a thread idle: such sizes are for trials.
+own round. Tables of less than two splits, 32,768 rows, leave a thread idle: such sizes are for trials.
 
 Queries are those the table tells, over rows that needed a counterfactual. Scoring is the share of asking the model in
 all of refinement's time. At further sizes runs are full ones with the demo's target: memory must not grow

@@ -71,7 +71,7 @@
 //! | 7 | [`explain`] | what would have to change in each row of a batch? (engine-free) |
 //! | 7 | [`report`] | which figures are shown, and which must be reached? |
 //! | 6 | [`artefact`] | what is a fitted generator on disk? |
-//! | 5 | [`commit`] | how do results reach a Delta table, exactly once? |
+//! | 5 | [`commit`] | how do results reach a Delta or Iceberg table, exactly once? |
 //! | 5 | [`nn`] | what is made of tensors: networks, losses, replay buffer? (no column names, no job) |
 //! | 4 | [`constrain`] | what may change, and which row does a network's output stand for? |
 //! | 4 | [`target`] | what did the model decide, what should it decide, and what is a prediction worth? |
@@ -79,7 +79,7 @@
 //! | 4 | [`metrics`] | how good are counterfactuals: distances, counts that merge, MMD? |
 //! | 4 | [`nearest`] | which training rows are nearest to a row, of those that it may become, and how plausible is it beside them? |
 //! | 4 | [`score`] | what becomes of a batch? (engine-free) |
-//! | 4 | [`table`] | which files and values belong to a version of a Delta table? |
+//! | 4 | [`table`] | which files and values belong to a version of a Delta or Iceberg table? |
 //! | 3 | [`encode`] | how does a row become numbers? |
 //! | 3 | [`predictor`] | what does the model say? (the only module that knows ONNX Runtime and processes) |
 //! | 3 | [`output`] | what is written, and when does it become visible? |

@@ -19,11 +19,9 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 
-bash jobs/setup.sh
-cargo build --locked --bins
-python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
+source tests/prepare.sh
 export OVERTURN_ONNXRUNTIME=$(sed -n 's/^OVERTURN_ONNXRUNTIME = "\(.*\)"$/\1/p' .cargo/config.toml)
-program="${CARGO_TARGET_DIR:-target}/debug/overturn"
+program="$overturn"
 out="$PWD/out/audit"
 mkdir -p "$out"
 

@@ -3,7 +3,7 @@
 # while: every night's rows are in the table exactly once, by two independent readers, and no row of the other is lost.
 # Ends by itself.
 #
-#   tests/delta.sh [--kills 20] [--rows 300] [--seed 0]
+#   tests/delta.sh [--kills 20] [--rows 300] [--seed 0] [--s3]
 #
 # OVERTURN_BINARY names the binary to test; without it, it is built.
 set -euo pipefail

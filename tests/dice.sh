@@ -9,9 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bash jobs/setup.sh
-cargo build --locked --bins
-python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
+source tests/prepare.sh
 environment=$(mktemp -d)
 trap 'rm -rf "$environment"' EXIT
 "$python" -m venv "$environment"
@@ -22,5 +20,5 @@ trap 'rm -rf "$environment"' EXIT
 "$environment/bin/python" -m pip install --quiet --no-deps dice-ml==0.12 raiutils==0.4.2
 "$environment/bin/python" -m pip install --quiet jsonschema==4.25.1 tqdm==4.67.1
 data="${OVERTURN_DATA:-$PWD/../shared/data}"
-"$environment/bin/python" tests/python/dice_package.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$data" \
+"$environment/bin/python" tests/python/dice_package.py "$overturn" "$data" \
   "$PWD/out/dice" "$@"

@@ -12,11 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 dataset="${1:-adult}" model="${2:-rf}" seeds="${3:-0 1 2}" lines="${4:-}"
-data="${OVERTURN_DATA:-$PWD/../shared/data}"
-bash jobs/setup.sh
-cargo build --locked --bins
-overturn="${CARGO_TARGET_DIR:-target}/debug/overturn"
-python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
+source tests/prepare.sh
 
 folder="$PWD/out/generator/$dataset-$model"
 rm -rf "$folder"

@@ -10,8 +10,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-data="${OVERTURN_DATA:-$PWD/../shared/data}"
-bash jobs/setup.sh
-cargo build --locked --bins
-python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
-exec "$python" tests/python/optimality.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$data" "$PWD/out/optimality" "$@"
+source tests/prepare.sh
+exec "$python" tests/python/optimality.py "$overturn" "$data" "$PWD/out/optimality" "$@"

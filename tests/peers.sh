@@ -8,7 +8,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bash jobs/setup.sh
-cargo build --locked --bins
-python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
-exec "$python" tests/python/peers.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$PWD/out/peers" "$@"
+source tests/prepare.sh
+exec "$python" tests/python/peers.py "$overturn" "$PWD/out/peers" "$@"

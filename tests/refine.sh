@@ -12,8 +12,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-data="${OVERTURN_DATA:-$PWD/../shared/data}"
-bash jobs/setup.sh
-cargo build --locked --bins
-python=$(sed -n 's/^OVERTURN_PYTHON = "\(.*\)"$/\1/p' .cargo/config.toml)
-exec "$python" tests/python/refine_eval.py "${CARGO_TARGET_DIR:-target}/debug/overturn" "$data" "$PWD/out/refine" "$@"
+source tests/prepare.sh
+exec "$python" tests/python/refine_eval.py "$overturn" "$data" "$PWD/out/refine" "$@"

@@ -1,8 +1,8 @@
 """The paper's grid: five data sets, five classifiers, three seeds, with and without autoencoder, plain and diverse.
 
     grid.py OVERTURN DATA_FOLDER WORK_FOLDER [--datasets "adult wine"] [--models "lr dt rf lsvc xgb"] [--seeds "0 1 2"]
-            [--variants "ae mo dice_random"] [--jobs 2] [--threads N] [--paper-steps N] [--train KEY=VALUE]...
-            [--keep] [--keep-old] [--page] [--results FOLDER]
+            [--variants "ae mo dice_random"] [--jobs 2] [--threads N] [--paper-steps N] [--rival-rows N]
+            [--train KEY=VALUE]... [--keep] [--keep-old] [--page] [--results FOLDER]
 
 OVERTURN is the program, DATA_FOLDER has the data sets. Classifiers are trained first, by classifiers.py, into
 WORK_FOLDER/<data set>-<classifier>. Then cells are run, --jobs of them side by side with --threads threads each (all
@@ -13,7 +13,7 @@ cores between them by default), by the job files beside this script and `--overr
     dice_random, dice_genetic, lore
             the paper's rivals, as they are; nothing is learnt, so once, with seed 0. DiCE with 10,000 questions a row,
             so that its own limits count, genetic with probabilities and with labels alone; LORE with 500, which is a
-            tenth of its own populations, as in the paper
+            tenth of its own populations, as in the paper. --rival-rows caps the rows that a cell explains with them
     noae    without autoencoder: generator alone, plain and diverse
     paper   the paper's own method and numbers: generator alone, plain and diverse. --paper-steps caps the steps of
             autoencoder and actor, which are 100,000 each
@@ -202,6 +202,7 @@ def arguments():
     parser.add_argument("--jobs", type=positive, default=cores, help="cells side by side")
     parser.add_argument("--threads", type=positive, help="threads of a cell")
     parser.add_argument("--paper-steps", type=positive, help="most steps of the variant `paper`")
+    parser.add_argument("--rival-rows", type=positive, help="most rows of a cell that DiCE and LORE explain")
     parser.add_argument("--train", type=pair, action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--keep", action="store_true", help="keep generators and published runs")
     parser.add_argument("--keep-old", action="store_true", help="keep cells of another build of the program")
@@ -221,7 +222,7 @@ def run_grid(given, kept):
         sys.exit(f"error: no program at `{given.overturn}`, expected a built overturn")
     binary, version = cells.binary_hash(given.overturn), cells.version_of(given.overturn)
     grid = Grid(given.overturn, given.data, given.work, kept, given.threads, given.train, given.paper_steps,
-                binary, version, given.keep, given.keep_old)
+                binary, version, given.keep, given.keep_old, given.rival_rows)
     asked = in_order(given)
     if not asked:
         sys.exit(f"error: no cells, expected variants `ae` or `mo` for {' and '.join(UNTOUCHED)}")

@@ -46,6 +46,8 @@ METHODS = {
     "LORE": [("LORE (`method = \"lore\"`)", "lore", "lore")],
     "DiCE (random)": [("DiCE, random (`method = \"dice_random\"`)", "dice_random", "dice_random")],
     "DiCE (genetic)": [("DiCE, genetic (`method = \"dice_genetic\"`)", "dice_genetic", "dice_genetic")],
+    # Random sampling looks at labels only, whatever it is given.
+    "DiCE (binary, random)": [("DiCE, random: labels make no difference", "dice_random", "dice_random")],
     "DiCE (binary, genetic)": [("DiCE, genetic, labels alone", "dice_genetic", "dice_genetic_hard")],
 }
 DETAILS = {"valid": VALIDITY, "L0": L0, "L1": L1, "MMD²": RATIO}
@@ -151,8 +153,8 @@ def what_was_run(figures):
         pairs = [(variant, dataset) for variant in VARIANTS]
         rows.append([title, *[f"{counted[key]} of {planned[key]}" if planned[key] else "–" for key in pairs]])
     parts = [prose("Cells that were run, classifiers times seeds: `ae` with the defaults; `mo` the nearest training "
-                   "row that keeps to the constraints, `dice_random`, `dice_genetic` and `lore` the paper's rivals, which "
-                   "learn nothing and have one seed; `noae` with `autoencoder.kind = \"never\"`; `paper` with "
+                   "row that keeps to the constraints, `dice_random`, `dice_genetic` and `lore` the paper's rivals, "
+                   "which learn nothing and have one seed; `noae` with `autoencoder.kind = \"never\"`; `paper` with "
                    "`train.preset = \"paper\"`."),
              table(["", *[f"`{variant}`" for variant in VARIANTS]], rows), missing(there)]
     return "\n\n".join([*parts, *remarks(figures)])
@@ -199,12 +201,20 @@ def remarks(figures):
         counted = Counter(f"`{variant}` {dataset}" for variant, dataset, *_ in sorted(without))
         cells = ", ".join(f"{name}: {count}" for name, count in counted.items())
         found.append(prose(f"Cells whose autoencoder reconstructed too badly and was left out: {cells}."))
+    capped = capped_cells(figures)
+    if capped:
+        found.append(prose(f"Rows explained in a cell, where not all of up to 1,000 were: {', '.join(capped)}."))
     told = dict.fromkeys(told_beyond(row) for row in figures.totals)
     told.pop(None, None)
     if told:
         found.append(prose(f"Beyond the variant, training was told: {'; '.join(told)}. (`preset = \"paper\"` has "
                            "100,000 steps for the autoencoder and for the actor.)"))
     return found
+
+
+def capped_cells(figures):
+    caps = {(row["variant"], json.loads(row["settings"]).get("rows")) for row in figures.totals}
+    return [f"`{variant}` {rows:,}" for variant, rows in sorted(caps, key=str) if rows is not None]
 
 
 def lost_autoencoder(row):

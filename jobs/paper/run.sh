@@ -4,7 +4,7 @@
 #
 #   jobs/paper/run.sh [--datasets "adult breast_cancer covertype bank spambase wdbc wine"]
 #                     [--models "lr dt rf lsvc xgb"] [--seeds "0 1 2"] [--variants "ae mo dice_random dice_genetic lore noae paper"]
-#                     [--jobs 2] [--threads N] [--paper-steps N] [--train KEY=VALUE]... [--keep] [--keep-old]
+#                     [--jobs 2] [--threads N] [--paper-steps N] [--rival-rows N] [--train KEY=VALUE]... [--keep] [--keep-old]
 #   jobs/paper/run.sh --page      only writes the page anew
 #
 # The whole grid takes long, and can be run in pieces: finished cells stay under out/paper and are not run again. Data

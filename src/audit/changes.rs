@@ -63,8 +63,8 @@ pub fn changes(
             ranked = (Some(level.target), in_words(signatures, schema));
         }
         let everybody = counts.cells[&level.target][0][0].sums.valid;
-        let told = GroupContext { setup, counts, level, missed: signatures.missed, everybody };
-        told.write(&ranked.1, &mut rows);
+        let context = GroupContext { setup, counts, level, missed: signatures.missed, everybody };
+        context.write(&ranked.1, &mut rows);
     }
     rows.finish()
 }

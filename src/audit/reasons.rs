@@ -199,9 +199,9 @@ fn contributions(
     };
     let mut copies = Vec::new();
     for row in 0..sample.len() {
-        let own = sample.rows.originals.cell(feature, row);
+        let original = sample.rows.originals.cell(feature, row);
         // What the row has already changes nothing: nobody need be asked.
-        let other = given(row).iter().filter(|cell| **cell != own);
+        let other = given(row).iter().filter(|cell| **cell != original);
         let edits = other.map(|cell| Edits::from_iter([Edit { feature, cell: *cell }]));
         copies.extend(edits.map(|edits| Copy { row: row as u32, edits }));
     }
@@ -221,12 +221,12 @@ fn contributions(
 fn direction(
     schema: &FeatureSchema,
     feature: usize,
-    (own, usual): (Cell, Cell),
+    (original, usual): (Cell, Cell),
 ) -> Option<&'static str> {
-    let up = match (own, usual, schema.features[feature].categorical()) {
-        (Cell::Number(own), Cell::Number(usual), _) => usual.partial_cmp(&own)?,
-        (Cell::Code(own), Cell::Code(usual), Some(categorical)) => {
-            categorical.ranks_up(own, usual)?.cmp(&0)
+    let up = match (original, usual, schema.features[feature].categorical()) {
+        (Cell::Number(original), Cell::Number(usual), _) => usual.partial_cmp(&original)?,
+        (Cell::Code(original), Cell::Code(usual), Some(categorical)) => {
+            categorical.ranks_up(original, usual)?.cmp(&0)
         }
         _ => return None,
     };
@@ -267,20 +267,20 @@ fn words_of<'a>(
     (row, feature): (usize, usize),
 ) -> ReasonWording<'a> {
     let (schema, constraints) = (asker.explainer.schema().as_ref(), asker.explainer.constraints());
-    let own = sample.rows.originals.cell(feature, row);
+    let original = sample.rows.originals.cell(feature, row);
     let of_target = references.get(&sample.rows.target_numbers[row]);
     let usual = of_target.and_then(|of| of.usual[feature].as_ref());
-    let direction = usual.and_then(|(usual, _)| direction(schema, feature, (own, *usual)));
+    let direction = usual.and_then(|(usual, _)| direction(schema, feature, (original, *usual)));
     let (code, text) = words(schema, feature, direction);
     let feasible = constraints.feasible(&sample.rows.conditions, &sample.rows.bounds, row);
-    let movable = match own {
+    let movable = match original {
         Cell::Number(number) => feasible.interval(feature, number).is_some(),
         Cell::Code(_) => {
-            feasible.options(feature, own, usize::MAX).is_some_and(|all| !all.is_empty())
+            feasible.options(feature, original, usize::MAX).is_some_and(|all| !all.is_empty())
         }
     };
     let actionable = movable && !constraints.is_derived(feature);
-    let in_recourse = sample.valid[row] && sample.counterfactuals.cell(feature, row) != own;
+    let in_recourse = sample.valid[row] && sample.counterfactuals.cell(feature, row) != original;
     let without_recourse = !sample.valid[row] || (!actionable && !in_recourse);
     ReasonWording { direction, code, text, without_recourse, actionable, in_recourse }
 }
@@ -371,7 +371,7 @@ impl ReasonCounts {
             let group = SampledGroup { target, attribute, value, rows: Vec::new() };
             for ((feature, direction), count) in counts.reasons {
                 let (code, text) = words(schema, feature, direction);
-                let told = asker.names.shows(counts.rows);
+                let large_enough = asker.names.shows(counts.rows);
                 asker.names.begin(&mut columns, &group);
                 columns.text(Some(&schema.features[feature].name));
                 columns.text(direction);
@@ -382,7 +382,7 @@ impl ReasonCounts {
                 asker.names.share(&mut columns, count.named, counts.rows);
                 columns.count(count.first);
                 columns.count(count.without_recourse);
-                columns.number(mean(count.contributions.into_iter()).filter(|_| told));
+                columns.number(mean(count.contributions.into_iter()).filter(|_| large_enough));
             }
         }
         columns.finish(reason_counts_schema())
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn a_value_is_low_or_high_beside_the_usual_one() {
         let schema = FeatureSchema::parse(SCHEMA, Path::new("f.toml")).expect("a schema");
-        let of = |feature, own, usual| direction(&schema, feature, (own, usual));
+        let of = |feature, original, usual| direction(&schema, feature, (original, usual));
         assert_eq!(of(0, Cell::Number(1.0), Cell::Number(2.0)), Some("low"));
         assert_eq!(of(0, Cell::Number(3.0), Cell::Number(2.0)), Some("high"));
         assert_eq!(of(0, Cell::Number(2.0), Cell::Number(2.0)), None);

@@ -66,7 +66,7 @@ impl Signatures {
         entry.rows += 1;
         groups.iter().for_each(|group| *entry.groups.entry(*group).or_default() += 1);
         entry.sizes.resize(sizes.len(), MoveSizes::default());
-        entry.sizes.iter_mut().zip(sizes).for_each(|(own, size)| own.add(*size));
+        entry.sizes.iter_mut().zip(sizes).for_each(|(total, size)| total.add(*size));
     }
 
     fn entry(&mut self, signature: Signature) -> &mut SignatureTally {
@@ -95,14 +95,14 @@ impl Signatures {
         let mut entries: Vec<(&Signature, &SignatureTally)> = other.entries.iter().collect();
         entries.sort_unstable_by_key(|(signature, _)| *signature);
         for (signature, more) in entries {
-            let own = self.entry(signature.clone());
-            own.rows += more.rows;
+            let total = self.entry(signature.clone());
+            total.rows += more.rows;
             for ((attribute, value), rows) in &more.groups {
                 let value = numbers[*attribute as usize][*value as usize];
-                *own.groups.entry((*attribute, value)).or_default() += rows;
+                *total.groups.entry((*attribute, value)).or_default() += rows;
             }
-            own.sizes.resize(more.sizes.len(), MoveSizes::default());
-            own.sizes.iter_mut().zip(&more.sizes).for_each(|(own, more)| own.merge(more));
+            total.sizes.resize(more.sizes.len(), MoveSizes::default());
+            total.sizes.iter_mut().zip(&more.sizes).for_each(|(total, more)| total.merge(more));
         }
     }
 

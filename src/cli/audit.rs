@@ -8,18 +8,18 @@ use super::print::Printer;
 use super::run::conclude;
 use super::{Global, observed};
 use crate::error::Result;
-use crate::pipeline::{published_job, report};
+use crate::pipeline::{audit, published_job};
 use crate::runtime::Runtime;
 
 /// Make the audit of a published run anew, by other groups for example.
 ///
-/// Reads the job from the run's manifest, counts its tables again beside the input, and replaces the reports, the
-/// audit's tables and its page in one step. The counterfactuals stay as they are. The input must still stand where it
-/// was read, unchanged.
+/// Reads the job from the run's manifest, counts its tables again beside the input, and replaces the audit's tables and
+/// its page in one step. Counterfactuals and other reports stay as they are. The input must still stand where it was
+/// read, unchanged.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn audit out/explained --by sex --by region")]
 pub(super) struct AuditArguments {
-    /// The published folder.
+    /// The published folder: a path, or a URL (`s3://`, `gs://`, `az://`).
     folder: PathBuf,
     /// Columns whose values are groups, in place of `audit.by`; give it more than once for more.
     #[arg(long, value_name = "COLUMN")]
@@ -30,7 +30,7 @@ impl AuditArguments {
     pub(super) fn run(&self, printer: &Printer, global: &Global) -> Result<()> {
         let job = published_job(&self.folder, &self.by)?;
         let runtime = Runtime::start(&job.runtime)?;
-        let result = observed(global, |observer| report(&job, &runtime, observer));
+        let result = observed(global, |observer| audit(&job, &runtime, observer));
         conclude(&result?, printer)
     }
 }

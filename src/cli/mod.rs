@@ -2,6 +2,7 @@
 //! is data (the summary, or JSON); standard error is talk.
 
 mod audit;
+mod compare;
 mod init;
 mod log;
 mod print;
@@ -57,13 +58,13 @@ struct Arguments {
 /// How this run behaves; what it does stands in the job file.
 #[derive(Debug, Clone, Args)]
 struct Global {
-    /// How log lines on standard error look.
+    /// Format of the log on standard error.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     log: LogFormat,
-    /// How the summary on standard output looks.
+    /// Format of the summary on standard output.
     #[arg(long, global = true, value_enum, default_value_t = SummaryFormat::Text)]
     format: SummaryFormat,
-    /// More log lines; twice for a flood.
+    /// More log lines; give it twice for all.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Errors only.

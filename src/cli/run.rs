@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::print::{Printer, grouped, lines};
-use super::{Global, JobArguments, observed};
+use super::{Global, JobArguments, compare, observed};
 use crate::commit::TableCommit;
 use crate::error::Result;
 use crate::job::ExplainMethod;
@@ -13,7 +13,7 @@ use crate::pipeline::{
     DryRun, Example, RunMode, RunSummary, ShardSummary, StabilitySummary, TargetSummary, dry_run,
     gate_error, publish, report, run, run_shard,
 };
-use crate::report::Survival;
+use crate::report::{Robust, Survival};
 use crate::runtime::Runtime;
 
 /// Give every row in scope a counterfactual or a reason, with reports, and publish all of it.
@@ -183,6 +183,7 @@ fn text(summary: &RunSummary) -> String {
         format!("{:.1} s CPU, {} MiB at peak", summary.cpu_seconds, summary.peak_bytes >> 20);
     rows.push(("used".to_string(), used));
     rows.extend(summary.survival.map(|of| ("held when retrained".to_string(), survival(&of))));
+    rows.extend(summary.robust.map(|of| ("robust".to_string(), robust(&of))));
     let stability = summary.stability.as_ref();
     rows.extend(stability.map(|of| ("since the run before".to_string(), since(of))));
     for gate in &summary.gates {
@@ -204,6 +205,7 @@ fn text(summary: &RunSummary) -> String {
         text.push('\n');
         text.push_str(&targets(&summary.targets));
     }
+    text.push_str(&compare::methods(summary));
     let examples: Vec<String> = summary.examples.iter().map(example).collect();
     if !examples.is_empty() {
         text.push('\n');
@@ -263,7 +265,8 @@ fn counts(summary: &RunSummary) -> Vec<(String, String)> {
 fn times(summary: &RunSummary) -> String {
     let seconds = &summary.seconds;
     // Without a generator to train, training rows are only read and decided about.
-    let trains = matches!(summary.method, ExplainMethod::Auto | ExplainMethod::Generator);
+    let trains = matches!(summary.method, ExplainMethod::Auto | ExplainMethod::Cfrl)
+        || summary.methods.iter().any(|of| of.method == ExplainMethod::Cfrl.name());
     let parts = [
         (if trains { "training" } else { "reading training rows" }, seconds.training),
         ("checking", seconds.checking),
@@ -291,6 +294,16 @@ fn since(of: &StabilitySummary) -> String {
         grouped(of.asked),
         percent(of.needless_churn)
     )
+}
+
+fn robust(of: &Robust) -> String {
+    let Robust { models, needed, rows, not_robust, .. } = of;
+    let robust = rows - not_robust;
+    let share = of.share.map_or(String::new(), |share| format!(" ({:.1} %)", 100.0 * share));
+    let cost = of.cost.zip(of.robustness_cost).map_or(String::new(), |(cost, extra)| {
+        format!("; mean cost {cost:.3}, of which {extra:.3} for that")
+    });
+    format!("{}{share} hold under at least {needed} of {models} models{cost}", grouped(robust))
 }
 
 fn survival(of: &Survival) -> String {
@@ -343,7 +356,7 @@ fn targets(targets: &[TargetSummary]) -> String {
 }
 
 /// Columns to the right, the first to the left.
-fn aligned<const COLUMNS: usize>(table: &[[String; COLUMNS]]) -> String {
+pub(super) fn aligned<const COLUMNS: usize>(table: &[[String; COLUMNS]]) -> String {
     let width =
         |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS).map(width).collect();

@@ -14,12 +14,12 @@ use crate::job::{Bytes, Device, ExplainJob, FARTHEST, MOST_THREADS, Refine, Runt
 use crate::pipeline::{ModelSource, Query, sql};
 use crate::runtime::Runtime;
 
-/// Ask a fitted generator in SQL: counterfactuals for single rows and ad-hoc groups.
+/// Query a fitted generator in SQL: counterfactuals for single rows and ad-hoc groups.
 ///
 /// `counterfactual(target)` gives for each row of a table with the generator's features a struct with the
 /// columns of the counterfactual table (status, valid, n_changed, changes, cf_<feature>, …). Where columns
 /// have other names, write the features out: counterfactual(target, f1, f2, …). Columns that constrain
-/// single rows (<feature>__min and its kin) are not looked at.
+/// single rows (such as <feature>__min) are not read.
 ///
 /// A generator does not say where its model is: name it by --job, --model or --scorer. It must be the one that
 /// the generator was trained against, to the last byte.
@@ -144,7 +144,7 @@ pub(super) fn words(command: &str) -> Result<Vec<String>> {
     }
     words.extend(word);
     match quote {
-        Some(open) => Err(Error::spec("--scorer", format!("has a {open} without its end"))),
+        Some(open) => Err(Error::spec("--scorer", format!("has an unclosed {open}"))),
         None if words.is_empty() => Err(Error::spec("--scorer", "is empty, expected a command")),
         None => Ok(words),
     }
@@ -180,7 +180,7 @@ mod tests {
         ] {
             assert_eq!(words(command).expect("words"), expected, "{command}");
         }
-        for (command, said) in [("a 'b", "without its end"), ("  ", "is empty")] {
+        for (command, said) in [("a 'b", "unclosed"), ("  ", "is empty")] {
             assert!(words(command).expect_err("none").to_string().contains(said));
         }
     }

@@ -9,7 +9,7 @@ use crate::pipeline::{TrainSummary, train};
 use crate::runtime::{Runtime, usage};
 use crate::train::Quality;
 
-/// Learn the job's counterfactual generator and publish it.
+/// Train the job's counterfactual generator and publish it.
 ///
 /// Writes `output.dir` with `generator/` (weights and what they mean), `reports/training.parquet` (the
 /// training curve), `manifest.json` and `_SUCCESS`. The folder appears whole or not at all. While it

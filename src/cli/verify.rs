@@ -20,9 +20,9 @@ use crate::runtime::Runtime;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn verify out/explained --inputs")]
 pub(super) struct Verify {
-    /// The published folder.
+    /// The published folder: a path, or a URL (`s3://`, `gs://`, `az://`).
     folder: PathBuf,
-    /// Check also the files that the run read, where they stand.
+    /// Also check the input files of the run.
     #[arg(long)]
     inputs: bool,
 }

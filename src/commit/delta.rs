@@ -137,6 +137,7 @@ impl Committer<'_> {
             files_added: added,
             files_removed: removed,
             repeated: false,
+            beside: Vec::new(),
         }
     }
 
@@ -292,7 +293,7 @@ impl Committer<'_> {
     ) -> Result<u64, DeltaTableError> {
         let run = self.run;
         let appends = run.target.mode == CommitMode::Append;
-        let facts = [
+        let metadata = [
             ("isBlindAppend".to_string(), json!(appends)),
             ("overturn.runId".to_string(), json!(run.run_id)),
             ("overturn.fingerprint".to_string(), json!(run.fingerprint)),
@@ -305,7 +306,7 @@ impl Committer<'_> {
         let properties = CommitProperties::default()
             // Tries of its own would not look for the run's transaction, nor at what is replaced.
             .with_max_retries(0)
-            .with_metadata(facts)
+            .with_metadata(metadata)
             .with_application_transaction(Transaction::new(self.transaction(), ONCE))
             // The history of a table is not a run's to shorten.
             .with_cleanup_expired_logs(Some(false));

@@ -8,16 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use deltalake_core::kernel::Add;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::TableRun;
 use super::columns::{is_stored_portably, to_portable};
 use crate::error::{Error, Kind, Result};
-use crate::output::{
-    COUNTERFACTUALS, StagedFile, TableWriter, WriterOptions, cannot_write, folder_values,
-};
+use crate::output::{TableWriter, WriterOptions, cannot_write, folder_values};
 use crate::storage::{ObjectUrl, is_url};
 
 /// Rows of a row group of files that are written again.
@@ -27,17 +26,18 @@ const ROW_GROUP_ROWS: usize = 262_144;
 pub(super) async fn place(run: &TableRun<'_>, schema: &SchemaRef) -> Result<Vec<Add>> {
     let kept = |field: &&Arc<Field>| !run.partition_by.contains(field.name());
     let stored = run.schema.fields().iter().filter(kept);
-    let as_it_is = stored.into_iter().all(|field| is_stored_portably(field.data_type()));
+    let as_it_is = run.constant.is_none()
+        && stored.into_iter().all(|field| is_stored_portably(field.data_type()));
     let fields: Vec<_> = schema.fields().iter().filter(kept).cloned().collect();
     let columns = (!as_it_is).then(|| Arc::new(Schema::new(fields)));
     let mut added = Vec::new();
     // A table needs no file without rows.
     for file in run.files.iter().filter(|file| file.rows > 0) {
-        let (name, from) = (name_of(file, run.run_id), run.folder.join(&file.name));
+        let (name, from) = (run.name_of(file), run.folder.join(&file.name));
         let bytes = if is_url(&run.target.url) {
             upload(run, &name, (&from, columns.as_ref())).await?
         } else {
-            put(&from, &Path::new(&run.target.url).join(&name), columns.as_ref())?
+            put(run, (&from, &Path::new(&run.target.url).join(&name)), columns.as_ref())?
         };
         added.push(action(name, bytes, file.rows));
     }
@@ -49,11 +49,11 @@ pub(super) async fn place(run: &TableRun<'_>, schema: &SchemaRef) -> Result<Vec<
 }
 
 /// Puts a file into a folder; gives its size.
-fn put(from: &Path, to: &Path, columns: Option<&SchemaRef>) -> Result<u64> {
+fn put(run: &TableRun<'_>, (from, to): (&Path, &Path), columns: Option<&SchemaRef>) -> Result<u64> {
     make_room(to).map_err(|error| cannot_write(to, error))?;
     match columns {
         None => copy(from, to).map_err(|error| cannot_write(to, error)),
-        Some(columns) => write_again(from, to, columns),
+        Some(columns) => write_again(run, (from, to), columns),
     }
 }
 
@@ -73,7 +73,7 @@ async fn upload(
         return size(from);
     };
     let again = from.with_extension("portable");
-    let bytes = put(from, &again, Some(columns))?;
+    let bytes = put(run, (from, &again), Some(columns))?;
     let uploaded = store.upload(key.key(), &again).await;
     let _ = fs::remove_file(&again);
     uploaded.map(|()| bytes)
@@ -83,13 +83,6 @@ fn size(path: &Path) -> Result<u64> {
     fs::metadata(path).map(|found| found.len()).map_err(|error| {
         Error::output(path.display().to_string(), "cannot be read back").source(error)
     })
-}
-
-/// `counterfactuals/day=2026-11-19/part-00017.parquet` → `day=2026-11-19/part-00017-<run>.parquet`.
-fn name_of(file: &StagedFile, run_id: &str) -> String {
-    let inside = file.name.strip_prefix(COUNTERFACTUALS).unwrap_or(&file.name);
-    let stem = inside.trim_start_matches('/').trim_end_matches(".parquet");
-    format!("{stem}-{run_id}.parquet")
 }
 
 fn make_room(to: &Path) -> io::Result<()> {
@@ -109,7 +102,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<u64> {
     Ok(fs::metadata(to)?.len())
 }
 
-fn write_again(from: &Path, to: &Path, columns: &SchemaRef) -> Result<u64> {
+fn write_again(run: &TableRun<'_>, (from, to): (&Path, &Path), columns: &SchemaRef) -> Result<u64> {
     let unread = |error: parquet::errors::ParquetError| {
         Error::output(from.display().to_string(), "cannot be read back").source(error)
     };
@@ -121,9 +114,21 @@ fn write_again(from: &Path, to: &Path, columns: &SchemaRef) -> Result<u64> {
         TableWriter::create(to.to_path_buf(), String::new(), Arc::clone(columns), &options)?;
     for batch in reader.map_err(unread)? {
         let batch = batch.map_err(|error| unread(error.into()))?;
-        writer.write(&to_portable(&batch, columns)?)?;
+        writer.write(&to_portable(&with_constant(&batch, run.constant)?, columns)?)?;
     }
     Ok(writer.close()?.bytes)
+}
+
+/// Rows with a first column that has one value.
+fn with_constant(batch: &RecordBatch, constant: Option<(&str, &str)>) -> Result<RecordBatch> {
+    let Some((name, value)) = constant else { return Ok(batch.clone()) };
+    let column: ArrayRef = Arc::new(StringArray::from(vec![value; batch.num_rows()]));
+    let schema = batch.schema();
+    let first = Arc::new(Field::new(name, DataType::Utf8, false));
+    let fields: Vec<_> = std::iter::once(first).chain(schema.fields().iter().cloned()).collect();
+    let columns = std::iter::once(column).chain(batch.columns().iter().cloned()).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+        .map_err(|error| Error::internal("output.table", "columns do not fit").source(error))
 }
 
 fn action(name: String, bytes: u64, rows: u64) -> Add {

@@ -42,7 +42,7 @@ pub(super) fn changes(
         if merges && field.is_nullable() {
             continue;
         }
-        let problem = format!("has the column `{}`, which the run has not", field.name());
+        let problem = format!("has the column `{}`, which the run does not have", field.name());
         faults.push(if merges {
             Fault::new(url, format!("{problem} and which may not be null"))
                 .hint("drop its `NOT NULL`, or choose another `output.table.url`")
@@ -117,8 +117,8 @@ fn compare<'a>(url: &str, run: &'a Schema, table: &Schema) -> (Vec<Fault>, Vec<&
             }
             Some(other) if same_type(other.data_type(), field.data_type()) => {}
             Some(other) => {
-                let told = |data_type: &DataType| type_name(data_type).to_string();
-                let (found, expected) = (told(other.data_type()), told(field.data_type()));
+                let named = |data_type: &DataType| type_name(data_type).to_string();
+                let (found, expected) = (named(other.data_type()), named(field.data_type()));
                 let problem =
                     format!("has `{}` of type {found}, the run's is {expected}", field.name());
                 faults.push(Fault::new(url, problem).hint("types of columns do not change"));

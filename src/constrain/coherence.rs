@@ -8,11 +8,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::observed::Observed;
-use super::{ColumnLimits, Conditions, Constraints, FeasibleSet, RowBounds, Violation};
+use super::{ColumnLimits, Constraints, FeasibleSet, NetworkOutput, Violation};
 use crate::encode::Slots;
 use crate::feature::{
-    Cell, Cells, Change, Derived, Edit, Edits, FeatureSchema, Multiples, NumberExpression, Rows,
-    Rule, from_numbers, numbers,
+    Cell, Change, Derived, Edit, Edits, FeatureSchema, Multiples, NumberExpression, Rows, Rule,
+    from_numbers, numbers,
 };
 
 /// Repairs of one proposal after each other, at most: a chain of rules is as long as that seldom.
@@ -31,6 +31,23 @@ pub(super) struct FeatureRules {
     readers: Vec<Vec<u32>>,
     /// Per feature the derived features that read it.
     followers: Vec<Vec<u32>>,
+}
+
+/// A change of one more feature of a proposal, to make it keep a rule.
+#[derive(Clone, Copy)]
+struct RuleChange<'a> {
+    feasible: FeasibleSet<'a>,
+    rule: &'a Rule,
+    edits: &'a Edits,
+    feature: usize,
+}
+
+/// How a proposal that breaks rules is repaired.
+#[derive(Debug, Clone, Copy)]
+struct RepairPlan<'a> {
+    movable: Movable,
+    /// What a network said of the row: of categories that keep a rule the likelier ones are nearer.
+    decoded: Option<&'a [f32]>,
 }
 
 /// Which features of a proposal may move to make it keep a rule.
@@ -195,7 +212,10 @@ impl Constraints {
         if self.is_coherent(edits, &original) {
             return SmallVec::new();
         }
-        let repaired = |movable| self.repair(feasible, edits, &original, movable);
+        let repaired = |movable| {
+            let plan = RepairPlan { movable, decoded: None };
+            self.repair(feasible, edits, &original, plan)
+        };
         let mut found: SmallVec<[Edits; 2]> =
             [Movable::Partners, Movable::Changed].into_iter().filter_map(repaired).collect();
         found.retain(|edits| !edits.is_empty());
@@ -209,7 +229,7 @@ impl Constraints {
         feasible: FeasibleSet<'_>,
         edits: &[Edit],
         original: impl Fn(usize) -> Cell,
-        movable: Movable,
+        plan: RepairPlan<'_>,
     ) -> Option<Edits> {
         let proposed = |feature: usize| edits.iter().any(|edit| edit.feature == feature);
         let mut repaired = Edits::from_slice(edits);
@@ -225,7 +245,7 @@ impl Constraints {
                 None => return None,
             };
             let free = |feature: &usize| {
-                let may = match movable {
+                let may = match plan.movable {
                     Movable::Changed => proposed(*feature),
                     Movable::Partners => !proposed(*feature),
                     Movable::All => true,
@@ -234,7 +254,13 @@ impl Constraints {
             };
             let features = inputs(broken, &self.coherence.derived);
             let options = features.iter().copied().filter(free).flat_map(|feature| {
-                self.options(feasible, broken, (&repaired, feature), &original)
+                let change = RuleChange { feasible, rule: broken, edits: &repaired, feature };
+                let options = self.options(change, &original);
+                let now = cell_of(&repaired, &original)(feature);
+                let start = original(feature);
+                let distance =
+                    move |edit: Edit| (self.distance(edit, (now, start), plan.decoded), edit);
+                options.into_iter().map(distance)
             });
             let (_, best) = options.min_by(|one, two| one.0.total_cmp(&two.0))?;
             moved.push(best.feature);
@@ -243,19 +269,38 @@ impl Constraints {
         None
     }
 
-    /// Values of one feature under which a rule holds, and how far they are from the proposed one.
-    fn options(
+    /// How far a value that keeps a rule is from the proposed one: in standard deviations, or by how much less likely
+    /// a network takes a category to be.
+    fn distance(
         &self,
-        feasible: FeasibleSet<'_>,
-        rule: &Rule,
-        (edits, feature): (&Edits, usize),
-        original: impl Fn(usize) -> Cell,
-    ) -> Vec<(f64, Edit)> {
+        Edit { feature, cell }: Edit,
+        (now, start): (Cell, Cell),
+        decoded: Option<&[f32]>,
+    ) -> f64 {
+        match (cell, now, &self.layout.slots[feature]) {
+            (Cell::Number(new), Cell::Number(now), Slots::Numeric(slots)) => {
+                (new - now).abs() / slots.std
+            }
+            (Cell::Code(new), Cell::Code(now), Slots::Categorical(slots))
+                if let Some(decoded) = decoded
+                    && let (Some(new), Some(now)) = (slots.slot(new), slots.slot(now)) =>
+            {
+                f64::from(decoded[now]) - f64::from(decoded[new])
+            }
+            // The original value is the likeliest that goes with the others.
+            _ if cell == start => 1.0,
+            _ => 1.1,
+        }
+    }
+
+    /// Values of one feature under which a rule holds, but for the proposed one.
+    fn options(&self, change: RuleChange<'_>, original: impl Fn(usize) -> Cell) -> Vec<Edit> {
+        let RuleChange { feasible, rule, edits, feature } = change;
         let start = original(feature);
         let now = cell_of(edits, &original)(feature);
         let proposed: Vec<Cell> = match (start, now) {
             (Cell::Number(start), Cell::Number(now)) => {
-                let roots = self.roots(feasible, rule, (edits, feature), &original, (start, now));
+                let roots = self.roots(change, &original, (start, now));
                 roots.into_iter().map(Cell::Number).collect()
             }
             _ => feasible.options(feature, start, MOST_VALUES).unwrap_or_default(),
@@ -266,21 +311,12 @@ impl Constraints {
             let all = self.follow(&edits, &original);
             all.is_some_and(|all| rule.allows(cell_of(&all, &original), &original))
         };
-        let distance = |cell: Cell| match (cell, now, &self.layout.slots[feature]) {
-            (Cell::Number(new), Cell::Number(now), Slots::Numeric(slots)) => {
-                (new - now).abs() / slots.std
-            }
-            // The original value is the likeliest that goes with the others.
-            (cell, ..) if cell == start => 1.0,
-            _ => 1.1,
-        };
         [start]
             .into_iter()
             .chain(proposed)
             .filter(|cell| *cell != now)
             .map(|cell| Edit { feature, cell })
             .filter(allowed)
-            .map(|edit| (distance(edit.cell), edit))
             .collect()
     }
 
@@ -288,12 +324,11 @@ impl Constraints {
     /// beyond.
     fn roots(
         &self,
-        feasible: FeasibleSet<'_>,
-        rule: &Rule,
-        (edits, feature): (&Edits, usize),
+        change: RuleChange<'_>,
         original: impl Fn(usize) -> Cell,
         (start, now): (f64, f64),
     ) -> Vec<f64> {
+        let RuleChange { feasible, rule, edits, feature } = change;
         let Slots::Numeric(slots) = &self.layout.slots[feature] else { return Vec::new() };
         let mut found = Vec::new();
         rule.truth.visit_comparisons(&mut |left: &NumberExpression, right: &NumberExpression| {
@@ -331,37 +366,56 @@ impl Constraints {
     }
 
     /// Makes rows that a network's output stands for keep to all that holds between features: repaired where that
-    /// is possible, else with a broken rule's features as they were. Sets what follows.
+    /// is possible, else with a broken rule's features as they were. Sets what follows. Gives the rows that this
+    /// changed, ascending.
     pub(super) fn make_coherent(
         &self,
         proposed: &mut Rows,
-        originals: &Rows,
-        (conditions, bounds): (&Conditions, &RowBounds),
-    ) {
+        network_output: &NetworkOutput<'_>,
+    ) -> Vec<u32> {
         if self.coherence.is_empty() {
-            return;
+            return Vec::new();
         }
-        for row in 0..proposed.len {
-            let original = |feature: usize| originals.cell(feature, row);
-            let changed = |feature: &usize| {
-                !self.is_derived(*feature) && proposed.cell(*feature, row) != original(*feature)
+        (0..proposed.len as u32)
+            .filter(|row| self.make_row_coherent(proposed, *row as usize, network_output))
+            .collect()
+    }
+
+    /// The same for one row; whether it changed anything.
+    fn make_row_coherent(
+        &self,
+        proposed: &mut Rows,
+        row: usize,
+        network_output: &NetworkOutput<'_>,
+    ) -> bool {
+        let original = |feature: usize| network_output.rows.cell(feature, row);
+        let changed = |feature: &usize| {
+            !self.is_derived(*feature) && proposed.cell(*feature, row) != original(*feature)
+        };
+        let edits: Edits = (0..proposed.cells.len())
+            .filter(changed)
+            .map(|feature| Edit { feature, cell: proposed.cell(feature, row) })
+            .collect();
+        let edits = if self.is_coherent(&edits, original) {
+            edits
+        } else {
+            let feasible = self.feasible(network_output.conditions, network_output.bounds, row);
+            let plan = RepairPlan {
+                movable: Movable::All,
+                decoded: Some(network_output.decoded.row(row)),
             };
-            let edits: Edits = (0..proposed.cells.len())
-                .filter(changed)
-                .map(|feature| Edit { feature, cell: proposed.cell(feature, row) })
-                .collect();
-            let edits = if self.is_coherent(&edits, original) {
-                edits
-            } else {
-                let feasible = self.feasible(conditions, bounds, row);
-                let repaired = self.repair(feasible, &edits, original, Movable::All);
-                repaired.unwrap_or_else(|| self.without_broken(edits, original))
-            };
-            for feature in 0..proposed.cells.len() {
-                proposed.set(feature, row, original(feature));
-            }
-            self.apply(proposed, row, &edits, original);
+            let repaired = self.repair(feasible, &edits, original, plan);
+            repaired.unwrap_or_else(|| self.without_broken(edits, original))
+        };
+        let all = self.follow(&edits, original);
+        let new = cell_of(all.as_deref().unwrap_or(&edits), original);
+        let mut moved = false;
+        for feature in 0..proposed.cells.len() {
+            let cell = new(feature);
+            moved |= cell != proposed.cell(feature, row);
+            proposed.set(feature, row, cell);
         }
+        moved
     }
 
     /// Gives a row changes, and what follows from them.
@@ -442,19 +496,5 @@ fn put(edits: &mut Edits, edit: Edit, original: Cell) {
     if edit.cell != original {
         let at = edits.partition_point(|other| other.feature < edit.feature);
         edits.insert(at, edit);
-    }
-}
-
-impl Constraints {
-    /// The rows that a set of cells is.
-    pub(super) fn coherent_rows(
-        &self,
-        cells: Vec<Cells>,
-        originals: &Rows,
-        within: (&Conditions, &RowBounds),
-    ) -> Rows {
-        let mut rows = Rows { len: originals.len, cells };
-        self.make_coherent(&mut rows, originals, within);
-        rows
     }
 }

@@ -266,16 +266,40 @@ impl Constraints {
         conditions: &Conditions,
         bounds: &RowBounds,
     ) -> Rows {
-        let empty = |cells: &Cells| match cells {
-            Cells::Numbers(_) => Cells::Numbers(Vec::with_capacity(rows.len)),
-            Cells::Codes(_) => Cells::Codes(Vec::with_capacity(rows.len)),
-        };
-        let mut cells: Vec<Cells> = rows.cells.iter().map(empty).collect();
         let network_output = NetworkOutput { decoded, rows, conditions, bounds };
-        for block in blocks(rows.len) {
-            self.settle(&network_output, &block, &mut cells);
+        let mut settled = self.settled(&network_output);
+        self.make_coherent(&mut settled, &network_output);
+        settled
+    }
+
+    /// The rows of [`Constraints::post_process`] in which what holds between features has changed something: their
+    /// indexes, ascending, and the rows.
+    pub fn repaired(
+        &self,
+        decoded: &Dense,
+        rows: &Rows,
+        conditions: &Conditions,
+        bounds: &RowBounds,
+    ) -> (Vec<u32>, Rows) {
+        let network_output = NetworkOutput { decoded, rows, conditions, bounds };
+        let mut settled = self.settled(&network_output);
+        let repaired = self.make_coherent(&mut settled, &network_output);
+        let rows = settled.take(&repaired);
+        (repaired, rows)
+    }
+
+    /// What single features become.
+    fn settled(&self, network_output: &NetworkOutput<'_>) -> Rows {
+        let len = network_output.rows.len;
+        let empty = |cells: &Cells| match cells {
+            Cells::Numbers(_) => Cells::Numbers(Vec::with_capacity(len)),
+            Cells::Codes(_) => Cells::Codes(Vec::with_capacity(len)),
+        };
+        let mut cells: Vec<Cells> = network_output.rows.cells.iter().map(empty).collect();
+        for block in blocks(len) {
+            self.settle(network_output, &block, &mut cells);
         }
-        self.coherent_rows(cells, rows, (conditions, bounds))
+        Rows { len, cells }
     }
 
     fn settle(

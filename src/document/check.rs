@@ -61,7 +61,8 @@ impl<'a> Checker<'a> {
     fn accepts(&self, value: &Value, schema: &'a Value) -> bool {
         let choices = self.choices(schema);
         if !choices.is_empty() {
-            return value.as_str().is_some_and(|text| choices.contains(&text));
+            let former = |text| branches(schema).any(|branch| branch["x-also"] == text);
+            return value.as_str().is_some_and(|text| choices.contains(&text) || former(text));
         }
         let mut branches = branches(schema).peekable();
         if branches.peek().is_some() {

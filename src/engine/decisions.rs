@@ -13,14 +13,23 @@ use crate::error::{Error, Result};
 use crate::explain::Decisions;
 use crate::predictor::Task;
 
+/// A score table beside the table of features.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredScores<'a> {
+    /// The score table.
+    pub scores: &'a Table,
+    /// The table whose rows it is of.
+    pub features: &'a Table,
+    /// Columns of both that say which row is which.
+    pub key: &'a [String],
+    /// The column of the score table with the model's decision.
+    pub decision: &'a str,
+}
+
 impl Engine {
     /// A scan of a score table: the key in the types of the feature table's, then the decision.
-    async fn stored(
-        &self,
-        (scores, features): (&Table, &Table),
-        key: &[String],
-        decision: &str,
-    ) -> Result<Scan> {
+    async fn stored(&self, stored: &StoredScores<'_>) -> Result<Scan> {
+        let StoredScores { scores, features, key, decision } = *stored;
         let typed = |name: &String| -> Expr {
             match features.schema.field_with_name(name) {
                 Ok(field) => cast(column(name), field.data_type().clone()).alias(name),
@@ -35,20 +44,19 @@ impl Engine {
     }
 }
 
-/// Reads the decisions of a score table, joined to `features` on the key.
+/// Reads the decisions of a score table, joined to the features on the key.
 ///
 /// # Errors
 /// When a key has two decisions, or a decision is none of the model's.
 pub async fn gather_decisions(
     engine: &Engine,
-    (scores, features): (&Table, &Table),
-    (key, decision): (&[String], &str),
+    stored: &StoredScores<'_>,
     task: &Task,
 ) -> Result<Decisions> {
-    let scan = engine.stored((scores, features), key, decision).await?;
+    let scan = engine.stored(stored).await?;
     let mut tasks = JoinSet::new();
     for stream in scan.streams()? {
-        tasks.spawn(gather(stream, Decisions::new(task), key.len()));
+        tasks.spawn(gather(stream, Decisions::new(task), stored.key.len()));
     }
     let mut total = Decisions::new(task);
     while let Some(part) = tasks.join_next().await {

@@ -83,7 +83,7 @@ pub(super) fn check_text(subject: &str, text: &str) -> Result<()> {
             && MAKERS.contains(&word.value.to_lowercase().as_str())
         {
             let problem = format!(
-                "calls `{}`, which makes as much as it is asked for and is not allowed here",
+                "calls `{}`, whose result may be of any size: it is not allowed here",
                 word.value
             );
             return refused(problem);

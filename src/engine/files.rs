@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::schema::types::TypePtr;
 use rayon::prelude::*;
 
 use super::object_files::{self, TableStore};
@@ -16,7 +17,7 @@ use crate::error::{Error, Fault, Kind, Result};
 use crate::feature::type_name;
 use crate::output::folder_values;
 use crate::storage::{Listed, Stores, is_url};
-use crate::table::{DeltaFile, DeltaTable};
+use crate::table::{VersionedFile, VersionedTable};
 
 /// File name endings taken for Parquet inside a folder.
 pub(super) const ENDINGS: [&str; 3] = ["parquet", "parq", "pq"];
@@ -59,6 +60,8 @@ pub struct SourceFile {
     /// Values of the partition fields, in their order.
     pub partition_values: Vec<Option<String>>,
     schema: SchemaRef,
+    /// Numbers that an Iceberg table gives its columns, in their order; empty where no column has one.
+    field_ids: Vec<Option<i32>>,
     partition: Vec<(String, Option<String>)>,
 }
 
@@ -108,13 +111,15 @@ fn read_footers(paths: &[String]) -> Result<Vec<Result<SourceFile, Fault>>> {
 }
 
 impl SourceFile {
-    /// An object of a table, by its URL: row groups, and values of its folders.
+    /// An object of a table, by its URL: its footer, and values of its folders.
     pub(super) fn of_object(
         object: &Listed,
         shown: String,
-        (row_groups, partition): (Vec<RowGroup>, Vec<(String, Option<String>)>),
-        schema: &SchemaRef,
+        footer: &ArrowReaderMetadata,
+        partition: Vec<(String, Option<String>)>,
     ) -> SourceFile {
+        let row_groups: Vec<RowGroup> =
+            footer.metadata().row_groups().iter().map(row_group).collect();
         SourceFile {
             path: PathBuf::from(shown),
             bytes: object.bytes,
@@ -124,24 +129,56 @@ impl SourceFile {
             rows: row_groups.iter().map(|group| group.rows).sum(),
             row_groups,
             partition_values: Vec::new(),
-            schema: Arc::clone(schema),
+            schema: Arc::clone(footer.schema()),
+            field_ids: field_ids(footer),
             partition,
         }
     }
+
+    /// The same file; where it has the schema of the file before, as files of a table have, it is kept once.
+    pub(super) fn sharing(mut self, last: &mut Option<SchemaRef>) -> SourceFile {
+        match last {
+            Some(schema) if *schema == self.schema => self.schema = Arc::clone(schema),
+            _ => *last = Some(Arc::clone(&self.schema)),
+        }
+        self
+    }
+
+    /// Its columns with their numbers.
+    fn numbered_columns(&self) -> Vec<(&str, Option<i32>)> {
+        let ids = self.field_ids.iter().copied().chain(std::iter::repeat(None));
+        self.schema.fields().iter().map(|field| field.name().as_str()).zip(ids).collect()
+    }
+}
+
+/// The numbers of a file's columns, if they have any.
+fn field_ids(footer: &ArrowReaderMetadata) -> Vec<Option<i32>> {
+    let root = footer.metadata().file_metadata().schema();
+    let id = |column: &TypePtr| {
+        let info = column.get_basic_info();
+        info.has_id().then(|| info.id())
+    };
+    let ids: Vec<Option<i32>> = root.get_fields().iter().map(id).collect();
+    if ids.iter().all(Option::is_none) { Vec::new() } else { ids }
 }
 
 impl SourceFiles {
-    /// The files of a version of a Delta table that are read, with the table's own types.
+    /// The files of a version of a table that are read, with the table's own types.
     ///
     /// # Errors
-    /// When a file is missing or broken.
-    pub fn of_delta(table: &DeltaTable, kept: &[bool], stores: &Stores) -> Result<SourceFiles> {
+    /// When a file is missing or broken, or has other columns than the table.
+    pub fn of_version(
+        table: &VersionedTable,
+        kept: &[bool],
+        stores: &Stores,
+    ) -> Result<SourceFiles> {
         table.check_files(kept)?;
-        let kept: Vec<&DeltaFile> =
+        let kept: Vec<&VersionedFile> =
             table.files.iter().zip(kept).filter(|(_, kept)| **kept).map(|(file, _)| file).collect();
-        let (read, store) = if is_url(&table.shown) && !kept.is_empty() {
-            let urls = kept.iter().map(|file| file.path.display().to_string());
-            let (read, store) = object_files::find(&urls.collect::<Vec<_>>(), stores)?;
+        let shown = |file: &VersionedFile| file.path.display().to_string();
+        let (read, store) = if kept.first().is_some_and(|file| is_url(&shown(file))) {
+            let urls: Vec<String> = kept.iter().map(|file| shown(file)).collect();
+            let (read, store) = object_files::find(&urls, stores)?;
             (read, Some(store))
         } else {
             let found = kept.par_iter().map(|file| {
@@ -150,21 +187,22 @@ impl SourceFiles {
             });
             (found.collect(), None)
         };
-        let (files, mut faults): (Vec<_>, Vec<_>) = read.into_iter().partition(Result::is_ok);
+        let known: HashMap<&Path, &VersionedFile> =
+            kept.iter().map(|file| (file.path.as_path(), *file)).collect();
+        let with_values = |file: SourceFile| {
+            table.check_columns(&file.path, &file.numbered_columns())?;
+            let Some(of_table) = known.get(file.path.as_path()) else {
+                let shown = file.path.display().to_string();
+                return Err(Fault::new(shown, "has another name in the table's metadata"));
+            };
+            Ok(SourceFile { partition_values: of_table.values.clone(), ..file })
+        };
+        let checked = read.into_iter().map(|file| file.and_then(with_values));
+        let (files, mut faults): (Vec<_>, Vec<_>) = checked.partition(Result::is_ok);
         faults.truncate(FAULTS_SHOWN);
         Error::from_faults(Kind::Input, faults.into_iter().filter_map(Result::err).collect())?;
-        let logged: HashMap<&Path, &DeltaFile> =
-            kept.iter().map(|file| (file.path.as_path(), *file)).collect();
-        let with_log = |file: SourceFile| {
-            let Some(of_log) = logged.get(file.path.as_path()) else {
-                let shown = file.path.display().to_string();
-                return Err(Error::internal("tables", format!("`{shown}` has another name")));
-            };
-            Ok(SourceFile { partition_values: of_log.values.clone(), ..file })
-        };
-        let files = files.into_iter().flatten().map(with_log).collect::<Result<Vec<_>>>()?;
         Ok(SourceFiles {
-            files,
+            files: files.into_iter().flatten().collect(),
             file_schema: Arc::new(Schema::new(table.fields.clone())),
             partition_fields: table.partitions.clone(),
             store,
@@ -308,6 +346,7 @@ fn read_footer(found: &ListedFile) -> Result<SourceFile, Fault> {
         row_groups,
         partition_values: Vec::new(),
         schema: Arc::clone(footer.schema()),
+        field_ids: field_ids(&footer),
         partition: hive_partition(&found.path, &found.root),
         path: found.path.clone(),
     })
@@ -340,7 +379,7 @@ pub fn since_1970(time: std::time::SystemTime) -> Option<u64> {
     Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos() as u64)
 }
 
-pub(super) fn row_group(group: &parquet::file::metadata::RowGroupMetaData) -> RowGroup {
+fn row_group(group: &parquet::file::metadata::RowGroupMetaData) -> RowGroup {
     let start = group
         .columns()
         .iter()
@@ -453,6 +492,7 @@ pub(super) fn test_file(groups: &[u64]) -> SourceFile {
         row_groups: groups.iter().map(|rows| RowGroup { rows: *rows, start: 0 }).collect(),
         partition_values: Vec::new(),
         schema: Arc::new(Schema::empty()),
+        field_ids: Vec::new(),
         partition: Vec::new(),
     }
 }

@@ -22,7 +22,7 @@ mod stats;
 mod table;
 mod wire;
 
-pub use decisions::gather_decisions;
+pub use decisions::{StoredScores, gather_decisions};
 pub use explain::{ExplainPlan, OnRows, RecordStream, SplitWork};
 pub use extremes::{Extremes, Usual, count_contradictions, find_extremes};
 pub use files::{SourceFile, SourceFiles, since_1970};

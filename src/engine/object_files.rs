@@ -14,7 +14,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::files::{ENDINGS, FOLDER_HINT, SourceFile, repeated_column, row_group};
+use super::files::{ENDINGS, FOLDER_HINT, SourceFile, repeated_column};
 use crate::error::{Error, Fault, Kind, Result};
 use crate::output::folder_values;
 use crate::storage::{Listed, ObjectUrl, Pinned, Store, Stores, translate, wait};
@@ -63,22 +63,22 @@ pub(super) fn find(
     }
     let store = stores.open(&urls[0], Kind::Input)?;
     let (files, objects) = wait(async move {
-        let mut found = Vec::new();
-        for url in &urls {
-            found.extend(expand(&store, url).await?);
-        }
+        let expanded: Vec<_> = urls.iter().map(|url| expand(&store, url)).collect();
+        let expanded = futures::stream::iter(expanded).buffered(FOOTERS);
+        let mut found: Vec<ListedObject> = expanded.try_collect::<Vec<_>>().await?.concat();
         found.sort_by(|left, right| left.object.key.cmp(&right.object.key));
         found.dedup_by(|left, right| left.object.key == right.object.key);
-        let etags: Vec<(String, String)> = found
-            .iter()
-            .filter_map(|found| Some((found.object.key.clone(), found.object.etag.clone()?)))
-            .collect();
         let bucket = store.url("").to_string();
-        let pinned = Arc::new(Pinned::new(Arc::clone(store.inner()), &bucket, etags.into_iter()));
-        let footers = found.into_iter().map(|found| footer(Arc::clone(&pinned), &store, found));
-        let footers: Vec<_> = footers.collect();
-        let footers = futures::stream::iter(footers).buffered(FOOTERS);
-        Ok((footers.try_collect::<Vec<_>>().await?, pinned))
+        let objects = found.iter().map(|found| &found.object);
+        let pinned = Arc::new(Pinned::new(Arc::clone(store.inner()), &bucket, objects));
+        let reader = Arc::clone(&pinned);
+        let read = move |found| footer(Arc::clone(&reader), store.clone(), found);
+        let mut footers = futures::stream::iter(found).map(read).buffered(FOOTERS);
+        let (mut files, mut schema) = (Vec::new(), None);
+        while let Some(found) = footers.try_next().await? {
+            files.push(found.map(|file| file.sharing(&mut schema)));
+        }
+        Ok((files, pinned))
     })?;
     // Two tables of one bucket pin different objects.
     let name = format!("table://{:016x}", xxh3_64(paths.join("\n").as_bytes()));
@@ -144,7 +144,7 @@ fn matches(pattern: &glob::Pattern, key: &str) -> bool {
 /// Reads a footer; what is wrong with the file itself is a fault.
 async fn footer(
     pinned: Arc<Pinned>,
-    store: &Store,
+    store: Store,
     found: ListedObject,
 ) -> Result<Result<SourceFile, Fault>> {
     let url = store.url(&found.object.key);
@@ -172,11 +172,10 @@ async fn footer(
             Fault::new(&shown, problem).hint("write it again with one of them renamed or left out")
         ));
     }
-    let groups = metadata.row_groups().iter().map(row_group).collect();
     let rest = found.object.key.strip_prefix(&found.root).unwrap_or_default();
     let folders = rest.trim_start_matches('/').rsplit_once('/').map_or("", |(folders, _)| folders);
     let partition = folder_values(folders);
-    Ok(Ok(SourceFile::of_object(&found.object, shown, (groups, partition), arrow.schema())))
+    Ok(Ok(SourceFile::of_object(&found.object, shown, &arrow, partition)))
 }
 
 /// The footer of an object: its end, and once more where that was too little.

@@ -16,7 +16,7 @@ use super::scan::refused;
 use super::session::Engine;
 use super::table::partition_value;
 use crate::error::Result;
-use crate::table::{DeltaFile, DeltaTable};
+use crate::table::{VersionedFile, VersionedTable};
 
 /// Values of partition columns, file by file: the least and the greatest of each column there.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct PartitionValues<'a> {
 
 impl Engine {
     /// Files in which a row may satisfy one of the predicates, or all of them without any.
-    pub(super) fn files_in_scope(&self, table: &DeltaTable, predicates: &[&str]) -> Vec<bool> {
+    pub(super) fn files_in_scope(&self, table: &VersionedTable, predicates: &[&str]) -> Vec<bool> {
         let all = vec![true; table.files.len()];
         if predicates.is_empty() || table.partitions.is_empty() || table.files.is_empty() {
             return all;
@@ -78,7 +78,7 @@ impl Engine {
         holds().map_err(refused)
     }
 
-    fn may_match(&self, table: &DeltaTable, predicate: &str) -> EngineResult<Vec<bool>> {
+    fn may_match(&self, table: &VersionedTable, predicate: &str) -> EngineResult<Vec<bool>> {
         let fields = table.fields.iter().chain(&table.partitions).cloned();
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let named = DFSchema::try_from(Arc::clone(&schema))?;
@@ -91,9 +91,9 @@ impl Engine {
 }
 
 impl<'a> PartitionValues<'a> {
-    fn new(table: &'a DeltaTable) -> EngineResult<PartitionValues<'a>> {
+    fn new(table: &'a VersionedTable) -> EngineResult<PartitionValues<'a>> {
         let column = |(index, field): (usize, &FieldRef)| {
-            let value = |file: &DeltaFile| {
+            let value = |file: &VersionedFile| {
                 partition_value(file.values[index].as_deref(), field.data_type())
             };
             ScalarValue::iter_to_array(table.files.iter().map(value))

@@ -12,9 +12,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::files::SourceFiles;
 use super::table::{ParquetTable, Table};
 use crate::error::{Error, Result};
-use crate::job::DeltaVersion;
+use crate::job::TableAt;
 use crate::storage::Stores;
-use crate::table::DeltaTable;
+use crate::table;
 
 /// What the engine may use.
 #[derive(Debug, Clone, Copy)]
@@ -77,25 +77,26 @@ impl Engine {
         Ok(described)
     }
 
-    /// Opens a version of a Delta table under a name that predicates can use, without the files in which no row
+    /// Opens a version of a Delta or Iceberg table under a name that predicates can use, without the files in which no row
     /// satisfies any of the predicates; all files where there is none.
     ///
     /// # Errors
     /// When the table cannot be read, or a file is missing or broken.
-    pub fn open_delta(
+    pub fn open_version(
         &self,
         name: &str,
-        (folder, version): (&str, &DeltaVersion),
+        (place, wanted): (&str, &TableAt),
         predicates: &[&str],
     ) -> Result<Table> {
-        let delta = DeltaTable::open(folder, version, &self.stores)?;
-        let kept = self.files_in_scope(&delta, predicates);
+        let versioned = table::open(place, wanted, &self.stores)?;
+        let kept = self.files_in_scope(&versioned, predicates);
         let read = kept.iter().filter(|kept| **kept).count();
-        tracing::info!(version = delta.version, files = delta.files.len(), read, "opened {folder}");
-        let files = SourceFiles::of_delta(&delta, &kept, &self.stores)?;
+        let (version, files) = (versioned.version, versioned.files.len());
+        tracing::info!(version, files, read, "opened {place}");
+        let files = SourceFiles::of_version(&versioned, &kept, &self.stores)?;
         let table = Arc::new(ParquetTable::new(files, self.options.partitions));
-        let described =
-            Table { version: Some(delta.version), ..table.describe(name, &[folder.to_string()]) };
+        let described = table.describe(name, &[place.to_string()]);
+        let described = Table { version: Some(version), ..described };
         self.register(name, table)?;
         Ok(described)
     }

@@ -40,8 +40,8 @@ use crate::predictor::Task;
 
 /// The function's name.
 const NAME: &str = "counterfactual";
-/// Columns of the counterfactual table that a result leaves out.
-const KEY_AND_SAMPLE: usize = 2;
+/// Columns of the counterfactual table that a result leaves out: the key (one column here), the method, the sample.
+const LEFT_OUT: usize = 3;
 /// What its struct has beside the columns of the counterfactual table.
 const DETAIL: &str = "detail";
 
@@ -168,7 +168,7 @@ struct Counterfactual {
 
 impl Counterfactual {
     fn new(explainer: Arc<Explainer>, features: SchemaRef) -> Counterfactual {
-        let own = explainer.counterfactuals.fields().iter().skip(KEY_AND_SAMPLE);
+        let own = explainer.counterfactuals.fields().iter().skip(LEFT_OUT);
         let nullable = |field: &Arc<Field>| Arc::new(field.as_ref().clone().with_nullable(true));
         let mut fields: Vec<Arc<Field>> = own.map(nullable).collect();
         fields.push(Arc::new(Field::new(DETAIL, DataType::Utf8, true)));
@@ -242,7 +242,7 @@ impl Counterfactual {
         details: Vec<Option<String>>,
     ) -> Result<ArrayRef, arrow::error::ArrowError> {
         let indices = UInt32Array::from(indices);
-        let own = table.columns().iter().skip(KEY_AND_SAMPLE);
+        let own = table.columns().iter().skip(LEFT_OUT);
         let mut columns =
             own.map(|column| take(column, &indices, None)).collect::<Result<Vec<_>, _>>()?;
         let status = self.fields.iter().position(|field| field.name() == "status");

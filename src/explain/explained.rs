@@ -49,6 +49,10 @@ pub(super) struct Finding {
     pub(super) certified: bool,
     /// How far inside the target a valid counterfactual is; NaN where unknown.
     pub(super) margin: f64,
+    /// Under how many models beside the predictor a counterfactual holds; none without such models.
+    pub(super) robust: Option<u32>,
+    /// What it costs more than the cheapest that was seen and holds under too few of them.
+    pub(super) robustness_cost: Option<f64>,
 }
 
 /// Measures of counterfactuals.
@@ -70,6 +74,8 @@ impl Finding {
             queries: 0,
             certified: status == Status::Infeasible,
             margin: f64::NAN,
+            robust: None,
+            robustness_cost: None,
         }
     }
 }

@@ -108,7 +108,7 @@ impl Explainer {
     }
 
     /// What changes of a row cost, as the counterfactual table counts it.
-    pub fn cost(&self, edits: &[Edit], own: impl Fn(usize) -> Cell) -> f64 {
-        self.refiner.cost(edits, own)
+    pub fn cost(&self, edits: &[Edit], original: impl Fn(usize) -> Cell) -> f64 {
+        self.refiner.cost(edits, original)
     }
 }

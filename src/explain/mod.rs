@@ -7,6 +7,7 @@
 //! of [`BLOCK_ROWS`] rows, counted from the start of a split.
 
 mod changes;
+mod compare;
 mod decisions;
 mod explained;
 mod fit;
@@ -16,6 +17,7 @@ mod plausible;
 mod recheck;
 mod refine;
 mod requests;
+mod robust;
 mod stats;
 mod table;
 mod valid_rows;
@@ -41,6 +43,7 @@ use crate::predictor::{Predictor, Task};
 use crate::runtime::Streams;
 use crate::target::TargetCodec;
 
+use compare::Tabulated;
 pub use decisions::Decisions;
 pub use fit::{check_fit, target_names};
 pub use inspect::Inspected;
@@ -49,7 +52,9 @@ pub use plausible::check_plausibility;
 pub use recheck::{CurrentRows, Recheck, Remade};
 use refine::{Plateaus, Refiner, RefinerSetup};
 use requests::TargetRule;
+pub use robust::RobustModels;
 pub use stats::{ExplainStats, Stage, StageSeconds};
+use valid_rows::ValidRows;
 
 /// Rows explained at once: enough for the matrix products, few enough for the caches.
 pub const BLOCK_ROWS: usize = 8192;
@@ -77,6 +82,7 @@ pub struct ColumnIndices {
 }
 
 /// What rows are explained with.
+#[derive(Clone)]
 pub struct ExplainSetup<'a> {
     /// What the generator is.
     pub description: &'a Description,
@@ -88,6 +94,8 @@ pub struct ExplainSetup<'a> {
     pub columns: ColumnIndices,
     /// The model.
     pub predictor: Arc<dyn Predictor>,
+    /// Models beside it under which counterfactuals must hold too.
+    pub robust: RobustModels,
     /// What it decided before.
     pub decisions: Option<Arc<Decisions>>,
     /// What it should decide instead.
@@ -112,6 +120,7 @@ pub struct Explainer {
     constraints: Constraints,
     codec: TargetCodec,
     predictor: Arc<dyn Predictor>,
+    robust: RobustModels,
     decisions: Option<Arc<Decisions>>,
     target_rule: TargetRule,
     samples: usize,
@@ -119,7 +128,9 @@ pub struct Explainer {
     method: Box<dyn CounterfactualMethod>,
     refiner: Refiner,
     /// None without training rows, or with too few.
-    plausibility: Option<Plausibility>,
+    plausibility: Option<Arc<Plausibility>>,
+    /// One for each method beside the published one.
+    others: Vec<Arc<Explainer>>,
     streams: Streams,
     /// Schema of the counterfactual table.
     pub counterfactuals: SchemaRef,
@@ -131,6 +142,7 @@ pub struct Explainer {
 pub struct Worker {
     shared: Arc<Explainer>,
     generator: Generator,
+    others: Vec<Worker>,
 }
 
 impl Explainer {
@@ -140,6 +152,21 @@ impl Explainer {
     /// When a key column has a name that the table needs itself, the target is not one of the model's, or there are
     /// too few training rows to tell whether counterfactuals are as plausible as they must be.
     pub fn new(generator: Generator, setup: ExplainSetup<'_>) -> Result<Explainer> {
+        if !setup.explain.compares() {
+            return Explainer::of_method(generator, setup, None);
+        }
+        let others = setup.clone();
+        let mut explainer = Explainer::of_method(generator.replica()?, setup, None)?;
+        explainer.others = compare::others(&explainer, &generator, &others)?;
+        Ok(explainer)
+    }
+
+    /// The published method alone. What answers are compared with is made, unless it is given.
+    fn of_method(
+        generator: Generator,
+        setup: ExplainSetup<'_>,
+        given: Option<Option<Arc<Plausibility>>>,
+    ) -> Result<Explainer> {
         let ExplainSetup { description, schema, table, columns, predictor, .. } = setup;
         let explain = resolved(setup.explain, description)?;
         let fields = |indexes: &[usize]| -> Vec<FieldRef> {
@@ -156,7 +183,10 @@ impl Explainer {
             Task::Classification { classes, .. } => classes.len() as u32,
             Task::Regression => 0,
         };
-        let plausibility = plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?;
+        let plausibility = match given {
+            Some(given) => given,
+            None => plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?,
+        };
         let points = setup.neighbours.filter(|_| explain.needs_neighbours());
         let constrained = Constrained { description, schema: &schema, columns: &columns, features };
         let constraints = constrained.constraints(&explain, &layout);
@@ -183,12 +213,14 @@ impl Explainer {
             constraints,
             codec: description.targets.clone(),
             predictor,
+            robust: setup.robust,
             decisions: stored,
             columns,
             samples: setup.explain.samples,
             conditions: setup.explain.conditions,
             refiner,
             plausibility,
+            others: Vec::new(),
             streams: setup.streams,
             counterfactuals,
             rejects,
@@ -206,7 +238,8 @@ impl Explainer {
     /// When the generator cannot be copied.
     pub fn worker(self: &Arc<Self>) -> Result<Worker> {
         let generator = self.generator.lock().replica()?;
-        Ok(Worker { shared: Arc::clone(self), generator })
+        let others = self.others.iter().map(Explainer::worker).collect::<Result<_>>()?;
+        Ok(Worker { shared: Arc::clone(self), generator, others })
     }
 
     /// Rows to be explained at once: fewer where each has many counterfactuals.
@@ -219,7 +252,8 @@ impl Explainer {
         let often = if self.method.asks_often() { QUERIES_OF_METHODS } else { 1 };
         let wide = classes.div_ceil(MANY_CLASSES) * self.refiner.budgets() * often;
         let requests = self.samples * self.target_rule.targets_per_row() * wide;
-        (BLOCK_ROWS * BLOCKS_OF_REQUESTS / requests).clamp(1, BLOCK_ROWS)
+        let rows = (BLOCK_ROWS * BLOCKS_OF_REQUESTS / requests).clamp(1, BLOCK_ROWS);
+        self.others.iter().map(|other| other.block_rows()).fold(rows, usize::min)
     }
 }
 
@@ -237,20 +271,29 @@ impl Worker {
         if valid_rows.rows.len == 0 {
             return Ok(RecordBatch::new_empty(Arc::clone(&shared.counterfactuals)));
         }
-        let requests = shared.requests(&valid_rows)?;
-        let explained = self.find(&valid_rows, requests, stats)?;
-        clock = Instant::now();
+        if self.others.is_empty() {
+            return Ok(self.explain_valid(&valid_rows, stats)?.table);
+        }
+        self.explain_by_each(&valid_rows, stats)
+    }
+
+    /// What one method says of valid rows.
+    fn explain_valid(&self, valid_rows: &ValidRows, stats: &mut ExplainStats) -> Result<Tabulated> {
+        let shared = &self.shared;
+        let requests = shared.requests(valid_rows)?;
+        let explained = self.find(valid_rows, requests, stats)?;
+        let mut clock = Instant::now();
         stats.count(&explained);
-        let table = shared.table(&valid_rows, &explained)?;
+        let table = shared.table(valid_rows, &explained)?;
         stats.clock(Stage::Tabulate, &mut clock);
-        Ok(table)
+        Ok(Tabulated { rows: explained.rows, table })
     }
 }
 
 /// The job's options with the method that `auto` stands for.
 fn resolved(explain: &ExplainJob, description: &Description) -> Result<ExplainJob> {
     let method = explain.method.with_generator(description.learnt);
-    if !description.learnt && method == ExplainMethod::Generator {
+    if !description.learnt && method == ExplainMethod::Cfrl {
         let problem = "has learnt nothing: it was made by a run that needed no training";
         return Err(Error::input("generator", problem)
             .hint("train one with `overturn train`, or set `explain.method = \"search\"`"));

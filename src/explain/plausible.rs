@@ -16,9 +16,9 @@ pub(super) fn comparison(
     job: &ExplainJob,
     points: Option<&Points>,
     layout: &Arc<Layout>,
-) -> Result<Option<Plausibility>> {
+) -> Result<Option<Arc<Plausibility>>> {
     check_plausibility(job, points.map_or(0, |points| points.len))?;
-    Ok(points.and_then(|points| Plausibility::new(points, layout)))
+    Ok(points.and_then(|points| Plausibility::new(points, layout)).map(Arc::new))
 }
 
 /// Refuses to demand plausibility where there are too few training rows to tell it by.

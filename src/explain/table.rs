@@ -27,6 +27,8 @@ impl Explainer {
     ) -> Result<RecordBatch> {
         let key = project(&valid_rows.all, &self.columns.key)?;
         let mut columns = take(&key, &explained.rows)?.columns().to_vec();
+        let method = self.refiner.method().name();
+        columns.push(Arc::new(StringArray::from(vec![method; explained.rows.len()])));
         columns.push(Arc::new(Int32Array::from(explained.samples.clone())));
         columns.push(self.target_names(&explained.targets));
         columns.extend(self.before_and_after(explained));
@@ -44,6 +46,10 @@ impl Explainer {
         columns.push(Arc::new(Int32Array::from_iter_values(queries)));
         let certified: Vec<bool> = findings.map(|finding| finding.certified).collect();
         columns.push(Arc::new(BooleanArray::from(certified)));
+        let findings = explained.findings.iter();
+        let robust = findings.clone().map(|finding| finding.robust.map(|held| held as i32));
+        columns.push(Arc::new(Int32Array::from_iter(robust)));
+        columns.push(Arc::new(Float64Array::from_iter(findings.map(|one| one.robustness_cost))));
         let Measures { distances, costs, plausibility } = &explained.measures;
         columns.push(nan_as_null(costs.iter().copied()));
         columns.push(Arc::new(Float64Array::from(distances.l0.clone())));

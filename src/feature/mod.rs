@@ -10,6 +10,7 @@ mod histogram;
 mod json;
 mod key;
 mod multiples;
+mod resolve_rules;
 mod rows;
 mod rule;
 mod schema;

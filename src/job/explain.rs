@@ -6,6 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ComparedMethod;
+
 /// How rows are explained.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -15,6 +17,10 @@ pub struct ExplainSpec {
     pub generator: Option<PathBuf>,
     /// How counterfactuals are found.
     pub method: ExplainMethod,
+    /// Several methods in one run: the table has a row for each of them, by its column `method`, and reports are by
+    /// method. The first, or the one that `method` names, is published: the audit, gates and the summary are of it.
+    /// Each is refined as it would be alone.
+    pub compare: Vec<ExplainMethod>,
     /// Counterfactuals for each row and target: the first may change all that is allowed, each
     /// further one a random part of it. Equal ones are given once.
     pub samples: usize,
@@ -47,8 +53,9 @@ pub struct ExplainSpec {
     /// other, categories that never go together. Rules of the feature schema hold in any case.
     pub coherence: Coherence,
     /// How far inside the target's decision refinement keeps counterfactuals, from 0.5 at the border to 1; 0 for
-    /// anywhere inside. A row for which none gets so far keeps one that is valid. By default 0.55.
-    pub min_score: f64,
+    /// anywhere inside. A row for which none gets so far keeps one that is valid. By default 0.55; where the
+    /// model gives probabilities as far as it is cheap, without further changes.
+    pub min_score: Option<f64>,
     /// Steps of the refinement that are left out.
     pub skip: Vec<Step>,
     /// How DiCE works, where `method` is one of its two.
@@ -60,6 +67,7 @@ impl Default for ExplainSpec {
         ExplainSpec {
             generator: None,
             method: ExplainMethod::Auto,
+            compare: Vec::new(),
             samples: 1,
             conditions: FirstConditions::Widest,
             split_rows: None,
@@ -71,7 +79,7 @@ impl Default for ExplainSpec {
             neighbours: 20,
             plausibility_weight: 0.3,
             coherence: Coherence::Observed,
-            min_score: 0.55,
+            min_score: None,
             skip: Vec::new(),
             dice: DiceSpec::default(),
         }
@@ -85,8 +93,10 @@ pub enum ExplainMethod {
     /// A generator where training it costs less than searching for every row in scope, else `search`.
     #[default]
     Auto,
-    /// The fitted generator, refined.
-    Generator,
+    /// The method of this program: the fitted generator, refined. `generator` means the same.
+    #[serde(alias = "generator")]
+    #[schemars(extend("x-also" = "generator"))]
+    Cfrl,
     /// Training rows of the target, refined: nothing is trained.
     Search,
     /// The nearest training row of the target that keeps to the constraints, as it is.
@@ -154,7 +164,7 @@ impl ExplainMethod {
     pub fn name(self) -> &'static str {
         match self {
             ExplainMethod::Auto => "auto",
-            ExplainMethod::Generator => "generator",
+            ExplainMethod::Cfrl => "cfrl",
             ExplainMethod::Search => "search",
             ExplainMethod::Nearest => "nearest",
             ExplainMethod::DiceRandom => "dice_random",
@@ -166,7 +176,7 @@ impl ExplainMethod {
     /// What `auto` means with a generator at hand: one that has learnt nothing is not asked.
     pub fn with_generator(self, learnt: bool) -> ExplainMethod {
         match self {
-            ExplainMethod::Auto if learnt => ExplainMethod::Generator,
+            ExplainMethod::Auto if learnt => ExplainMethod::Cfrl,
             ExplainMethod::Auto => ExplainMethod::Search,
             decided => decided,
         }
@@ -223,8 +233,11 @@ pub enum Step {
 pub struct ExplainJob {
     /// The generator's folder; without one it is trained.
     pub generator: Option<PathBuf>,
-    /// How counterfactuals are found.
+    /// How counterfactuals are found: the method that is published.
     pub method: ExplainMethod,
+    /// Methods that are compared with it, in the same run.
+    #[serde(default)]
+    pub compare: Vec<ComparedMethod>,
     /// Counterfactuals for each row and target, at most.
     pub samples: usize,
     /// What the first of them may change.
@@ -256,8 +269,8 @@ pub struct RefineJob {
     pub neighbours: usize,
     /// Weight of plausibility against cost.
     pub plausibility_weight: f64,
-    /// How far inside the target's decision counterfactuals are kept.
-    pub min_score: f64,
+    /// How far inside the target's decision counterfactuals are kept; none for as far as it is cheap.
+    pub min_score: Option<f64>,
     /// Steps that are left out.
     pub skip: Vec<Step>,
 }
@@ -290,6 +303,7 @@ impl ExplainJob {
         ExplainJob {
             generator: None,
             method: spec.method,
+            compare: Vec::new(),
             samples: spec.samples,
             conditions: spec.conditions,
             split_rows: spec.split_rows,
@@ -304,7 +318,7 @@ impl ExplainJob {
         let refine = &self.refine;
         let looked_for = refine.neighbours > 0 && refine.does(Step::Neighbours);
         let compared = refine.plausibility_weight > 0.0 && refine.does(Step::Choice);
-        self.method != ExplainMethod::Generator
+        self.method != ExplainMethod::Cfrl
             || (refine.mode != Refine::Off && (looked_for || compared))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,8 @@ use crate::storage::Stores;
 #[schemars(transform = super::limits::input)]
 pub struct InputSpec {
     /// The feature table: Parquet file, folder, glob or hive-partitioned folder, or a list of them; paths or URLs of
-    /// one bucket (`s3://`, `gs://`, `az://`). Or a Delta table, `{ url = "…", format = "delta" }`.
+    /// one bucket (`s3://`, `gs://`, `az://`). Or a Delta table, `{ url = "…", format = "delta" }`, or an Iceberg table,
+    /// `{ catalog = "…", table = "…", format = "iceberg" }`.
     pub features: TableSpec,
     /// The feature schema (TOML), see `schemas/feature.schema.json`. A path or a URL.
     pub schema: PathBuf,
@@ -24,7 +26,8 @@ pub struct InputSpec {
     /// SQL predicate over the feature table: rows to score or explain. By default all.
     #[serde(rename = "where")]
     pub predicate: Option<String>,
-    /// SQL predicate over the feature table: rows to train on. By default those of `where`.
+    /// SQL predicate over the feature table: rows to train on. By default those of `where`, or all if these have one
+    /// decision.
     pub train_where: Option<String>,
     /// Rows per batch.
     #[serde(default = "batch_rows")]
@@ -62,7 +65,7 @@ impl OneOrMany {
     }
 }
 
-/// A table: paths of Parquet files, or a Delta table.
+/// A table: paths of Parquet files, or a table of versions.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TableSpec {
@@ -71,22 +74,31 @@ pub enum TableSpec {
     /// Several.
     Many(Vec<String>),
     /// A table with a log of its versions.
-    Delta(DeltaSpec),
+    Versioned(VersionedSpec),
 }
 
-/// A Delta table, at one of its versions.
+/// A Delta or Iceberg table, at one of its versions.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(transform = super::limits::delta)]
-pub struct DeltaSpec {
-    /// The folder that holds `_delta_log`.
-    pub url: String,
+#[schemars(transform = super::limits::versioned)]
+pub struct VersionedSpec {
+    /// Delta: the folder that holds `_delta_log`. Iceberg, without a catalogue: the file of the table's metadata,
+    /// `…/metadata/….metadata.json`.
+    pub url: Option<String>,
     /// How the table keeps its versions.
     pub format: TableFormat,
-    /// The version that is read. By default the latest when the run begins; a resumed run reads the same.
+    /// Delta: the version that is read. By default the latest when the run begins; a resumed run reads the same.
     pub version: Option<u64>,
-    /// The latest version of this moment, such as `2026-11-19T02:00:00Z`, instead of `version`.
+    /// The latest version or snapshot of this moment, such as `2026-11-19T02:00:00Z`, instead of `version` or `snapshot`.
     pub timestamp: Option<String>,
+    /// Iceberg: the address of the REST catalogue, such as `https://catalog.example.com`.
+    pub catalog: Option<String>,
+    /// Iceberg: which of the catalogue's warehouses, where it has several.
+    pub warehouse: Option<String>,
+    /// Iceberg: the table in the catalogue, as `namespace.table`.
+    pub table: Option<String>,
+    /// Iceberg: the snapshot that is read. By default the present one when the run begins; a resumed run reads the same.
+    pub snapshot: Option<i64>,
 }
 
 /// How a table keeps its versions.
@@ -95,6 +107,8 @@ pub struct DeltaSpec {
 pub enum TableFormat {
     /// Delta Lake.
     Delta,
+    /// Apache Iceberg, version 1 or 2 of the format.
+    Iceberg,
 }
 
 /// The model's stored decisions, as `overturn score` writes them.
@@ -102,7 +116,8 @@ pub enum TableFormat {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = super::limits::scores)]
 pub struct ScoresSpec {
-    /// Parquet file, folder, glob or hive-partitioned folder; paths or URLs of one bucket. Or a Delta table.
+    /// Parquet file, folder, glob or hive-partitioned folder; paths or URLs of one bucket. Or a Delta or Iceberg
+    /// table.
     pub table: TableSpec,
     /// The column with the decision: the class, or the value of a regression.
     #[serde(default = "decision")]
@@ -130,11 +145,11 @@ fn parity_tolerance() -> f64 {
 /// Tables in, paths resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct InputJob {
-    /// Files, folders and globs of the feature table, or the folder of a Delta table.
+    /// Files, folders and globs of the feature table, or the place of a table of versions.
     pub features: Vec<String>,
-    /// Which version of a Delta table.
+    /// Which version of a Delta or Iceberg table.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub features_at: Option<DeltaVersion>,
+    pub features_at: Option<TableAt>,
     /// The feature schema file.
     pub schema: PathBuf,
     /// Key columns.
@@ -157,11 +172,11 @@ pub struct InputJob {
 /// Stored decisions, paths resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ScoresJob {
-    /// Files, folders and globs, or the folder of a Delta table.
+    /// Files, folders and globs, or the place of a table of versions.
     pub table: Vec<String>,
-    /// Which version of a Delta table.
+    /// Which version of a Delta or Iceberg table.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub table_at: Option<DeltaVersion>,
+    pub table_at: Option<TableAt>,
     /// Decision column.
     pub decision: String,
     /// Rows scored again.
@@ -170,14 +185,56 @@ pub struct ScoresJob {
     pub parity_tolerance: f64,
 }
 
-/// Which version of a Delta table is read.
+/// Which version of a Delta or Iceberg table is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct DeltaVersion {
-    /// That number.
+pub struct TableAt {
+    /// That number, of a version or a snapshot.
     pub version: Option<u64>,
     /// The latest of that moment.
     pub timestamp: Option<String>,
+    /// Where an Iceberg table is found; none for Delta tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iceberg: Option<IcebergTable>,
     /// The version that a run has read which is now resumed. No part of what the job says.
     #[serde(skip)]
     pub pinned: Option<u64>,
+}
+
+/// A table of a catalogue, or one whose metadata file is known.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct IcebergTable {
+    /// The catalogue; without one `table` is the metadata file.
+    pub catalog: Option<String>,
+    /// Which of its warehouses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warehouse: Option<String>,
+    /// `namespace.table`, or the metadata file.
+    pub table: String,
+}
+
+impl IcebergTable {
+    /// How it is called in messages and manifests.
+    pub fn shown(&self) -> String {
+        match &self.catalog {
+            Some(catalog) => format!("{}/{}", catalog.trim_end_matches('/'), self.table),
+            None => self.table.clone(),
+        }
+    }
+
+    /// Levels of the namespace.
+    pub fn namespace(&self) -> impl Iterator<Item = &str> {
+        self.table.rsplit_once('.').map_or("", |(space, _)| space).split('.')
+    }
+
+    /// The name inside the namespace.
+    pub fn name(&self) -> &str {
+        self.table.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Namespace and name as they stand in the catalogue's addresses.
+    pub fn names(&self) -> (String, String) {
+        let escaped = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let levels: Vec<&str> = self.namespace().collect();
+        (escaped(&levels.join("\u{1f}")), escaped(self.name()))
+    }
 }

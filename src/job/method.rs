@@ -1,6 +1,6 @@
 //! What `explain.method = "auto"` means for a job and its table.
 
-use super::{ExplainJob, ExplainMethod, ExplainSpec, Job, Refine, Step};
+use super::{ExplainJob, ExplainMethod, ExplainSpec, Job, Refine, Step, compare};
 
 /// Rows of an actor's batch, where the job does not say.
 const ACTOR_BATCH: usize = 128;
@@ -22,7 +22,7 @@ impl Job {
             ExplainMethod::Auto if self.searching_passes(rows) < self.training_passes() => {
                 ExplainMethod::Search
             }
-            ExplainMethod::Auto => ExplainMethod::Generator,
+            ExplainMethod::Auto => ExplainMethod::Cfrl,
             given => given,
         }
     }
@@ -42,6 +42,9 @@ impl Job {
 /// The method of a job as far as its keys decide: `auto` stays open only where a search could do the
 /// same. `trains` says whether the job has keys about training, which ask for a generator.
 pub(super) fn settled(spec: &ExplainSpec, trains: bool) -> ExplainMethod {
+    if let Some(published) = compare::published(spec) {
+        return published;
+    }
     let full = spec.refine.is_none_or(|mode| mode == Refine::Full);
     let needed = [Step::Neighbours, Step::Reversion, Step::Shrink];
     let searches =
@@ -49,7 +52,7 @@ pub(super) fn settled(spec: &ExplainSpec, trains: bool) -> ExplainMethod {
     match spec.method {
         // A generator that is brought along says itself whether it has learnt anything.
         ExplainMethod::Auto if !searches || (trains && spec.generator.is_none()) => {
-            ExplainMethod::Generator
+            ExplainMethod::Cfrl
         }
         method => method,
     }
@@ -65,7 +68,7 @@ impl ExplainJob {
             Some(_) => format!("{text}: the one that `explain.generator` names has learnt nothing"),
             None => format!(
                 "{text}: to train one would cost more than to search for {rows} rows; \
-                 `explain.method = \"generator\"` trains one"
+                 `explain.method = \"cfrl\"` trains one"
             ),
         }
     }
@@ -89,25 +92,27 @@ mod tests {
         let job = job("");
         assert_eq!(job.explain.method, ExplainMethod::Auto);
         assert_eq!(job.method_for(16_639), ExplainMethod::Search);
-        assert_eq!(job.method_for(16_640), ExplainMethod::Generator, "of equal cost");
-        assert_eq!(job.method_for(u64::MAX), ExplainMethod::Generator);
+        assert_eq!(job.method_for(16_640), ExplainMethod::Cfrl, "of equal cost");
+        assert_eq!(job.method_for(u64::MAX), ExplainMethod::Cfrl);
     }
 
     #[test]
     fn what_the_job_says_counts() {
         for (lines, expected) in [
-            ("[explain]\nmethod = 'generator'", ExplainMethod::Generator),
+            ("[explain]\nmethod = 'cfrl'", ExplainMethod::Cfrl),
+            ("[explain]\nmethod = 'generator'", ExplainMethod::Cfrl),
+            ("[explain]\ncompare = ['lore', 'cfrl']", ExplainMethod::Lore),
             ("[explain]\nmethod = 'search'", ExplainMethod::Search),
             ("[explain]\nmethod = 'nearest'", ExplainMethod::Nearest),
-            ("[explain]\nrefine = 'off'", ExplainMethod::Generator),
-            ("[explain]\nneighbours = 0", ExplainMethod::Generator),
-            ("[explain]\nskip = ['shrink']", ExplainMethod::Generator),
+            ("[explain]\nrefine = 'off'", ExplainMethod::Cfrl),
+            ("[explain]\nneighbours = 0", ExplainMethod::Cfrl),
+            ("[explain]\nskip = ['shrink']", ExplainMethod::Cfrl),
             ("[explain]\nskip = ['certificate']", ExplainMethod::Search),
-            ("[train]\nmax_steps = 5001", ExplainMethod::Generator),
-            ("[train]\nfrom = 'src'", ExplainMethod::Generator),
-            ("[autoencoder]\nkind = 'never'", ExplainMethod::Generator),
+            ("[train]\nmax_steps = 5001", ExplainMethod::Cfrl),
+            ("[train]\nfrom = 'src'", ExplainMethod::Cfrl),
+            ("[autoencoder]\nkind = 'never'", ExplainMethod::Cfrl),
             ("[explain]\nsamples = 20", ExplainMethod::Search),
-            ("[explain]\nsamples = 200", ExplainMethod::Generator),
+            ("[explain]\nsamples = 200", ExplainMethod::Cfrl),
         ] {
             assert_eq!(job(lines).method_for(100), expected, "{lines}");
         }
@@ -116,7 +121,7 @@ mod tests {
     #[test]
     fn a_generator_at_hand_is_asked_if_it_has_learnt() {
         let job = job("[explain]\ngenerator = 'src'\n[train]\nmax_steps = 9");
-        assert_eq!(job.explain.method.with_generator(true), ExplainMethod::Generator);
+        assert_eq!(job.explain.method.with_generator(true), ExplainMethod::Cfrl);
         assert_eq!(job.explain.method.with_generator(false), ExplainMethod::Search);
         assert_eq!(ExplainMethod::Nearest.with_generator(true), ExplainMethod::Nearest);
     }

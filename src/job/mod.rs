@@ -2,6 +2,7 @@
 //! filled and every fault found. Each stage is handed its own part, never the whole.
 
 mod audit;
+mod compare;
 mod explain;
 mod input;
 mod limits;
@@ -15,6 +16,7 @@ mod predictor;
 mod report;
 mod resolve;
 mod resolve_predictor;
+mod robust;
 mod runtime;
 mod storage;
 mod tables;
@@ -30,18 +32,22 @@ use crate::document::{self, Overrides};
 use crate::error::{Error, Kind, Result};
 
 pub use audit::{AuditJob, AuditPageSpec, AuditSpec, MOST_BUDGETS, Section};
+pub use compare::ComparedMethod;
 pub use explain::{
     Coherence, DiceSpec, ExplainJob, ExplainMethod, ExplainSpec, FirstConditions, Refine,
     RefineJob, SparsitySearch, Step,
 };
 pub use input::{
-    DeltaSpec, DeltaVersion, InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec, TableFormat,
-    TableSpec,
+    IcebergTable, InputJob, InputSpec, OneOrMany, ScoresJob, ScoresSpec, TableAt, TableFormat,
+    TableSpec, VersionedSpec,
 };
 pub use limits::{FARTHEST, LIMITS};
 pub use lineage::{LineageJob, LineageSpec};
 pub use memory::{MemoryEstimate, TableSizes, available_memory};
-pub use output::{CommitMode, DeltaOutputJob, DeltaOutputSpec, OutputJob, OutputSpec, SchemaMode};
+pub use output::{
+    Beside, CommitMode, OutputJob, OutputSpec, SchemaMode, TableOutputJob, TableOutputSpec,
+};
+pub use paths::scratch_of;
 pub use placeholders::Placeholders;
 pub use predictor::{
     EngineSpec, InputsSpec, Limits, LimitsSpec, MOST_CLASSES, MatrixSpec, OnnxInputs, OnnxJob,
@@ -51,6 +57,7 @@ pub use predictor::{
 pub use report::{
     GatesSpec, MOST_ENCODERS, MmdSpace, MmdSpec, ReportJob, ReportSpec, RetrainedSpec,
 };
+pub use robust::{RobustJob, RobustSpec};
 pub use runtime::{Bytes, Device, MOST_THREADS, RuntimeJob, RuntimeSpec};
 pub use storage::StorageSpec;
 pub use target::{Target, TargetSpec};
@@ -81,6 +88,9 @@ pub struct JobSpec {
     /// How rows are explained.
     #[serde(default)]
     pub explain: ExplainSpec,
+    /// Models beside the predictor under which counterfactuals must hold too.
+    #[serde(default)]
+    pub robust: RobustSpec,
     /// What is reported.
     #[serde(default)]
     pub report: ReportSpec,
@@ -118,6 +128,9 @@ pub struct Job {
     pub train: TrainJob,
     /// How rows are explained.
     pub explain: ExplainJob,
+    /// Models beside the predictor.
+    #[serde(default)]
+    pub robust: RobustJob,
     /// What is reported.
     pub report: ReportJob,
     /// What is told of groups.
@@ -157,6 +170,12 @@ impl Job {
         let mut json = serde_json::to_value(self).unwrap_or_default();
         paths::name_urls(&mut json, &self.copies);
         json
+    }
+
+    /// How a path of the job is called: by its URL, where it is a copy.
+    pub fn shown(&self, path: &Path) -> String {
+        let copy = self.copies.iter().find(|(copy, _)| copy == path);
+        copy.map_or_else(|| path.display().to_string(), |(_, url)| url.clone())
     }
 
     /// Reads and resolves a job file, some of whose keys have other values in this run.

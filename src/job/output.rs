@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::TableFormat;
+use super::{IcebergTable, TableFormat};
 use crate::storage::{ObjectUrl, Stores};
 
 /// Where the results go.
@@ -31,19 +31,19 @@ pub struct OutputSpec {
     pub partition_by: Vec<String>,
     /// A file for Prometheus's textfile collector, replaced after every run.
     pub metrics: Option<PathBuf>,
-    /// A Delta table to which `run` and `explain` commit the counterfactual table as well.
-    pub table: Option<DeltaOutputSpec>,
+    /// A Delta or Iceberg table to which `run` and `explain` commit the counterfactual table as well.
+    pub table: Option<TableOutputSpec>,
 }
 
-/// A Delta table that takes the counterfactuals of runs.
+/// A Delta or Iceberg table that takes the counterfactuals of runs.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DeltaOutputSpec {
-    /// The table's folder; made, with the table, where it does not exist.
-    pub url: String,
+pub struct TableOutputSpec {
+    /// Delta: the table's folder; made, with the table, where it does not exist.
+    pub url: Option<String>,
     /// How the table keeps its versions.
     pub format: TableFormat,
-    /// What becomes of the rows that are there.
+    /// What becomes of the rows that are there. Iceberg tables can be appended to only.
     pub mode: CommitMode,
     /// For `replace_where`: SQL predicate over the partition columns, whose files are replaced.
     #[serde(rename = "where")]
@@ -51,6 +51,26 @@ pub struct DeltaOutputSpec {
     /// Whether the table may get columns that it does not have.
     #[serde(default)]
     pub schema: SchemaMode,
+    /// Delta: what else of a run is appended to tables beside it, whose names begin with its own: `rejects` to
+    /// `<url>_rejects`, each report to `<url>_reports_<report>`, with the column `run_id`.
+    #[serde(default)]
+    pub beside: Vec<Beside>,
+    /// Iceberg: the address of the REST catalogue.
+    pub catalog: Option<String>,
+    /// Iceberg: which of the catalogue's warehouses, where it has several.
+    pub warehouse: Option<String>,
+    /// Iceberg: the table in the catalogue, as `namespace.table`; made where it does not exist.
+    pub table: Option<String>,
+}
+
+/// What is committed beside the counterfactuals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Beside {
+    /// Rows that were set aside, with the reason.
+    Rejects,
+    /// All reports, and the tables of the audit.
+    Reports,
 }
 
 /// What becomes of the rows that a table holds when a run commits to it.
@@ -105,22 +125,43 @@ pub struct OutputJob {
     pub partition_by: Vec<String>,
     /// The file for Prometheus.
     pub metrics: Option<PathBuf>,
-    /// The Delta table that takes the counterfactuals.
+    /// The table that takes the counterfactuals.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub table: Option<DeltaOutputJob>,
+    pub table: Option<TableOutputJob>,
 }
 
-/// A Delta table that takes the counterfactuals of runs, path resolved.
+/// A Delta or Iceberg table that takes the counterfactuals of runs, path resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-pub struct DeltaOutputJob {
-    /// The table's folder.
+pub struct TableOutputJob {
+    /// The table's folder, or where the catalogue has it.
     pub url: String,
+    /// Where an Iceberg table is found; none for Delta tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iceberg: Option<IcebergTable>,
     /// What becomes of the rows that are there.
     pub mode: CommitMode,
     /// Which partitions are replaced.
     pub predicate: Option<String>,
     /// Whether columns may be added.
     pub schema: SchemaMode,
+    /// What is appended to tables beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
+}
+
+impl TableOutputJob {
+    /// The table of this name beside it: rows are only added to it, and columns as they come.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> TableOutputJob {
+        TableOutputJob {
+            url: format!("{}_{}", self.url.trim_end_matches('/'), name.replace('/', "_")),
+            iceberg: None,
+            mode: CommitMode::Append,
+            predicate: None,
+            schema: SchemaMode::Merge,
+            beside: Vec::new(),
+        }
+    }
 }
 
 impl OutputJob {

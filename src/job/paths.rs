@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::resolve::JobResolver;
 use crate::document::odd_kind;
+use crate::error::Result;
 use crate::storage::{Location, ObjectUrl, cache_folder, is_url};
 
 /// Digits of a name that is made of a URL.
@@ -53,6 +54,15 @@ impl JobResolver<'_> {
         local.unwrap_or_default()
     }
 
+    /// A path of this machine, or a URL as it stands.
+    pub(super) fn local_or_url(&mut self, path: &Path, key: &str) -> PathBuf {
+        match self.location(path, key) {
+            Some(Location::Local(path)) => path,
+            Some(Location::Object(url)) => PathBuf::from(url.to_string()),
+            None => PathBuf::new(),
+        }
+    }
+
     /// A path that must be there. Whether an object is, is found when it is fetched.
     pub(super) fn existing(&mut self, path: &Path, key: &str) -> PathBuf {
         let Some(location) = self.location(path, key) else { return PathBuf::new() };
@@ -82,18 +92,23 @@ impl JobResolver<'_> {
             Some(Location::Object(url)) => {
                 let problem = format!("is `{url}`, expected a path in the bucket");
                 self.require(!url.key().is_empty(), KEY, &problem);
-                let digits: String = Sha256::digest(url.to_string())
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect();
-                let cache = cache_folder();
+                let scratch = scratch_of(&url);
                 let problem = "is a URL, but there is no folder to put results together in: set `XDG_CACHE_HOME`";
-                self.require(cache.is_ok(), KEY, problem);
-                let runs = cache.unwrap_or_default().join("runs");
-                (runs.join(&digits[..DIGITS]).join(url.name()), Some(url))
+                self.require(scratch.is_ok(), KEY, problem);
+                (scratch.unwrap_or_default(), Some(url))
             }
         }
     }
+}
+
+/// Where results are put together that are to appear in a store.
+///
+/// # Errors
+/// When there is no place for it.
+pub fn scratch_of(url: &ObjectUrl) -> Result<PathBuf> {
+    let digits = Sha256::digest(url.to_string());
+    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(cache_folder()?.join("runs").join(&digits[..DIGITS]).join(url.name()))
 }
 
 /// Names URLs in the place of their copies.

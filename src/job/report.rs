@@ -109,13 +109,16 @@ pub struct GatesSpec {
     pub min_median_plausibility: Option<f64>,
     /// Least share of the valid counterfactuals that hold under the models of `report.retrained`, on average.
     pub min_survival: Option<f64>,
+    /// Least share of the valid counterfactuals that hold under as many models as `robust.share` asks for.
+    pub min_robust: Option<f64>,
     /// Least share of the valid counterfactuals of `audit.previous` that still hold, of rows that are still there.
     pub min_recourse_validity: Option<f64>,
     /// Most of the counterfactuals that are others than in `audit.previous` though the earlier ones still hold and
     /// cost no more, as a share of the rows that have one in both runs.
     pub max_needless_churn: Option<f64>,
     /// Most that the share of a group's refused rows that get a valid counterfactual may differ from that of its reference
-    /// group, among the groups of `audit.by` where Holm's p is at most 0.05.
+    /// group, among the groups of `audit.by` where Holm's p is at most 0.05. Gaps that the section `second_search`
+    /// finds to be the search's do not count.
     pub max_gap: Option<f64>,
 }
 

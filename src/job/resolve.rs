@@ -9,13 +9,17 @@ use serde::Serialize;
 use super::{
     AuditJob, AuditSpec, AutoencoderJob, AutoencoderSpec, Bytes, Device, DiceSpec, ExplainJob,
     ExplainMethod, ExplainSpec, InputJob, InputSpec, Job, JobSpec, Method, MmdSpace, OutputJob,
-    OutputSpec, PredictorJob, Preset, Refine, RefineJob, ReportJob, ReportSpec, RewardKind,
-    RuntimeJob, RuntimeSpec, ScoresJob, Section, Target, TargetSpec, TargetsKind, TaskSpec,
-    TrainJob, TrainLimits, TrainRows, TrainSpec, method,
+    OutputSpec, PredictorJob, PredictorSpec, Preset, Refine, RefineJob, ReportJob, ReportSpec,
+    RewardKind, RobustJob, RobustSpec, RuntimeJob, RuntimeSpec, ScoresJob, Section, Target,
+    TargetSpec, TargetsKind, TaskSpec, TrainJob, TrainLimits, TrainRows, TrainSpec, compare,
+    method,
 };
 use crate::document::KeyPositions;
 use crate::error::Fault;
 use crate::storage::Stores;
+
+/// Models beside the predictor, at most: each is asked about everything that the predictor accepts.
+const MOST_ROBUST: usize = 64;
 
 /// Collects faults while it resolves.
 pub(super) struct JobResolver<'a> {
@@ -38,7 +42,8 @@ impl<'a> JobResolver<'a> {
         let (stores, faults) = spec.storage.resolve(self.positions);
         self.faults.extend(faults);
         let input = self.input(spec.input, stores.clone());
-        let retrained = self.retrained(&spec.report.retrained, &spec.predictor);
+        let retrained = self.retrained("report.retrained", &spec.report.retrained, &spec.predictor);
+        let robust = self.robust(&spec.robust, &spec.report, &spec.predictor);
         let predictor = self.predictor(spec.predictor);
         let target = spec.target.map(|target| self.target(target, task));
         let trains = differs(&spec.autoencoder) || differs(&spec.train);
@@ -59,6 +64,7 @@ impl<'a> JobResolver<'a> {
             autoencoder,
             train: train?,
             explain,
+            robust,
             report,
             audit,
             output,
@@ -211,9 +217,13 @@ impl<'a> JobResolver<'a> {
     fn explain(&mut self, spec: ExplainSpec, trains: bool) -> ExplainJob {
         let generator =
             spec.generator.as_ref().map(|path| self.existing(path, "explain.generator"));
+        for (key, problem) in compare::faults(&spec) {
+            self.require(false, key, &problem);
+        }
         ExplainJob {
             generator,
             method: method::settled(&spec, trains),
+            compare: compare::others(&spec),
             samples: spec.samples,
             conditions: spec.conditions,
             split_rows: spec.split_rows,
@@ -224,31 +234,54 @@ impl<'a> JobResolver<'a> {
     }
 
     fn dice(&mut self, spec: &ExplainSpec) -> DiceSpec {
-        let (given, method) = (spec.dice, spec.method.name());
+        let (given, methods) = (spec.dice, compare::named(spec));
         let some = given != DiceSpec::default();
-        let problem =
-            format!("is given, but `explain.method` is `{method}`, expected a method of DiCE");
-        self.require(!some || spec.method.is_dice(), "explain.dice", &problem);
-        let problem = format!("is given, but `{method}` looks at labels only");
-        let hard = given.hard_labels && spec.method == ExplainMethod::DiceRandom;
-        self.require(!hard, "explain.dice.hard_labels", &problem);
+        let dice = methods.iter().any(|method| method.is_dice());
+        let problem = match methods.as_slice() {
+            [one] => {
+                format!(
+                    "is given, but `explain.method` is `{}`, expected a method of DiCE",
+                    one.name()
+                )
+            }
+            _ => "is given, but `explain.compare` names no method of DiCE".to_string(),
+        };
+        self.require(!some || dice, "explain.dice", &problem);
+        let problem = "is given, but `dice_random` looks at labels only";
+        let hard = given.hard_labels && dice && !methods.contains(&ExplainMethod::DiceGenetic);
+        self.require(!hard, "explain.dice.hard_labels", problem);
         given
     }
 
     fn refine(&mut self, spec: ExplainSpec) -> RefineJob {
-        // A rival is shown as it is.
-        let usual = if spec.method.is_rival() { Refine::Off } else { Refine::Full };
-        let mode = spec.refine.unwrap_or(usual);
-        let searched = spec.method != ExplainMethod::Search || mode == Refine::Full;
-        let problem = "is given, but `explain.method` is `search`, which is `refine = \"full\"`";
-        self.require(searched, "explain.refine", problem);
+        let methods = compare::named(&spec);
+        let mode = compare::refine_of(&spec, compare::published(&spec).unwrap_or(spec.method));
+        let full = methods.iter().all(|method| compare::refine_of(&spec, *method) == Refine::Full);
+        let searched = spec.refine.is_none_or(|mode| mode == Refine::Full)
+            || !methods.contains(&ExplainMethod::Search);
+        let key = if spec.compare.is_empty() { "method` is" } else { "compare` names" };
+        let problem =
+            format!("is given, but `explain.{key} `search`, which is `refine = \"full\"`");
+        self.require(searched, "explain.refine", &problem);
         if spec.max_changes.is_some() {
             let problem = "is given, but only `refine = \"full\"` puts changes back";
-            self.require(mode == Refine::Full, "explain.max_changes", problem);
+            self.require(full, "explain.max_changes", problem);
         }
         let seconds = spec.max_seconds;
         let max_time = seconds.and_then(|seconds| self.seconds(seconds, "explain.max_seconds"));
         RefineJob::new(spec, (mode, max_time))
+    }
+
+    fn robust(&mut self, spec: &RobustSpec, report: &ReportSpec, of: &PredictorSpec) -> RobustJob {
+        const KEY: &str = "robust.models";
+        let listed = spec.models.len();
+        let problem = format!("names {listed} models, expected at most {MOST_ROBUST}");
+        self.require(listed <= MOST_ROBUST, KEY, &problem);
+        let problem = "is given, but `robust.models` names no model";
+        self.require(listed > 0 || !differs(spec), "robust.share", problem);
+        let gate = report.gates.min_robust.is_none() || listed > 0;
+        self.require(gate, "report.gates.min_robust", problem);
+        RobustJob { models: self.retrained(KEY, &spec.models, of), share: spec.share }
     }
 
     fn report(&mut self, spec: ReportSpec, retrained: Vec<PredictorJob>) -> ReportJob {
@@ -298,10 +331,7 @@ impl<'a> JobResolver<'a> {
                            `audit.sections` leaves out `stability`";
             self.require(compared, key, problem);
         }
-        let previous = spec.previous.map(|path| {
-            let path = self.local(&path, "audit.previous");
-            self.existing(&path, "audit.previous")
-        });
+        let previous = spec.previous.map(|path| self.existing(&path, "audit.previous"));
         let mut budgets = spec.budgets;
         budgets.sort_by(f64::total_cmp);
         budgets.dedup();
@@ -332,8 +362,8 @@ impl<'a> JobResolver<'a> {
             keep: spec.keep,
             row_group_rows: spec.row_group_rows,
             partition_by: spec.partition_by,
-            metrics: spec.metrics.map(|path| self.local(&path, "output.metrics")),
-            table: spec.table.map(|table| self.delta_output(table)),
+            metrics: spec.metrics.map(|path| self.local_or_url(&path, "output.metrics")),
+            table: spec.table.map(|table| self.table_output(table)),
         }
     }
 

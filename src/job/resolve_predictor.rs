@@ -150,21 +150,21 @@ impl JobResolver<'_> {
         if beside { path.display().to_string() } else { argument.to_string() }
     }
 
-    /// Other trainings of a model: as it, but for its file or command.
+    /// Other trainings of a model, as a key lists them: as it, but for its file or command.
     pub(super) fn retrained(
         &mut self,
+        key: &str,
         listed: &[RetrainedSpec],
         of: &PredictorSpec,
     ) -> Vec<PredictorJob> {
-        const KEY: &str = "report.retrained";
         let problem = format!("names {} models, expected at most {MOST_RETRAINED}", listed.len());
-        self.require(listed.len() <= MOST_RETRAINED, KEY, &problem);
+        self.require(listed.len() <= MOST_RETRAINED, key, &problem);
         let mut models = Vec::new();
         for entry in listed {
             let mut spec = of.clone();
             let kind = match entry {
                 RetrainedSpec::Model(model) => {
-                    spec.model = Some(self.existing_file(model, KEY));
+                    spec.model = Some(self.existing_file(model, key));
                     PredictorKindSpec::Onnx
                 }
                 RetrainedSpec::Command(command) => {
@@ -179,7 +179,7 @@ impl JobResolver<'_> {
                 }
             };
             let found = serde_json::to_string(entry).unwrap_or_default();
-            self.require(kind == of.kind, KEY, &format!("holds {found}, expected {expected}"));
+            self.require(kind == of.kind, key, &format!("holds {found}, expected {expected}"));
             // What is wrong with all the rest is told of the model itself.
             let faults_before = self.faults.len();
             models.extend(self.predictor(spec).filter(|_| kind == of.kind));

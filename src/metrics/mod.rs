@@ -1,6 +1,7 @@
 //! How good counterfactuals are: how far each is from its row, in the paper's measures; counts, intervals
 //! and quantiles that can be merged; and how like rows of the target class they are as a whole.
 
+mod agreement;
 mod inference;
 pub mod mmd;
 mod sketch;
@@ -11,6 +12,7 @@ mod wilson;
 use crate::encode::{Layout, Slots};
 use crate::feature::{Cells, Rows};
 
+pub use agreement::{AgreementCounts, PairCounts, Sizes};
 pub use inference::{
     Contrast, Mean, Share, benjamini_yekutieli, compare_curves, compare_means, compare_shares,
     holm, recovered,
@@ -19,8 +21,8 @@ pub use mmd::{ComparedRows, Estimate, Estimator, MmdOptions, RandomEncoder, Refe
 pub use sketch::Sketch;
 pub use status::{Source, Status};
 pub use tally::{
-    DistanceSketches, FeatureChanges, GroupTally, MOST_SEGMENTS, NeededCounterfactuals, RowCount,
-    RowOutcomes, Segment, Tally,
+    DistanceSketches, FeatureChanges, GroupTally, MOST_SEGMENTS, NeededCounterfactuals,
+    RobustCounts, RowCount, RowOutcomes, Segment, Tally,
 };
 pub use wilson::{Interval, score_interval, wilson};
 

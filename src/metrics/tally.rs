@@ -46,6 +46,8 @@ pub struct GroupTally {
     pub plausibility: Sketch,
     /// How far inside the target the valid ones are, where that is known.
     pub margin: Sketch,
+    /// How the valid ones do under models beside the predictor, if there are any.
+    pub robust: RobustCounts,
     /// Per feature, over the valid ones.
     pub features: Vec<FeatureChanges>,
 }
@@ -63,6 +65,56 @@ impl RowCount {
     fn add(&mut self, other: RowCount) {
         self.rows += other.rows;
         self.queries += other.queries;
+    }
+}
+
+/// How counterfactuals do under models beside the predictor.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RobustCounts {
+    /// Counterfactuals by the number of models under which they hold.
+    pub held: BTreeMap<u32, u64>,
+    /// What those cost that hold under enough of them …
+    pub cost: Sketch,
+    /// … and how much more that is than what the cheapest one cost that was seen and does not.
+    pub extra_cost: Sketch,
+}
+
+impl RobustCounts {
+    /// Counterfactuals that the models were asked about.
+    pub fn rows(&self) -> u64 {
+        self.held.values().sum()
+    }
+
+    /// Those that hold under at least so many.
+    pub fn holding(&self, needed: u32) -> u64 {
+        self.held.range(needed..).map(|(_, rows)| rows).sum()
+    }
+
+    /// Models under which one holds, on average.
+    pub fn mean(&self) -> Option<f64> {
+        let models: u64 = self.held.iter().map(|(held, rows)| u64::from(*held) * rows).sum();
+        let rows = self.rows();
+        (rows > 0).then(|| models as f64 / rows as f64)
+    }
+
+    fn count(&mut self, changes: &NeededCounterfactuals<'_>, indexes: &[usize]) {
+        for index in indexes.iter().copied() {
+            let Some(held) = changes.robust[index] else { continue };
+            *self.held.entry(held).or_default() += 1;
+            let extra = changes.robustness_costs[index];
+            if !extra.is_nan() {
+                self.cost.add(changes.costs[index]);
+                self.extra_cost.add(extra);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &RobustCounts) {
+        for (held, rows) in &other.held {
+            *self.held.entry(*held).or_default() += rows;
+        }
+        self.cost.merge(&other.cost);
+        self.extra_cost.merge(&other.extra_cost);
     }
 }
 
@@ -128,6 +180,10 @@ pub struct NeededCounterfactuals<'a> {
     pub distances: &'a Distances,
     /// What the changes cost; NaN where unknown.
     pub costs: &'a [f64],
+    /// Under how many models beside the predictor it holds; none where they were not asked.
+    pub robust: &'a [Option<u32>],
+    /// What holding under enough of them costs; NaN where it does not.
+    pub robustness_costs: &'a [f64],
     /// How plausible it is; NaN if that is not known.
     pub plausibility: &'a [f64],
     /// The rows as they would have to be …
@@ -271,6 +327,7 @@ impl GroupTally {
         self.valid.count(changes.distances, &valid);
         valid.iter().for_each(|index| self.plausibility.add(changes.plausibility[*index]));
         valid.iter().for_each(|index| self.margin.add(changes.margins[*index]));
+        self.robust.count(changes, &valid);
         let cells = changes.counterfactuals.cells.iter().zip(&changes.originals.cells);
         for (feature, (new, original)) in self.features.iter_mut().zip(cells) {
             feature.count(new, original, &valid);
@@ -290,6 +347,7 @@ impl GroupTally {
         self.valid.merge(&other.valid);
         self.plausibility.merge(&other.plausibility);
         self.margin.merge(&other.margin);
+        self.robust.merge(&other.robust);
         self.features
             .resize(self.features.len().max(other.features.len()), FeatureChanges::default());
         for (feature, more) in self.features.iter_mut().zip(&other.features) {

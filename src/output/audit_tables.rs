@@ -39,9 +39,9 @@ pub fn audit_group_fields() -> Vec<FieldRef> {
 }
 
 /// A table of the audit with columns of its own.
-pub fn audit_schema(own: Vec<FieldRef>) -> SchemaRef {
+pub fn audit_schema(fields_of_table: Vec<FieldRef>) -> SchemaRef {
     let mut fields = audit_group_fields();
-    fields.extend(own);
+    fields.extend(fields_of_table);
     Arc::new(Schema::new(fields))
 }
 
@@ -54,7 +54,7 @@ fn suppressed() -> FieldRef {
 
 /// Who is refused, who has an answer, and at what cost.
 pub fn audit_groups_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         count("rows", "rows explained"),
         count("needed", "those that need another decision"),
         count("valid", "those of them with a valid counterfactual"),
@@ -64,9 +64,9 @@ pub fn audit_groups_schema() -> SchemaRef {
         flag("reference", "whether other groups of the attribute are compared with this one"),
         suppressed(),
     ];
-    own.extend(share_fields("refusal", "needed ÷ rows"));
-    own.extend(share_fields("recourse", "valid ÷ needed"));
-    own.extend([
+    fields_of_table.extend(share_fields("refusal", "needed ÷ rows"));
+    fields_of_table.extend(share_fields("recourse", "valid ÷ needed"));
+    fields_of_table.extend([
         maybe_number("preclusion_least", "infeasible ÷ needed: so many are surely shut out"),
         maybe_number("preclusion_most", "(infeasible + unsolved) ÷ needed: no more can be"),
         maybe_number("cost_mean", "mean `cost` of the valid counterfactuals"),
@@ -101,7 +101,7 @@ pub fn audit_groups_schema() -> SchemaRef {
         count("by_neighbour", "those from training rows"),
         count("by_other", "those of another method"),
     ]);
-    audit_schema(own)
+    audit_schema(fields_of_table)
 }
 
 /// A share with its interval.

@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{Manifest, PreviousRun};
-use super::place::resolved;
+use super::paths::resolved;
 use super::previous::replaced;
 use super::tables::{MANIFEST_FILE, SUCCESS_FILE};
 use super::verify::sha256_of;
 use crate::document::read_unlinked;
 use crate::error::{Error, Result};
+use crate::storage::is_url;
 
 /// Bytes of a `_SUCCESS` that holds a hash, at most.
 const MOST_BYTES: u64 = 4096;
@@ -78,23 +79,26 @@ pub enum PreviousFound {
 /// Looks for the run that another, in `folder`, was compared with: where it stood, among those that were replaced
 /// there, and beside the other, where a whole archive was moved.
 pub fn find_previous(run: &PreviousRun, folder: &Path) -> PreviousFound {
-    let place = Path::new(&run.path);
+    if is_url(&run.path) {
+        return PreviousFound::Gone(format!("`{}` is in a store: verify it there", run.path));
+    }
+    let recorded = Path::new(&run.path);
     let here = resolved(folder).unwrap_or_else(|_| folder.to_path_buf());
-    let place_now = resolved(place).unwrap_or_else(|_| place.to_path_buf());
-    let name = place.file_name().unwrap_or_default();
+    let resolved_folder = resolved(recorded).unwrap_or_else(|_| recorded.to_path_buf());
+    let name = recorded.file_name().unwrap_or_default();
     let moved = here.with_file_name(name);
-    let candidates = [place_now.clone(), moved.clone()]
+    let candidates = [resolved_folder.clone(), moved.clone()]
         .into_iter()
-        .chain(replaced(&place_now))
+        .chain(replaced(&resolved_folder))
         .chain(replaced(&moved));
     for candidate in candidates {
         if manifest_sha256(&candidate).is_ok_and(|found| found == run.sha256) {
             return PreviousFound::There(candidate);
         }
     }
-    match manifest_sha256(&place_now) {
+    match manifest_sha256(&resolved_folder) {
         // Its place was taken by the run that was compared with it, or by a later one.
-        Ok(_) if place_now == here || is_replaced(&here, &place_now) => {
+        Ok(_) if resolved_folder == here || is_replaced(&here, &resolved_folder) => {
             PreviousFound::Gone(format!("`{}` was replaced, and is no longer kept", run.path))
         }
         Ok(found) => PreviousFound::Changed(format!(
@@ -106,8 +110,8 @@ pub fn find_previous(run: &PreviousRun, folder: &Path) -> PreviousFound {
 }
 
 /// Whether a folder is a run that was replaced in this place.
-fn is_replaced(folder: &Path, place: &Path) -> bool {
-    replaced(place).iter().any(|one| one == folder)
+fn is_replaced(folder: &Path, recorded: &Path) -> bool {
+    replaced(recorded).iter().any(|one| one == folder)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chain::success_line;
 use super::manifest::Manifest;
-use super::place::is_inside;
+use super::paths::is_inside;
 use super::tables::{MANIFEST_FILE, SUCCESS_FILE};
 use crate::error::{Error, Result};
 use crate::storage::{Created, ObjectUrl, Store, Version};
@@ -52,6 +52,12 @@ pub(super) struct Commit {
 
 /// What the line of `_SUCCESS` begins with that names an attempt: `sha256sum -c` skips it.
 const ATTEMPT: &str = "# attempt ";
+
+/// Whether readers see a file of a run's results, by its name there.
+pub fn is_visible(name: &str) -> bool {
+    let folder = name.split('/').next().unwrap_or_default();
+    !name.is_empty() && folder != HIDDEN && folder != FAILED
+}
 
 /// The prefix of a run's results.
 #[derive(Debug, Clone)]
@@ -184,8 +190,7 @@ impl Prefix {
         let mut found = Vec::new();
         let listed = self.store.list(self.dir.key(), |object| {
             let name = object.key.strip_prefix(&root).unwrap_or_default();
-            let folder = name.split('/').next().unwrap_or_default();
-            if !name.is_empty() && folder != HIDDEN && folder != FAILED {
+            if is_visible(name) {
                 found.push((name.to_string(), object.bytes));
             }
             Ok(())

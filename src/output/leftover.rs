@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::place::is_real_folder;
+use super::paths::is_real_folder;
 use super::tables::{
     COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, MANIFEST_FILE, REJECTS, REPORTS, SCORES, SUCCESS_FILE,
 };

@@ -9,7 +9,7 @@ use nix::fcntl::OFlag;
 
 use super::leftover::{STAGING, beside};
 use super::manifest::Manifest;
-use super::place::is_real_folder;
+use super::paths::is_real_folder;
 use super::previous::{prune, retire};
 use super::tables::SUCCESS_FILE;
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::place::is_inside;
+use super::paths::is_inside;
 use super::tables::{GENERATOR, MANIFEST_FILE, SUCCESS_FILE};
 use super::writer::StagedFile;
 use crate::document::read_unlinked;
@@ -74,6 +74,9 @@ pub struct RunProvenance {
     pub versions: Vec<TableVersion>,
     /// SHA-256 of the model's file, or of the command that runs it.
     pub model: String,
+    /// The same of the models of `robust.models`, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub robust: Vec<String>,
     /// SHA-256 of the feature schema.
     pub schema: String,
     /// SHA-256 of the generator's weights; empty before it is trained.

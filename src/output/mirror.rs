@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::commit::{Commit, HIDDEN, Placed, Prefix};
 use super::manifest::{Manifest, RunProvenance};
-use super::place::is_inside;
+use super::paths::is_inside;
 use super::shard::{SHARDS, Shard};
 use super::tables::MANIFEST_FILE;
 use super::verify::{hex, sha256_of};
@@ -104,6 +104,25 @@ impl Mirror {
             let base = String::new();
             let mirror = Mirror { prefix, run_id, fingerprint, base, replaced, nonce, attempt };
             Ok(Some(Opened::Ready(Arc::new(mirror))))
+        })
+    }
+
+    /// What a run worked on that has begun to put results together there and has not published them: the first line of
+    /// the journal that came farthest. None if there is none.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn unfinished(output: &OutputJob) -> Result<Option<Value>> {
+        let Some(dir) = output.url.clone() else { return Ok(None) };
+        let store = output.stores.open(&dir, Kind::Output)?;
+        wait(async move {
+            let prefix = Prefix { store, dir };
+            let Some(name) = prefix.attempt("", |_| true).await? else { return Ok(None) };
+            let key = prefix.key(&format!("{HIDDEN}/{name}/journal/{:08}.json", 0));
+            let content = prefix.store.read(&key).await?;
+            let entry = content
+                .and_then(|(content, _)| serde_json::from_slice::<MirrorRecord>(&content).ok());
+            Ok(entry.map(|entry| entry.line))
         })
     }
 
@@ -315,27 +334,12 @@ impl Mirror {
 
     /// The attempt at this run that came farthest, or one at another run if there is none.
     async fn latest(&self) -> Result<Option<String>> {
-        let hidden = self.prefix.key(&format!("{HIDDEN}/{}", self.base));
-        let hidden = hidden.trim_end_matches('/');
-        let names = self.prefix.store.folders(hidden).await?;
-        let ours = |name: &&String| name.starts_with(&format!("{}-", self.run_id));
-        let (own, other): (Vec<&String>, Vec<&String>) = names.iter().partition(ours);
-        let mut best: Option<(usize, &String)> = None;
-        for name in if own.is_empty() { other } else { own } {
-            let mut entries = 0;
-            let folder = format!("{hidden}/{name}/journal");
-            self.prefix
-                .store
-                .list(&folder, |_| {
-                    entries += 1;
-                    Ok(())
-                })
-                .await?;
-            // Names of one run sort by time.
-            best = best.max(Some((entries, name)));
-        }
-        let best = best.filter(|(entries, _)| *entries > 0);
-        Ok(best.map(|(_, name)| format!("{}{name}", self.base)))
+        let (own, base) = (format!("{}-", self.run_id), self.base.as_str());
+        let found = match self.prefix.attempt(base, |name| name.starts_with(&own)).await? {
+            Some(name) => Some(name),
+            None => self.prefix.attempt(base, |name| !name.starts_with(&own)).await?,
+        };
+        Ok(found.map(|name| format!("{base}{name}")))
     }
 
     /// The entries of an attempt's journal, up to the first that is missing or broken.
@@ -383,6 +387,27 @@ impl Mirror {
                 .hint("run without `--resume` to start over"));
         }
         fs::rename(&half, &path).map_err(unkept)
+    }
+}
+
+impl Prefix {
+    /// Of the attempts below a folder whose names are meant the one that came farthest; none if none has a journal.
+    async fn attempt(&self, base: &str, is_meant: impl Fn(&str) -> bool) -> Result<Option<String>> {
+        let hidden = self.key(&format!("{HIDDEN}/{base}"));
+        let hidden = hidden.trim_end_matches('/');
+        let mut best: Option<(usize, String)> = None;
+        for name in self.store.folders(hidden).await?.into_iter().filter(|name| is_meant(name)) {
+            let mut entries = 0;
+            let folder = format!("{hidden}/{name}/journal");
+            let listed = self.store.list(&folder, |_| {
+                entries += 1;
+                Ok(())
+            });
+            listed.await?;
+            // Names of one run sort by time.
+            best = best.max(Some((entries, name)));
+        }
+        Ok(best.filter(|(entries, _)| *entries > 0).map(|(_, name)| name))
     }
 }
 

@@ -12,7 +12,7 @@ mod lock;
 mod manifest;
 mod mirror;
 mod parts;
-mod place;
+mod paths;
 mod previous;
 mod question_tables;
 mod shard;
@@ -29,6 +29,7 @@ pub use audit_tables::{
     audit_page_name, audit_schema, audit_table_name,
 };
 pub use chain::{PreviousFound, find_previous, manifest_sha256, success_problem};
+pub use commit::is_visible;
 pub use folders::{MOST_FOLDERS, folder_name, folder_values};
 pub use fresh::{refuse_existing, write_new};
 pub use journal::{Journal, JournalContents, OpenedJournal, parse_journal};
@@ -38,7 +39,7 @@ pub use manifest::{
 };
 pub use mirror::{Mirror, Opened};
 pub use parts::{PartWriter, TableFiles};
-pub use place::{is_inside, resolved};
+pub use paths::{is_inside, resolved};
 pub use question_tables::{
     action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
@@ -48,12 +49,12 @@ pub use sources::describe_sources;
 pub use stability_tables::{STABILITY, audit_stability_schema, stability_schema};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
-    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, QUANTILES, REJECTS,
-    REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item,
-    counterfactual_schema, coverage_schema, describe_tables, features_schema, is_part, mmd_schema,
-    part_name, plausibility_schema, refuse_folders, refuse_taken, rejects_schema, report_columns,
-    report_name, rules_schema, score_schema, sparsity_schema, survival_schema, training_schema,
-    validity_schema,
+    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, METHOD, QUANTILES,
+    REJECTS, REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, agreement_schema,
+    change_fields, change_item, counterfactual_schema, coverage_schema, describe_tables,
+    features_schema, is_part, mmd_schema, part_name, plausibility_schema, refuse_folders,
+    refuse_taken, rejects_schema, report_columns, report_name, robust_schema, rules_schema,
+    score_schema, sparsity_schema, survival_schema, training_schema, validity_schema,
 };
 pub use verify::{hex, sha256_of, sha256_read, sha256_while, verify};
 pub use writer::{StagedFile, TableWriter, WriterOptions, cannot_write};

@@ -147,8 +147,11 @@ impl PartWriter {
             0 => part_name(&table, self.part),
             round => further_part_name(&table, self.part, round),
         };
-        let fields: Vec<_> =
-            self.rest.iter().map(|place| Arc::clone(&self.schema.fields()[*place])).collect();
+        let fields: Vec<_> = self
+            .rest
+            .iter()
+            .map(|column_index| Arc::clone(&self.schema.fields()[*column_index]))
+            .collect();
         let schema = if self.by.is_empty() {
             Arc::clone(&self.schema)
         } else {
@@ -159,9 +162,9 @@ impl PartWriter {
 
     /// Rows by the folder they belong to, such as `/target=approved/status=unsolved`.
     fn folders(&self, batch: &RecordBatch) -> Result<BTreeMap<String, Vec<u32>>> {
-        let texts = |place: &usize| -> Result<(String, ArrayRef)> {
-            let name = self.schema.field(*place).name();
-            let column = cast(batch.column(*place), &DataType::Utf8).map_err(|error| {
+        let texts = |column_index: &usize| -> Result<(String, ArrayRef)> {
+            let name = self.schema.field(*column_index).name();
+            let column = cast(batch.column(*column_index), &DataType::Utf8).map_err(|error| {
                 let problem = format!("names `{name}`, whose values have no text");
                 Error::spec("output.partition_by", problem).source(error)
             })?;

@@ -21,9 +21,9 @@ const ID_DIGITS: usize = 16;
 /// Gives a replaced run, which stands in `folder`, its hidden name beside `target`.
 pub(super) fn retire(folder: &Path, target: &Path) -> io::Result<PathBuf> {
     let number = previous(target).last().map_or(1, |(number, _)| number + 1);
-    let place = beside(target, &format!("{PREVIOUS}-{number:0DIGITS$}-{}", identity(folder)));
-    fs::rename(folder, &place)?;
-    Ok(place)
+    let kept_as = beside(target, &format!("{PREVIOUS}-{number:0DIGITS$}-{}", identity(folder)));
+    fs::rename(folder, &kept_as)?;
+    Ok(kept_as)
 }
 
 /// Removes the oldest of the replaced runs, but for so many.

@@ -26,7 +26,7 @@ fn share_of(name: &str, meaning: &str) -> [FieldRef; 3] {
 
 /// What single actions reach for all.
 pub fn actions_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         count(
             "action",
             "number of the action within the target: by how common its changes are, then by size",
@@ -43,20 +43,20 @@ pub fn actions_schema() -> SchemaRef {
         ),
         count("flipped", "those that it takes to the target"),
     ];
-    own.extend(share_of("effectiveness", "flipped ÷ rows"));
-    own.extend([
+    fields_of_table.extend(share_of("effectiveness", "flipped ÷ rows"));
+    fields_of_table.extend([
         maybe_number("cost_mean", "mean cost of the flipped rows' changes"),
         maybe_count(
             "chosen",
             "its place among the actions that are chosen together, from 1; null if it is not",
         ),
     ]);
-    audit_schema(own)
+    audit_schema(fields_of_table)
 }
 
 /// What a few actions reach together.
 pub fn action_sets_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         count("rows", "rows that need another decision for which the chosen actions were tried"),
         count(
             "chosen",
@@ -64,8 +64,8 @@ pub fn action_sets_schema() -> SchemaRef {
         ),
         count("flipped", "rows that at least one of them takes to the target"),
     ];
-    own.extend(share_of("effectiveness", "flipped ÷ rows"));
-    own.extend([
+    fields_of_table.extend(share_of("effectiveness", "flipped ÷ rows"));
+    fields_of_table.extend([
         maybe_number(
             "cost_mean",
             "mean over the flipped rows of the least cost among the chosen actions that flip them",
@@ -74,12 +74,12 @@ pub fn action_sets_schema() -> SchemaRef {
         maybe_count("choices", "those that take at least `choice` of the group to the target"),
         number("choice", "the share of a group from which on an action counts as a choice for it"),
     ]);
-    audit_schema(own)
+    audit_schema(fields_of_table)
 }
 
 /// Which constraint shuts rows out.
 pub fn binding_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         maybe_text("feature", "the constraint's feature; null where it is no feature's"),
         text(
             "constraint",
@@ -90,17 +90,17 @@ pub fn binding_schema() -> SchemaRef {
         count("rows", "rows without a counterfactual, chosen by key, that were searched again"),
         count("solved_if_lifted", "those that have one without this constraint"),
     ];
-    own.extend(share_of("share", "solved_if_lifted ÷ rows"));
-    own.push(count(
+    fields_of_table.extend(share_of("share", "solved_if_lifted ÷ rows"));
+    fields_of_table.push(count(
         "only_this",
         "those that have one without this constraint, and without no other single one",
     ));
-    audit_schema(own)
+    audit_schema(fields_of_table)
 }
 
 /// How much single features can do.
 pub fn responsiveness_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         text("feature", "the feature"),
         count(
             "rows",
@@ -111,8 +111,8 @@ pub fn responsiveness_schema() -> SchemaRef {
         maybe_number("responsiveness", "mean over the rows of the share of their values that do"),
         count("responsive", "rows for which at least one value does"),
     ];
-    own.extend(share_of("share", "responsive ÷ rows"));
-    audit_schema(own)
+    fields_of_table.extend(share_of("share", "responsive ÷ rows"));
+    audit_schema(fields_of_table)
 }
 
 /// Whether answers stand small errors.
@@ -132,7 +132,7 @@ pub fn robustness_schema() -> SchemaRef {
 
 /// Whether a protected feature decides by itself.
 pub fn explicit_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         text("feature", "the protected feature"),
         count("rows", "rows of any decision, chosen by key"),
         count("copies", "copies with another value of the feature and all else as it is"),
@@ -140,8 +140,8 @@ pub fn explicit_schema() -> SchemaRef {
         maybe_number("share", "flipped ÷ copies; null below `audit.min_cell`"),
         count("rows_flipped", "rows of which at least one copy is decided otherwise"),
     ];
-    own.extend(share_of("rows_share", "rows_flipped ÷ rows"));
-    audit_schema(own)
+    fields_of_table.extend(share_of("rows_share", "rows_flipped ÷ rows"));
+    audit_schema(fields_of_table)
 }
 
 /// Whether gaps are the search's.
@@ -201,7 +201,7 @@ pub fn reasons_schema(key: &[FieldRef]) -> SchemaRef {
 
 /// Candidate reasons by group.
 pub fn reason_counts_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         text("feature", "the feature"),
         maybe_text("direction", "as in `reasons`"),
         text("code", "the code that the feature schema gives it"),
@@ -209,11 +209,11 @@ pub fn reason_counts_schema() -> SchemaRef {
         count("rows", "rows whose reasons were looked for"),
         count("named", "those that have it among their first four"),
     ];
-    own.extend(share_of("share", "named ÷ rows"));
-    own.extend([
+    fields_of_table.extend(share_of("share", "named ÷ rows"));
+    fields_of_table.extend([
         count("first", "those that have it first"),
         count("without_recourse", "those for which it is a reason without recourse"),
         maybe_number("contribution_mean", "its mean contribution where it is named"),
     ]);
-    audit_schema(own)
+    audit_schema(fields_of_table)
 }

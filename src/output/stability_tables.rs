@@ -64,7 +64,7 @@ pub fn stability_schema(key: &[FieldRef]) -> SchemaRef {
 
 /// The same by target, group and cause.
 pub fn audit_stability_schema() -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         described(
             "cause",
             DataType::Utf8,
@@ -78,14 +78,14 @@ pub fn audit_stability_schema() -> SchemaRef {
         flag("suppressed", "whether `needed` is below `audit.min_cell`: figures are null"),
         count("decision_flips", "rows about which the decision is another"),
     ];
-    own.extend(share("decision_churn", "decision_flips ÷ rows"));
-    own.extend([
+    fields_of_table.extend(share("decision_churn", "decision_flips ÷ rows"));
+    fields_of_table.extend([
         count("promised", "rows with a valid previous counterfactual"),
         count("asked", "those of them that the model was asked about again"),
         count("still_valid", "those of them for which it predicts the target"),
     ]);
-    own.extend(share("recourse_validity", "still_valid ÷ asked"));
-    own.extend([
+    fields_of_table.extend(share("recourse_validity", "still_valid ÷ asked"));
+    fields_of_table.extend([
         count(
             "still_allowed",
             "rows of `promised` whose previous changes the constraints still allow",
@@ -97,11 +97,11 @@ pub fn audit_stability_schema() -> SchemaRef {
         maybe_number("answer_churn", "1 − mean of `jaccard` over `paired`"),
         count("needless", "rows of `paired` whose counterfactual changed without need"),
     ]);
-    own.extend(share(
+    fields_of_table.extend(share(
         "needless_churn",
         "needless ÷ those of `paired` that the model was asked about",
     ));
-    own.extend([
+    fields_of_table.extend([
         maybe_number("cost_drift", "mean `cost_delta` over `paired`"),
         maybe_number(
             "cost_drift_low",
@@ -109,7 +109,7 @@ pub fn audit_stability_schema() -> SchemaRef {
         ),
         maybe_number("cost_drift_high", "its upper end"),
     ]);
-    audit_schema(own)
+    audit_schema(fields_of_table)
 }
 
 /// A share with its interval.

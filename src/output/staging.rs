@@ -12,7 +12,7 @@ use super::leftover::{Leftover, STAGING, beside, is_there, refuse_foreign, remov
 use super::lock::{LOCK, Lock};
 use super::manifest::Manifest;
 use super::mirror::Mirror;
-use super::place::{is_real_folder, resolved};
+use super::paths::{is_real_folder, resolved};
 use super::shard::{Shard, link, remove_empty, shard_place};
 use super::tables::{JOURNAL_FILE, SUCCESS_FILE};
 use super::writer::cannot_write;
@@ -90,10 +90,10 @@ impl Staging {
     /// # Errors
     /// As for [`Staging::begin`], and when the store cannot be read.
     pub fn for_shard(dir: &Path, shard: Shard, mirror: Option<Arc<Mirror>>) -> Result<Staging> {
-        let place = shard_place(dir, shard)?;
+        let failed_folder = shard_place(dir, shard)?;
         let mut staging = match mirror {
-            Some(mirror) => Staging::for_store(&place, mirror, true)?,
-            None => Staging::resume(&place, Replace { allowed: false, keep: 0 })?,
+            Some(mirror) => Staging::for_store(&failed_folder, mirror, true)?,
+            None => Staging::resume(&failed_folder, Replace { allowed: false, keep: 0 })?,
         };
         staging.keep();
         Ok(staging)
@@ -110,8 +110,8 @@ impl Staging {
     /// Removes what shards of a published run have left on this machine.
     pub fn clear_shards(dir: &Path, shards: &[Shard]) {
         for shard in shards {
-            let Ok(place) = shard_place(dir, *shard) else { continue };
-            tidy(&place, 0);
+            let Ok(failed_folder) = shard_place(dir, *shard) else { continue };
+            tidy(&failed_folder, 0);
         }
         remove_empty(dir);
     }
@@ -267,40 +267,40 @@ impl Staging {
     pub fn set_aside(mut self) -> Result<PathBuf> {
         if let Some(mirror) = self.mirror.take() {
             self.kept = true;
-            let place = mirror.set_aside(&self.folder)?;
-            return Ok(self.done(&place));
+            let failed_folder = mirror.set_aside(&self.folder)?;
+            return Ok(self.done(&failed_folder));
         }
         let name = self.target.file_name().unwrap_or_default().to_string_lossy();
-        let place = self.target.with_file_name(format!("_{name}.failed"));
+        let failed_folder = self.target.with_file_name(format!("_{name}.failed"));
         // What is finished stays, for a second attempt once the place is free.
         self.kept = true;
         self.refuse_moved()?;
-        refuse_foreign(&place, Leftover::Run)?;
-        if is_there(&place) && is_empty(&place) == Some(false) {
-            Manifest::read(&place).map_err(|error| {
-                let shown = place.display().to_string();
+        refuse_foreign(&failed_folder, Leftover::Run)?;
+        if is_there(&failed_folder) && is_empty(&failed_folder) == Some(false) {
+            Manifest::read(&failed_folder).map_err(|error| {
+                let shown = failed_folder.display().to_string();
                 Error::output(shown, "is not a run that missed its gates, and is not replaced")
                     .hint("move it away and run again with `--resume`")
                     .source(error)
             })?;
         }
-        remove(&place, Leftover::Run)?;
-        fs::rename(&self.folder, &place).map_err(|error| {
-            Error::output(place.display().to_string(), "cannot be written").source(error)
+        remove(&failed_folder, Leftover::Run)?;
+        fs::rename(&self.folder, &failed_folder).map_err(|error| {
+            Error::output(failed_folder.display().to_string(), "cannot be written").source(error)
         })?;
         self.published = true;
         self.clear_beside();
-        Ok(place)
+        Ok(failed_folder)
     }
 
     /// The run is in the store: what is on this machine is of no more use.
-    fn done(&mut self, place: &ObjectUrl) -> PathBuf {
+    fn done(&mut self, failed_folder: &ObjectUrl) -> PathBuf {
         self.published = true;
         if let Err(error) = remove(&self.folder, Leftover::Run) {
             tracing::warn!("{error}");
         }
         self.clear_beside();
-        PathBuf::from(place.to_string())
+        PathBuf::from(failed_folder.to_string())
     }
 
     /// A link on the way to the folder may lead elsewhere by now, where nothing was claimed or checked.
@@ -509,9 +509,9 @@ mod tests {
     /// A manifest of a run of this name that lists these files, each as long as its name.
     fn manifest(run: &str, files: &[&str]) -> String {
         let entry = |path: &&str| serde_json::json!({ "path": path, "rows": 0, "bytes": path.len(), "sha256": "" });
-        let facts = serde_json::json!({ "run_id": run, "fingerprint": run, "inputs": [], "model": "",
+        let run = serde_json::json!({ "run_id": run, "fingerprint": run, "inputs": [], "model": "",
             "schema": "", "generator": "", "seed": 0, "device": "" });
-        serde_json::json!({ "command": "score", "versions": {}, "run": facts, "job": {}, "summary": {},
+        serde_json::json!({ "command": "score", "versions": {}, "run": run, "job": {}, "summary": {},
             "tables": files.iter().map(entry).collect::<Vec<_>>() })
         .to_string()
     }
@@ -659,15 +659,20 @@ mod tests {
     #[test]
     fn a_failed_run_takes_the_place_of_nothing_but_a_failed_run() {
         let home = tempfile::tempdir().expect("a folder");
-        let (target, place) = (home.path().join("run"), home.path().join("_run.failed"));
+        let (target, failed_folder) = (home.path().join("run"), home.path().join("_run.failed"));
         staged(&target, "aa", ONCE).set_aside().expect("set aside");
         staged(&target, "bb", ONCE).set_aside().expect("set aside");
-        assert_eq!(names(&place.join("scores")), ["bb"]);
-        fs::remove_dir_all(&place).expect("removed");
-        fs::create_dir(&place).and_then(|()| fs::write(place.join("thesis"), "1")).expect("made");
+        assert_eq!(names(&failed_folder.join("scores")), ["bb"]);
+        fs::remove_dir_all(&failed_folder).expect("removed");
+        fs::create_dir(&failed_folder)
+            .and_then(|()| fs::write(failed_folder.join("thesis"), "1"))
+            .expect("made");
         let error = staged(&target, "cc", ONCE).set_aside().expect_err("foreign").to_string();
         assert!(error.contains("holds `thesis`"), "{error}");
-        assert!(place.join("thesis").exists() && home.path().join(".run.staging/scores").exists());
+        assert!(
+            failed_folder.join("thesis").exists()
+                && home.path().join(".run.staging/scores").exists()
+        );
     }
 
     #[test]

@@ -130,6 +130,9 @@ pub(super) fn text(name: &str, meaning: &str) -> FieldRef {
     described(name, DataType::Utf8, Nulls::Never, meaning)
 }
 
+/// The column of tables that says which method's rows are which.
+pub const METHOD: &str = "method";
+
 /// The column of the counterfactual table that says whether a row is the same as another night.
 pub const ROW_HASH: &str = "row_hash";
 
@@ -152,11 +155,12 @@ pub fn counterfactual_schema(
     regression: bool,
 ) -> SchemaRef {
     let mut fields = key.to_vec();
+    fields.push(text(METHOD, "the method, as `explain.method` names it"));
     fields.push(described(
         "sample",
         DataType::Int32,
         Nulls::Never,
-        "number of the counterfactual within its row, from 0",
+        "number of the counterfactual within its row and method, from 0",
     ));
     fields.push(text("target", "the target class, or range of values"));
     push_predictions(&mut fields, regression);
@@ -224,6 +228,16 @@ fn push_outcome(fields: &mut Vec<FieldRef>) {
         Nulls::Never,
         "true if every allowed change was tried or excluded and none reaches the target",
     ));
+    fields.push(described(
+        "robust",
+        DataType::Int32,
+        Nulls::Possible,
+        "models of `robust.models` that predict the target for the counterfactual; null without such models, or if not solved",
+    ));
+    fields.push(maybe_number(
+        "robustness_cost",
+        "what it costs more than the cheapest counterfactual that was seen and that too few of `robust.models` accept; null where too few accept this one",
+    ));
 }
 
 /// What changes, and how much.
@@ -267,8 +281,8 @@ fn original_score() -> FieldRef {
 /// Names the first of them.
 pub fn refuse_taken(key: &[FieldRef], schemas: &[&SchemaRef]) -> Result<()> {
     let taken = |field: &&FieldRef| {
-        let own = schemas.iter().flat_map(|schema| &schema.fields()[key.len()..]);
-        own.into_iter().any(|own| own.name() == field.name())
+        let fields_of_table = schemas.iter().flat_map(|schema| &schema.fields()[key.len()..]);
+        fields_of_table.into_iter().any(|fields_of_table| fields_of_table.name() == field.name())
     };
     match key.iter().find(taken) {
         None => Ok(()),
@@ -280,8 +294,8 @@ pub fn refuse_taken(key: &[FieldRef], schemas: &[&SchemaRef]) -> Result<()> {
 }
 
 /// Columns beside the key that may become folders: those with few values.
-const FOLDER_COLUMNS: [&str; 7] =
-    ["sample", "target", "original_class", "cf_class", "status", "source", "valid"];
+const FOLDER_COLUMNS: [&str; 8] =
+    ["method", "sample", "target", "original_class", "cf_class", "status", "source", "valid"];
 
 /// Refuses columns that cannot become folders.
 ///
@@ -290,12 +304,12 @@ const FOLDER_COLUMNS: [&str; 7] =
 pub fn refuse_folders(key: &[FieldRef], by: &[String]) -> Result<()> {
     let mut known: Vec<&str> = key.iter().map(|field| field.name().as_str()).collect();
     known.extend(FOLDER_COLUMNS);
-    for (place, name) in by.iter().enumerate() {
+    for (position, name) in by.iter().enumerate() {
         if !known.contains(&name.as_str()) {
             let problem = format!("names `{name}`, expected one of {}", known.join(", "));
             return Err(Error::spec("output.partition_by", problem));
         }
-        if by[..place].contains(name) {
+        if by[..position].contains(name) {
             return Err(Error::spec("output.partition_by", format!("names `{name}` twice")));
         }
     }
@@ -311,6 +325,7 @@ pub fn report_columns() -> Vec<String> {
         plausibility_schema,
         features_schema,
         mmd_schema,
+        robust_schema,
     ];
     let names = |schema: SchemaRef| -> Vec<String> {
         schema.fields().iter().map(|field| field.name().clone()).collect()
@@ -321,6 +336,7 @@ pub fn report_columns() -> Vec<String> {
 /// What the reports begin with: whose figures they are.
 fn group_fields(by: &[String]) -> Vec<FieldRef> {
     let mut fields = vec![
+        text(METHOD, "whose counterfactuals the figures are of; the published method comes first"),
         text("level", "all, target or segment: what the figures of the row are of"),
         described(
             "target",
@@ -334,15 +350,15 @@ fn group_fields(by: &[String]) -> Vec<FieldRef> {
     fields
 }
 
-fn report(by: &[String], own: Vec<FieldRef>) -> SchemaRef {
+fn report(by: &[String], fields_of_table: Vec<FieldRef>) -> SchemaRef {
     let mut fields = group_fields(by);
-    fields.extend(own);
+    fields.extend(fields_of_table);
     Arc::new(Schema::new(fields))
 }
 
 /// Rows by status.
 pub fn coverage_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         text("status", "as in the counterfactual table; `rejected` at level `all`"),
         described(
             "source",
@@ -355,12 +371,12 @@ pub fn coverage_schema(by: &[String]) -> SchemaRef {
         count("queries", "times that the model was asked about their counterfactuals"),
         count("certified", "those that are proven infeasible"),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// How many counterfactuals reach the target.
 pub fn validity_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         count("rows", "counterfactuals that were needed: not of rows that have the decision"),
         count("valid", "those that reach the target"),
         maybe_number("validity", "valid ÷ rows; null where none was needed"),
@@ -370,7 +386,7 @@ pub fn validity_schema(by: &[String]) -> SchemaRef {
         maybe_number("margin_p05", "its 5 % quantile, within 1 %"),
         maybe_number("margin_p25", "its 25 % quantile, within 1 %"),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// Shares at which quantiles are reported.
@@ -378,17 +394,17 @@ pub const QUANTILES: [(&str, f64); 4] = [("p25", 0.25), ("p50", 0.5), ("p75", 0.
 
 /// How far counterfactuals are from their rows.
 pub fn sparsity_schema(by: &[String]) -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         text("over", "`valid` counterfactuals or `all` that were needed"),
         count("rows", "how many they are"),
     ];
     for measure in ["l0", "l1", "n_changed"] {
-        own.push(maybe_number(&format!("{measure}_mean"), "its mean"));
+        fields_of_table.push(maybe_number(&format!("{measure}_mean"), "its mean"));
         let meaning = "its quantile, within 1 %";
         let quantile = |(name, _)| maybe_number(&format!("{measure}_{name}"), meaning);
-        own.extend(QUANTILES.map(quantile));
+        fields_of_table.extend(QUANTILES.map(quantile));
     }
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// Shares at which quantiles of plausibility are reported: what is low is of interest.
@@ -396,20 +412,57 @@ pub const LOW_QUANTILES: [(&str, f64); 3] = [("p05", 0.05), ("p25", 0.25), ("p50
 
 /// How plausible valid counterfactuals are.
 pub fn plausibility_schema(by: &[String]) -> SchemaRef {
-    let mut own = vec![
+    let mut fields_of_table = vec![
         count("rows", "valid counterfactuals whose plausibility is known"),
         maybe_number("plausibility_mean", "its mean: 0.5 if they were like held-out rows"),
     ];
     let meaning = "its quantile, within 1 %";
     let quantile = |(name, _)| maybe_number(&format!("plausibility_{name}"), meaning);
-    own.extend(LOW_QUANTILES.map(quantile));
-    report(by, own)
+    fields_of_table.extend(LOW_QUANTILES.map(quantile));
+    report(by, fields_of_table)
+}
+
+/// Where methods agree: a row for each pair of them.
+pub fn agreement_schema() -> SchemaRef {
+    let mut fields = vec![
+        text(METHOD, "one method; the published one comes first"),
+        text("other", "the other one"),
+        text("level", "all or target: what the figures of the row are of"),
+        described(
+            "target",
+            DataType::Utf8,
+            Nulls::Possible,
+            "the target class, or range of values; null at level `all`",
+        ),
+        count("rows", "rows and targets that needed a counterfactual: first samples"),
+        count("both", "those for which both methods have a valid one"),
+        count("method_only", "those for which only `method` has"),
+        count("other_only", "those for which only `other` has"),
+        count("neither", "those for which neither has"),
+        count("same_features", "of `both`: the same features change"),
+        maybe_number("same_features_share", "same_features ÷ both; null where both is 0"),
+        count(
+            "same_directions",
+            "of `same_features`: every number moves the same way, categories become the same",
+        ),
+        maybe_number("same_directions_share", "same_directions ÷ both"),
+    ];
+    for (measure, meaning) in [
+        ("cost", "mean cost over `both`"),
+        ("l0", "mean share of changed categorical features over `both`"),
+        ("l1", "mean |Δ| over standardised numeric features over `both`"),
+        ("n_changed", "mean number of changed features over `both`"),
+    ] {
+        fields.push(maybe_number(&format!("{measure}_mean"), &format!("{meaning}, of `method`")));
+        fields.push(maybe_number(&format!("other_{measure}_mean"), "the same of `other`"));
+    }
+    Arc::new(Schema::new(fields))
 }
 
 /// How many counterfactuals hold under other trainings of the model.
 pub fn survival_schema() -> SchemaRef {
     let model = "the model: its file or command; null for the mean over all of them";
-    let own = vec![
+    let fields_of_table = vec![
         described("model", DataType::Utf8, Nulls::Possible, model),
         described("sha256", DataType::Utf8, Nulls::Possible, "SHA-256 of the model"),
         count("rows", "valid counterfactuals that were needed"),
@@ -423,12 +476,37 @@ pub fn survival_schema() -> SchemaRef {
         ),
         maybe_number("high", "its upper end; greatest of the models, for the mean"),
     ];
-    report(&[], own)
+    report(&[], fields_of_table)
+}
+
+/// How counterfactuals do under the models beside the predictor.
+pub fn robust_schema(by: &[String]) -> SchemaRef {
+    let fields_of_table = vec![
+        count(
+            "rows",
+            "valid counterfactuals that were needed, and that the models were asked about",
+        ),
+        count("models", "models of `robust.models`"),
+        count("needed", "models under which a counterfactual must hold: `robust.share` of them"),
+        count("robust", "counterfactuals that hold under so many"),
+        maybe_number("share", "robust ÷ rows; null without any"),
+        number("low", "lower end of its 95 % Wilson interval"),
+        number("high", "its upper end"),
+        maybe_number("models_mean", "models under which a counterfactual holds, on average"),
+        maybe_number("cost_mean", "mean `cost` of the robust ones"),
+        maybe_number(
+            "robustness_cost_mean",
+            "mean `robustness_cost`: how much of that being robust costs, at least",
+        ),
+        maybe_number("robustness_cost_p50", "its median, within 1 %"),
+        maybe_number("robustness_cost_p95", "its 95 % quantile, within 1 %"),
+    ];
+    report(by, fields_of_table)
 }
 
 /// How features change.
 pub fn features_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         text("feature", "the feature"),
         count("rows", "valid counterfactuals"),
         count("changed", "those in which it changes"),
@@ -443,12 +521,12 @@ pub fn features_schema(by: &[String]) -> SchemaRef {
             "what changed categories become most often",
         ),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// How close counterfactuals are to rows of the target class.
 pub fn mmd_schema(by: &[String]) -> SchemaRef {
-    let own = vec![
+    let fields_of_table = vec![
         text("over", "`all` counterfactuals or the `valid` ones"),
         text("space", "`encoder`: outputs of random encoders; `raw`: standardised features"),
         number("mmd2", "MMD² against training rows of the target class, mean over the encoders"),
@@ -470,7 +548,7 @@ pub fn mmd_schema(by: &[String]) -> SchemaRef {
         maybe_number("ratio", "mmd2 ÷ unchanged_mmd2"),
         maybe_number("p_value", "(1 + b) ÷ (1 + B) by permutation, if asked for"),
     ];
-    report(by, own)
+    report(by, fields_of_table)
 }
 
 /// What counterfactuals keep to between features.
@@ -511,7 +589,7 @@ pub fn describe_tables() -> Value {
     let features = [stand_in("<feature>", "")];
     let by = ["<by>".to_string()];
     let classes = ["<class>".to_string()];
-    let tables: [(&str, SchemaRef); 30] = [
+    let tables: [(&str, SchemaRef); 32] = [
         ("counterfactuals", counterfactual_schema(&key, &features, false)),
         ("counterfactuals of a regression", counterfactual_schema(&key, &features, true)),
         ("rejects", rejects_schema(&key)),
@@ -523,8 +601,10 @@ pub fn describe_tables() -> Value {
         ("reports/plausibility", plausibility_schema(&by)),
         ("reports/features", features_schema(&by)),
         ("reports/mmd", mmd_schema(&by)),
+        ("reports/agreement", agreement_schema()),
         ("reports/rules", rules_schema()),
         ("reports/survival", survival_schema()),
+        ("reports/robust", robust_schema(&by)),
         ("reports/stability", stability_schema(&key)),
         ("reports/training", training_schema()),
         ("reports/audit/groups", audit_groups_schema()),

@@ -7,8 +7,9 @@ use arrow::array::RecordBatch;
 use sha2::{Digest, Sha256};
 
 use super::Inputs;
+use super::chain::past;
 use crate::artefact::{Artefact, load_neighbours};
-use crate::audit::page::{PageFacts, render};
+use crate::audit::page::{PageContext, render};
 use crate::audit::{AuditCounts, AuditSetup, Auditor, Efforts, GroupCounts};
 use crate::audit::{at_bound, changes, curves, gaps, groups};
 use crate::error::Result;
@@ -103,12 +104,14 @@ impl CountedRun<'_> {
     }
 }
 
-/// Writes the audit's page, made of what is staged, and lists it in the manifest.
+/// Writes the audit's page, made of what is staged and will stand in `place`, and lists it in the manifest.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn write_page(staging: &Staging, manifest: &mut Manifest) -> Result<()> {
-    let page = render(staging.folder(), &PageFacts::of(manifest)?)?;
+pub(super) fn write_page(staging: &Staging, manifest: &mut Manifest, place: &Path) -> Result<()> {
+    let (past, past_end) = past(manifest, place);
+    let page =
+        render(staging.folder(), &PageContext { past, past_end, ..PageContext::of(manifest)? })?;
     let path = audit_page_name();
     staging.write(&path, &page)?;
     let (bytes, sha256) = (page.len() as u64, hex(&Sha256::digest(&page)));

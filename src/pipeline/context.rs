@@ -4,12 +4,13 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use super::model::open_robust;
 use super::parity::ParityCheck;
 use super::validate::check_target;
 use super::{Inputs, Observer};
-use crate::engine::gather_decisions;
+use crate::engine::{StoredScores, gather_decisions};
 use crate::error::Result;
-use crate::explain::Decisions;
+use crate::explain::{Decisions, RobustModels};
 use crate::job::Job;
 use crate::predictor::{self, Predictor};
 use crate::runtime::Runtime;
@@ -20,6 +21,8 @@ pub(super) struct RunContext {
     pub(super) inputs: Arc<Inputs>,
     /// The model.
     pub(super) predictor: Arc<dyn Predictor>,
+    /// Models beside it, for explaining.
+    pub(super) robust: RobustModels,
     /// What the score table says, once it was read and compared with the model.
     decisions: OnceCell<Option<Arc<Decisions>>>,
 }
@@ -33,7 +36,24 @@ impl RunContext {
         let columns = inputs.predictor_columns();
         let predictor = predictor::open(&job.predictor, &columns, runtime.threads)?;
         check_target(job, &inputs, predictor.task()).inspect_err(|_| predictor.stop())?;
-        Ok(RunContext { inputs, predictor, decisions: OnceCell::new() })
+        let robust = RobustModels::default();
+        Ok(RunContext { inputs, predictor, robust, decisions: OnceCell::new() })
+    }
+
+    /// Opens the models beside the predictor too.
+    ///
+    /// # Errors
+    /// When one of them cannot be opened, or decides something else.
+    pub(super) fn with_robust(mut self, job: &Job, threads: usize) -> Result<RunContext> {
+        let robust = open_robust(job, (&self.inputs, threads), self.predictor.task());
+        self.robust = robust.inspect_err(|_| self.predictor.stop())?;
+        Ok(self)
+    }
+
+    /// Gives up whatever the models are still computing.
+    pub(super) fn stop(&self) {
+        self.predictor.stop();
+        self.robust.stop();
     }
 
     /// The decisions of the score table, if there is one, held against the model.
@@ -52,10 +72,13 @@ impl RunContext {
         let found = match (&job.input.scores, &inputs.scores) {
             (Some(scores), Some(table)) => {
                 observer.stage("comparing scores", None);
-                let tables = (table, &inputs.features);
-                let score_columns = (&job.input.key[..], scores.decision.as_str());
-                let task = predictor.task();
-                let found = gather_decisions(&inputs.engine, tables, score_columns, task).await?;
+                let stored = StoredScores {
+                    scores: table,
+                    features: &inputs.features,
+                    key: &job.input.key,
+                    decision: &scores.decision,
+                };
+                let found = gather_decisions(&inputs.engine, &stored, predictor.task()).await?;
                 ParityCheck::of_decisions((job, inputs), predictor, (scores, &found)).await?;
                 Some(Arc::new(found))
             }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Kind, Result};
 use crate::job::{Job, PredictorJob, PredictorKind};
+use crate::output::is_visible;
 use crate::predictor::inspect_onnx;
 use crate::storage::{Cache, ObjectUrl, Store, Stores, is_url, wait};
 
@@ -24,13 +25,20 @@ pub fn fetch(mut job: Job) -> Result<Job> {
         Ok(())
     };
     take(&mut job.input.schema, What::File)?;
-    for model in [&mut job.predictor].into_iter().chain(&mut job.report.retrained) {
+    for model in [&mut job.predictor]
+        .into_iter()
+        .chain(&mut job.robust.models)
+        .chain(&mut job.report.retrained)
+    {
         if let Some(path) = model_of(model) {
             take(path, What::Model)?;
         }
     }
     for folder in [&mut job.explain.generator, &mut job.train.from].into_iter().flatten() {
         take(folder, What::Folder)?;
+    }
+    if let Some(folder) = &mut job.audit.previous {
+        take(folder, What::Run)?;
     }
     job.copies.extend(copies);
     Ok(job)
@@ -43,6 +51,33 @@ enum What {
     /// A file, and those that it loads beside itself.
     Model,
     Folder,
+    /// What readers see of a published run.
+    Run,
+}
+
+/// The folder of a published run, which is fetched where it is in a store.
+///
+/// # Errors
+/// When it is not there, or cannot be read or kept.
+pub(super) fn fetch_run(folder: &Path, stores: &Stores) -> Result<PathBuf> {
+    let text = folder.to_string_lossy();
+    match is_url(&text) {
+        true => Fetcher { stores: stores.clone() }.fetch(&text, What::Run),
+        false => Ok(folder.to_path_buf()),
+    }
+}
+
+/// Looks at a run as its store has it now, whatever was fetched before.
+///
+/// # Errors
+/// As for [`fetch_run`], and what is found.
+pub(super) fn fetched_once<T>(url: &ObjectUrl, look: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let (store, cache) = (Stores::default().open(url, Kind::Input)?, Cache::apart()?);
+    let (from, into) = (url.clone(), cache.clone());
+    let fetched = wait(async move { into.fetch_folder(&store, &from, is_visible).await });
+    let found = fetched.and_then(|folder| look(&folder));
+    cache.remove();
+    found
 }
 
 struct Fetcher {
@@ -57,7 +92,8 @@ impl Fetcher {
         wait(async move {
             match what {
                 What::File => cache.fetch_object(&store, &url).await,
-                What::Folder => cache.fetch_folder(&store, &url).await,
+                What::Folder => cache.fetch_folder(&store, &url, |_| true).await,
+                What::Run => cache.fetch_folder(&store, &url, is_visible).await,
                 What::Model => model(&cache, &store, &url).await,
             }
         })

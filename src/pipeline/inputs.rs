@@ -97,7 +97,7 @@ impl Inputs {
         })?
         .with_stores(job.stores.clone());
         let features = match &job.features_at {
-            Some(at) => engine.open_delta("features", (&job.features[0], at), &read_by(job))?,
+            Some(at) => engine.open_version("features", (&job.features[0], at), &read_by(job))?,
             None => engine.open("features", &job.features)?,
         };
         tracing::info!(
@@ -109,7 +109,7 @@ impl Inputs {
         );
         let scores = match &job.scores {
             Some(ScoresJob { table, table_at: Some(at), .. }) => {
-                Some(engine.open_delta("scores", (&table[0], at), &[])?)
+                Some(engine.open_version("scores", (&table[0], at), &[])?)
             }
             Some(scores) => Some(engine.open("scores", &scores.table)?),
             None => None,

@@ -44,8 +44,9 @@ pub use inputs::{CheckSummary, Inputs, Scope};
 use model::{ModelProvenance, assumed, check_repeatable};
 pub use parity::ParitySummary;
 pub use run::{
-    DryRun, Example, RunMode, RunSummary, Seconds, ShardSummary, StabilitySummary, TargetSummary,
-    dry_run, gate_error, journal_pieces, publish, published_job, report, run, run_shard,
+    AgreementSummary, DryRun, Example, MethodSummary, RunMode, RunSummary, Seconds, ShardSummary,
+    StabilitySummary, TargetSummary, audit, dry_run, gate_error, journal_pieces, publish,
+    published_job, report, run, run_shard,
 };
 pub use score::{ScoreSummary, score};
 pub use sql::{ModelSource, Query, sql};

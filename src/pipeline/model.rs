@@ -12,10 +12,11 @@ use tokio::task::block_in_place;
 use super::{Inputs, Scope};
 use crate::document::read_regular;
 use crate::error::{Error, Result};
+use crate::explain::RobustModels;
 use crate::feature::{RowValidator, key_hashes};
 use crate::job::{Job, PredictorJob, PredictorKind, RepeatableSpec};
 use crate::output::{RunProvenance, hex};
-use crate::predictor::{self, Disagreement, Predictor, Repeated, ask_again};
+use crate::predictor::{self, Disagreement, Predictor, Repeated, Task, ask_again};
 
 /// Rows that a model is asked about again …
 const ASKED_ROWS: usize = 64;
@@ -31,6 +32,8 @@ const SEED: u64 = 0;
 pub(super) struct ModelProvenance {
     /// SHA-256 of the model.
     pub(super) model: String,
+    /// SHA-256 of the models beside it.
+    pub(super) robust: Vec<String>,
     /// SHA-256 of the feature schema's file.
     pub(super) schema: String,
 }
@@ -42,12 +45,15 @@ impl ModelProvenance {
             Error::input(job.input.schema.display().to_string(), format!("cannot be read: {error}"))
         })?;
         let model = predictor::fingerprint(&job.predictor)?;
-        Ok(ModelProvenance { model, schema: hex(&Sha256::digest(&schema)) })
+        let robust = job.robust.models.iter().map(predictor::fingerprint);
+        let robust = robust.collect::<Result<_>>()?;
+        Ok(ModelProvenance { model, robust, schema: hex(&Sha256::digest(&schema)) })
     }
 
     /// What a run has noted of them.
     pub(super) fn of(provenance: &RunProvenance) -> ModelProvenance {
-        ModelProvenance { model: provenance.model.clone(), schema: provenance.schema.clone() }
+        let RunProvenance { model, robust, schema, .. } = provenance.clone();
+        ModelProvenance { model, robust, schema }
     }
 
     /// Refuses files that are no longer what they were.
@@ -58,22 +64,67 @@ impl ModelProvenance {
             return Err(Error::input(shown, "was changed while it was used")
                 .hint("run again, without `--resume`, when nobody writes to it"));
         }
-        if now.model == self.model {
+        let models = std::iter::once(&job.predictor).chain(&job.robust.models);
+        let before = std::iter::once(&self.model).chain(&self.robust);
+        let now = std::iter::once(&now.model).chain(&now.robust);
+        let mut models = models.zip(before.zip(now));
+        let Some((model, (before, now))) = models.find(|(_, (before, now))| before != now) else {
             return Ok(());
-        }
-        let problem = format!(
-            "was changed while it was used: its SHA-256 was {}, now it is {}",
-            self.model, now.model
-        );
-        let hint = match job.predictor.kind {
+        };
+        let problem =
+            format!("was changed while it was used: its SHA-256 was {before}, now it is {now}");
+        let hint = match model.kind {
             PredictorKind::Onnx(_) => "run again, without `--resume`, when nobody writes to it",
             PredictorKind::Subprocess(_) => {
                 "files and folders that `predictor.command` names are part of the model: the program must not \
                  write to them; run again, without `--resume`"
             }
         };
-        Err(Error::predictor(shown(&job.predictor), problem).hint(hint))
+        Err(Error::predictor(shown(model), problem).hint(hint))
     }
+}
+
+/// Opens another model than the job's, which a key names. It must decide between the same classes.
+///
+/// # Errors
+/// When it cannot be opened, or decides something else.
+pub(super) fn open_other(
+    model: &PredictorJob,
+    key: &str,
+    (inputs, threads): (&Inputs, usize),
+    task: &Task,
+) -> Result<Arc<dyn Predictor>> {
+    let opened = predictor::open(model, &inputs.predictor_columns(), threads)?;
+    let sorted = |task: &Task| match task {
+        Task::Regression => Vec::new(),
+        Task::Classification { classes, .. } => {
+            let mut classes = classes.to_vec();
+            classes.sort();
+            classes
+        }
+    };
+    let (found, expected) = (sorted(opened.task()), sorted(task));
+    if found == expected {
+        return Ok(opened);
+    }
+    opened.stop();
+    let problem = format!("has the classes {found:?}, expected {expected:?}");
+    Err(Error::predictor(shown(model), problem)
+        .hint(format!("`{key}` names other trainings of the same model")))
+}
+
+/// Opens the models beside the predictor.
+///
+/// # Errors
+/// When one of them cannot be opened, or decides something else.
+pub(super) fn open_robust(
+    job: &Job,
+    (inputs, threads): (&Inputs, usize),
+    task: &Task,
+) -> Result<RobustModels> {
+    let listed = job.robust.models.iter();
+    let opened = listed.map(|model| open_other(model, "robust.models", (inputs, threads), task));
+    RobustModels::new(opened.collect::<Result<_>>()?, job.robust.needed(), task)
 }
 
 /// The model's name in messages.
@@ -144,10 +195,10 @@ fn difference_text(difference: &Disagreement, repeated: &Repeated, key: &str) ->
 
 fn hint(difference: &Disagreement) -> String {
     let cause = if difference.by_chance {
-        "its answers depend on chance or on what it was asked before: fix its seed, or take it out of \
+        "its predictions depend on chance or on what it was asked before: fix its seed, or take it out of \
          training mode"
     } else {
-        "its answers depend on the other rows of a batch: take statistics over a batch out of it"
+        "its predictions depend on the other rows of a batch: take statistics over a batch out of it"
     };
     format!("{cause}; for a model that is meant to do so set `predictor.repeatable = \"warn\"`")
 }

@@ -41,7 +41,7 @@ pub(super) fn check_overlaps(job: &Job, inputs: &Inputs) -> Result<()> {
     }
     faults.extend(globs(job).filter_map(|(key, glob)| glob_overlap(&output, key, glob)));
     if let Some(path) = &job.output.metrics {
-        faults.extend(metrics_fault(path, &output, &sources)?);
+        faults.extend(metrics_fault(path, (&output, job.output.url.as_ref()), &sources)?);
     }
     faults.extend(job.output.url.iter().flat_map(|output| store_faults(job, output)));
     faults.extend(table_fault(job, &output, &sources)?);
@@ -72,6 +72,12 @@ fn store_faults(job: &Job, output: &ObjectUrl) -> Vec<Fault> {
 fn table_fault(job: &Job, output: &Path, sources: &[JobPath]) -> Result<Option<Fault>> {
     const KEY: &str = "output.table.url";
     let Some(table) = &job.output.table else { return Ok(None) };
+    if table.iceberg.is_some() {
+        let read = tables(job).find(|(_, text)| **text == table.url);
+        return Ok(read.map(|(key, text)| {
+            Fault::new("output.table.table", format!("is `{text}` ({key}), expected another table"))
+        }));
+    }
     if let Ok(url) = ObjectUrl::parse(&table.url) {
         let read = tables(job).filter_map(|(key, text)| Some((key, ObjectUrl::parse(text).ok()?)));
         let written = job.output.url.iter().map(|dir| ("output.dir", dir.clone()));
@@ -125,6 +131,8 @@ fn sources(job: &Job, inputs: &Inputs) -> Result<Vec<JobPath>> {
         PredictorKind::Subprocess(_) => "predictor.command",
     };
     found.extend(model_files(&job.predictor).into_iter().map(|path| (key, path)));
+    let robust = job.robust.models.iter().flat_map(model_files);
+    found.extend(robust.map(|path| ("robust.models", path)));
     let source = |(key, path): (&'static str, PathBuf)| -> Result<JobPath> {
         let path = resolved_path(&path)?;
         Ok(JobPath { key, folder: path.is_dir(), path })
@@ -156,7 +164,7 @@ fn overlap(output: &Path, source: &JobPath) -> Option<Fault> {
 
 fn apart(subject: &str, path: &Path, how: &str) -> Fault {
     let problem = format!(
-        "is `{}`, which {how}, expected a place apart from what the job reads",
+        "is `{}`, which {how}, expected a folder apart from what the job reads",
         path.display()
     );
     Fault::new(subject, problem).hint(format!("choose another `{subject}`"))
@@ -185,7 +193,18 @@ fn glob_overlap(output: &Path, key: &'static str, glob: &str) -> Option<Fault> {
     fault("is found by")
 }
 
-fn metrics_fault(path: &Path, output: &Path, sources: &[JobPath]) -> Result<Option<Fault>> {
+fn metrics_fault(
+    path: &Path,
+    (output, dir): (&Path, Option<&ObjectUrl>),
+    sources: &[JobPath],
+) -> Result<Option<Fault>> {
+    if let Ok(url) = ObjectUrl::parse(&path.to_string_lossy()) {
+        let inside = dir.is_some_and(|dir| url.is_below(dir));
+        let problem =
+            format!("is `{url}`, which lies in `output.dir`, where only a run's own files stand");
+        let fault = || Fault::new("output.metrics", problem).hint("name another object");
+        return Ok(inside.then(fault));
+    }
     let file = resolved_path(path)?;
     if let Some(source) =
         sources.iter().find(|of| file == of.path || (of.folder && file.starts_with(&of.path)))

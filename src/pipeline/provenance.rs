@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
+use futures::{StreamExt, TryStreamExt};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -13,15 +14,15 @@ use super::{Inputs, ModelProvenance, seconds_since, versions};
 use crate::artefact::WEIGHTS_FILE;
 use crate::audit::nights::find_run;
 use crate::engine::{SourceFile, Table, since_1970};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::job::Job;
-use crate::output::{
-    InputFile, PreviousRun, RunProvenance, TableVersion, hex, sha256_of, sha256_while,
-};
+use crate::output::{InputFile, RunProvenance, TableVersion, hex, sha256_of, sha256_while};
 use crate::predictor;
 use crate::runtime::Runtime;
-use crate::storage::is_url;
+use crate::storage::{ObjectUrl, Store, Stores, is_url, wait};
 
+/// Objects that are looked at at the same time.
+const OBJECTS_AT_ONCE: usize = 16;
 /// Digits of a run's name.
 const ID_DIGITS: usize = 16;
 
@@ -54,7 +55,7 @@ pub(super) fn gather(
     inputs: &Inputs,
     runtime: &Runtime,
 ) -> Result<(RunProvenance, Vec<Stamp>)> {
-    let ModelProvenance { model, schema } = ModelProvenance::read(job)?;
+    let ModelProvenance { model, robust, schema } = ModelProvenance::read(job)?;
     let explains = command == "run" || command == "explain";
     let generator = match &job.explain.generator {
         Some(folder) if explains => {
@@ -73,6 +74,7 @@ pub(super) fn gather(
         inputs: files,
         versions: versions_of(inputs),
         model,
+        robust,
         schema,
         generator,
         seed: runtime.streams().seed(),
@@ -82,7 +84,7 @@ pub(super) fn gather(
             .previous
             .as_deref()
             .filter(|_| explains)
-            .map(previous_run)
+            .map(|folder| find_run(folder, &job.shown(folder)).map(|previous| previous.run))
             .transpose()?,
     };
     let as_json = job.as_json();
@@ -121,11 +123,6 @@ pub(super) fn pinned(job: &Job, read: &RunProvenance) -> Job {
         at.pinned = version("scores", scores.table.first());
     }
     job
-}
-
-/// The run that the job's is compared with.
-fn previous_run(folder: &Path) -> Result<PreviousRun> {
-    find_run(folder).map(|previous| previous.run)
 }
 
 /// A job, as JSON, without what does not change its tables; the device that is used is a fact of its own.
@@ -190,8 +187,8 @@ fn changed(shown: &str) -> Error {
 
 /// Refuses tables that were rewritten while they were read. Where only a file's metadata was touched, or the times
 /// were set back, the content is hashed again.
-pub(super) fn refuse_changed(files: &[InputFile], stamps: &[Stamp]) -> Result<()> {
-    // Objects of a store were read only as they were found.
+pub(super) fn refuse_changed(files: &[InputFile], stamps: &[Stamp], stores: &Stores) -> Result<()> {
+    refuse_changed_objects(files, stores)?;
     let files = files.par_iter().zip(stamps).filter(|(file, _)| !is_url(&file.path));
     files.into_par_iter().try_for_each(|(file, stamp)| {
         let path = Path::new(&file.path);
@@ -205,6 +202,28 @@ pub(super) fn refuse_changed(files: &[InputFile], stamps: &[Stamp]) -> Result<()
     })
 }
 
+/// The same for objects of a store. They were read only as they were found, but not up to the end.
+fn refuse_changed_objects(files: &[InputFile], stores: &Stores) -> Result<()> {
+    let mut objects = Vec::new();
+    for file in files.iter().filter(|file| file.etag.is_some()) {
+        let Ok(url) = ObjectUrl::parse(&file.path) else { continue };
+        objects.push((stores.open(&url, Kind::Input)?, url, file.etag.clone()));
+    }
+    if objects.is_empty() {
+        return Ok(());
+    }
+    let check = |(store, url, etag): (Store, ObjectUrl, Option<String>)| async move {
+        let found = store.find(url.key()).await?;
+        if found.is_some_and(|found| found.etag == etag) {
+            return Ok(());
+        }
+        Err(Error::input(url.to_string(), "was changed while the run was using it")
+            .hint("run again, without `--resume`, when nobody writes to it"))
+    };
+    let checks = futures::stream::iter(objects).map(check).buffer_unordered(OBJECTS_AT_ONCE);
+    wait(async move { checks.try_collect::<()>().await })
+}
+
 /// The run that another is compared with, in words.
 pub(super) const PREVIOUS: &str = "previous run";
 
@@ -213,6 +232,7 @@ pub(super) fn differences(old: &RunProvenance, new: &RunProvenance) -> Vec<&'sta
     [
         ("tables", old.inputs != new.inputs || old.versions != new.versions),
         ("model", old.model != new.model),
+        ("models of `robust.models`", old.robust != new.robust),
         ("feature schema", old.schema != new.schema),
         ("generator", old.generator != new.generator),
         ("seed", old.seed != new.seed),

@@ -88,7 +88,7 @@ pub fn score(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<ScoreS
             let written = (files, staging.folder());
             let manifest = manifest("score", provenance, (job, &summary), written)?.text()?;
             staging.write(MANIFEST_FILE, &manifest)?;
-            refuse_changed(&inputs, &stamps)?;
+            refuse_changed(&inputs, &stamps, &job.input.stores)?;
             model.refuse_changed(job)?;
             runtime.check_signals()?;
             staging.publish()?;

@@ -12,7 +12,7 @@ use super::model::shown;
 use crate::artefact::{Artefact, Description, load, load_neighbours};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
-use crate::explain::{ColumnIndices, ExplainSetup, Explainer, check_fit};
+use crate::explain::{ColumnIndices, ExplainSetup, Explainer, RobustModels, check_fit};
 use crate::job::{ExplainJob, PredictorJob, PredictorKind, Target};
 use crate::predictor::{self, PredictorColumns, Task};
 use crate::runtime::Runtime;
@@ -145,6 +145,7 @@ fn register(engine: &Engine, query: &Query, artefact: Artefact, runtime: &Runtim
                 ..ColumnIndices::default()
             },
             predictor,
+            robust: RobustModels::default(),
             decisions: None,
             target: &target,
             explain: &explain,

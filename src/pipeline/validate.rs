@@ -8,6 +8,7 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::model::{open_robust, shown};
 use super::overlaps::check_overlaps;
 use super::parity::{ParityCheck, ParitySummary};
 use super::partitions::{
@@ -58,6 +59,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     let predictor = predictor::open(&job.predictor, &inputs.predictor_columns(), runtime.threads)?;
     runtime.check_signals()?;
     check_target(job, &inputs, predictor.task())?;
+    let robust = open_robust(job, (&inputs, runtime.threads), predictor.task())?;
     check_class_folders(job, predictor.task())?;
     if job.target.is_some() {
         check_output_names(job, &inputs)?;
@@ -78,7 +80,10 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
         check_groups(job, &inputs).await?;
         check_label(job, &inputs, predictor.task()).await?;
         check.remarks.extend(inputs.contradictions(scope).await?);
-        try_out(job, &inputs, predictor.as_ref()).await?;
+        try_out(job, &inputs, ("predictor", predictor.as_ref())).await?;
+        for (model, opened) in job.robust.models.iter().zip(robust.predictors()) {
+            try_out(job, &inputs, (&shown(model), opened)).await?;
+        }
         check.remarks.extend(check_repeatable(job, &inputs, scope, &predictor).await?);
         check.remarks.extend(assumed(job, predictor.as_ref()));
         let parity = ParityCheck::of_table((job, &inputs), predictor.as_ref(), observer).await?;
@@ -90,6 +95,7 @@ pub fn validate(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<Val
     });
     if result.is_err() {
         predictor.stop();
+        robust.stop();
     }
     result
 }
@@ -109,7 +115,11 @@ pub(super) fn check_generator(
 }
 
 /// Asks the model about the first rows that can be used: what can be loaded may still not answer.
-async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Result<()> {
+async fn try_out(
+    job: &Job,
+    inputs: &Inputs,
+    (name, predictor): (&str, &dyn Predictor),
+) -> Result<()> {
     let scan = inputs.engine.scan(inputs.plan(Scope::explained(&job.input))).await?;
     let (mut stream, validator) = (scan.stream()?, RowValidator::new(&inputs.schema));
     while let Some(batch) = stream.next().await {
@@ -128,7 +138,7 @@ async fn try_out(job: &Job, inputs: &Inputs, predictor: &dyn Predictor) -> Resul
         };
         if !fits_task {
             let problem = format!("predicts nothing for any of the first {} rows", rows.num_rows());
-            return Err(Error::predictor("predictor", problem)
+            return Err(Error::predictor(name, problem)
                 .hint("check that its scores are numbers, and the columns that it is given"));
         }
         return Ok(());

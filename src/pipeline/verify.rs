@@ -17,15 +17,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chain::{Chain, follow};
+use super::fetch::fetched_once;
 use crate::artefact::WEIGHTS_FILE;
 use crate::document::open_unlinked;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::output::{
-    COUNTERFACTUALS, FolderEntry, GENERATOR, InputFile, Manifest, REJECTS, SCORES, SUCCESS_FILE,
-    TableEntry, folder_values, list, sha256_read, success_problem,
+    COUNTERFACTUALS, FolderEntry, GENERATOR, InputFile, METHOD, Manifest, REJECTS, SCORES,
+    SUCCESS_FILE, TableEntry, folder_values, list, sha256_read, success_problem,
 };
 use crate::runtime::Runtime;
-use crate::storage::{ObjectUrl, Stores, wait};
+use crate::storage::{ObjectUrl, Stores, is_url, wait};
 
 /// The column that numbers the counterfactuals of a row.
 const SAMPLE: &str = "sample";
@@ -85,6 +86,17 @@ pub fn difference_error(verified: &Verified) -> Result<()> {
 /// # Errors
 /// When there is no manifest that can be read, or the folder cannot be. What differs is no error here.
 pub fn verify(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified> {
+    let text = folder.to_string_lossy();
+    if !is_url(&text) {
+        return verify_here(folder, inputs, runtime);
+    }
+    let url = ObjectUrl::parse(&text)
+        .map_err(|problem| Error::spec(text.as_ref(), format!("is a URL {problem}")))?;
+    let verified = fetched_once(&url, |copy| verify_here(copy, inputs, runtime))?;
+    Ok(Verified { folder: url.to_string(), ..verified })
+}
+
+fn verify_here(folder: &Path, inputs: bool, runtime: &Runtime) -> Result<Verified> {
     let manifest = Manifest::read(folder)?;
     let shown = folder.display().to_string();
     let found =
@@ -145,7 +157,7 @@ struct TableFile<'a> {
     /// Rows, by its footer.
     rows: Option<u64>,
     /// Rows with `sample` 0, in files of counterfactuals.
-    first: Option<u64>,
+    first: Option<FirstSamples>,
     differences: Vec<Difference>,
 }
 
@@ -303,7 +315,7 @@ fn object_difference(file: &InputFile, etag: &str) -> Result<Option<String>> {
 }
 
 /// Rows of a table's file, and those with `sample` 0 where it is one of counterfactuals.
-fn rows(file: File, entry: &TableEntry) -> Result<(u64, Option<u64>), String> {
+fn rows(file: File, entry: &TableEntry) -> Result<(u64, Option<FirstSamples>), String> {
     let counted = catch_unwind(AssertUnwindSafe(|| {
         let reader =
             ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| error.to_string())?;
@@ -320,21 +332,37 @@ fn first_samples(
     reader: ParquetRecordBatchReaderBuilder<File>,
     entry: &TableEntry,
     rows: u64,
-) -> Result<u64, String> {
+) -> Result<FirstSamples, String> {
     let folders = folder_values(&entry.path);
-    if let Some((_, value)) = folders.iter().find(|(name, _)| name == SAMPLE) {
-        return Ok(if value.as_deref() == Some("0") { rows } else { 0 });
+    let folder = |of: &str| folders.iter().find(|(name, _)| name == of).map(|(_, value)| value);
+    let (sample, method) = (folder(SAMPLE), folder(METHOD).cloned().flatten());
+    if sample.is_some_and(|sample| sample.as_deref() != Some("0")) {
+        return Ok(FirstSamples::new());
     }
-    let mask = ProjectionMask::columns(reader.parquet_schema(), [SAMPLE]);
-    let mut first = 0;
+    let wanted = [SAMPLE, METHOD];
+    let mask = ProjectionMask::columns(reader.parquet_schema(), wanted);
+    let (mut found, mut left) = (FirstSamples::new(), rows);
     for batch in reader.with_projection(mask).build().map_err(|error| error.to_string())? {
         let batch = batch.map_err(|error| error.to_string())?;
         let samples = batch.column_by_name(SAMPLE);
         let samples = samples.and_then(|column| column.as_primitive_opt::<Int32Type>());
-        let samples = samples.ok_or_else(|| format!("there is no column `{SAMPLE}`"))?;
-        first += samples.values().iter().filter(|sample| **sample == 0).count() as u64;
+        if samples.is_none() && sample.is_none() {
+            return Err(format!("there is no column `{SAMPLE}`"));
+        }
+        let methods = batch.column_by_name(METHOD).and_then(|of| of.as_string_opt::<i32>());
+        for row in 0..batch.num_rows() {
+            if samples.is_none_or(|samples| samples.value(row) == 0) {
+                let method = methods.map(|of| of.value(row)).or(method.as_deref());
+                *found.entry_ref(method.unwrap_or_default()).or_insert(0) += 1;
+            }
+        }
+        left = left.saturating_sub(batch.num_rows() as u64);
     }
-    Ok(first)
+    // A file whose columns have all become folders has rows without values.
+    if left > 0 {
+        *found.entry(method.unwrap_or_default()).or_insert(0) += left;
+    }
+    Ok(found)
 }
 
 fn of_table(entry: &TableEntry, table: &str) -> bool {
@@ -347,10 +375,13 @@ fn counts(manifest: &Manifest, tables: &[TableFile<'_>]) -> Vec<Difference> {
     let differences = match manifest.command.as_str() {
         "train" => counts.of_training(),
         "score" => counts.of_rows("rows_scored", SCORES, counts.written(SCORES)),
-        _ => counts.of_rows("rows_explained", COUNTERFACTUALS, counts.first_samples()),
+        _ => counts.of_run(),
     };
     differences.into_iter().flatten().collect()
 }
+
+/// Rows with `sample` 0 by method.
+type FirstSamples = hashbrown::HashMap<String, u64>;
 
 /// A count by its name; none if it is missing or too large.
 type NamedCount<'a> = (&'a str, Option<u64>);
@@ -383,8 +414,28 @@ impl CountCheck<'_> {
         sum(self.files(table).map(|file| file.rows))
     }
 
-    fn first_samples(&self) -> Option<u64> {
-        sum(self.files(COUNTERFACTUALS).map(|file| file.first))
+    /// Rows with `sample` 0, of a method or of all.
+    fn first_samples(&self, method: Option<&str>) -> Option<u64> {
+        let of_file = |first: &FirstSamples| match method {
+            Some(method) => first.get(method).copied().unwrap_or(0),
+            None => first.values().sum(),
+        };
+        sum(self.files(COUNTERFACTUALS).map(|file| file.first.as_ref().map(of_file)))
+    }
+
+    /// Of runs that explain: every method has explained every row.
+    fn of_run(&self) -> Vec<Option<Difference>> {
+        const NAME: &str = "rows_explained";
+        let listed = self.summary["methods"].as_array().into_iter().flatten();
+        let methods: Vec<&str> = listed.filter_map(|of| of["method"].as_str()).collect();
+        let published = methods.first().copied();
+        let mut differences = self.of_rows(NAME, COUNTERFACTUALS, self.first_samples(published));
+        for method in methods.iter().skip(1) {
+            let name = format!("rows of `{method}` in `{COUNTERFACTUALS}`");
+            let found = (name.as_str(), self.first_samples(Some(method)));
+            differences.push(same((NAME, self.count(NAME)), found));
+        }
+        differences
     }
 
     /// Of runs that account for every row: `name` counts what became of those in scope that were not rejected.

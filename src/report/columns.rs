@@ -30,6 +30,7 @@ impl ReportColumns {
 
     /// Begins a row with whose figures it has.
     pub(super) fn group(&mut self, level: &Level<'_>, names: &Names) {
+        self.text(Some(names.method));
         self.text(Some(level.name));
         self.text(level.target.and_then(|target| target_name(names, target).ok()));
         for index in 0..self.by {

@@ -9,6 +9,7 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::{Float64Type, Int32Type, SchemaRef};
 use hashbrown::HashMap;
 
+use super::compare::ComparedFigures;
 use super::input::{InputRows, Segments};
 use super::pieces::Piece;
 use super::sample::{Keep, MmdSample};
@@ -16,13 +17,16 @@ use super::written::{column, named, only, sources, statuses};
 use crate::encode::Encoder;
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowReader, RowValidator, Rows, key_hashes};
-use crate::metrics::{Distances, NeededCounterfactuals, RowOutcomes, Status, Tally};
+use crate::metrics::{
+    AgreementCounts, Distances, NeededCounterfactuals, RowOutcomes, Status, Tally,
+};
+use crate::output::METHOD;
 
 /// Examples kept of every split.
 const EXAMPLES: usize = 3;
 
 /// Columns of the counterfactual table that are counted, beside the key and the features.
-const COUNTED: [&str; 12] = [
+const COUNTED: [&str; 14] = [
     "sample",
     "target",
     "status",
@@ -31,6 +35,8 @@ const COUNTED: [&str; 12] = [
     "queries",
     "certified",
     "margin",
+    "robust",
+    "robustness_cost",
     "cost",
     "l0",
     "l1",
@@ -47,6 +53,8 @@ pub struct CounterSetup {
     pub table: SchemaRef,
     /// Its key columns.
     pub key: Vec<String>,
+    /// The methods whose rows it has, the published one first.
+    pub methods: Vec<String>,
     /// What targets are called, in the order of their numbers.
     pub targets: Vec<String>,
     /// Whether a row has a target for every other class.
@@ -97,6 +105,8 @@ pub struct SplitFigures {
     pub rejected: BTreeMap<String, u64>,
     /// The first solved rows: file, and index of the row in it.
     pub examples: Vec<(String, usize)>,
+    /// What the other methods come to, if there are any.
+    pub compared: Option<Box<ComparedFigures>>,
     pub(super) segments: Segments,
 }
 
@@ -120,7 +130,14 @@ impl Counter {
     /// A counter for the tables of a run.
     pub fn new(setup: CounterSetup) -> Counter {
         let features: Vec<String> = setup.schema.names().map(|name| format!("cf_{name}")).collect();
-        let names = setup.key.iter().map(String::as_str).chain(COUNTED).chain(["plausibility"]);
+        let method = (setup.methods.len() > 1).then_some(METHOD);
+        let names = setup
+            .key
+            .iter()
+            .map(String::as_str)
+            .chain(method)
+            .chain(COUNTED)
+            .chain(["plausibility"]);
         let columns = only(&setup.table, names.chain(features.iter().map(String::as_str)));
         let validator = RowValidator::new(&setup.schema);
         let reader = RowReader::new(&setup.schema);
@@ -137,11 +154,29 @@ impl Counter {
 
     /// Nothing yet.
     pub fn nothing(&self) -> SplitFigures {
+        let others = self.setup.methods.len().saturating_sub(1);
+        let compared = || {
+            let others = (0..others).map(|_| self.nothing_of_one()).collect();
+            Box::new(ComparedFigures { others, agreement: self.no_agreement() })
+        };
+        SplitFigures { compared: (others > 0).then(compared), ..self.nothing_of_one() }
+    }
+
+    /// No agreement counted yet.
+    pub fn no_agreement(&self) -> AgreementCounts {
+        let schema = &self.setup.schema;
+        let derived = |feature| schema.derived.iter().any(|of| of.feature == feature);
+        let compared = (0..schema.features.len()).map(|feature| !derived(feature)).collect();
+        AgreementCounts::new(self.setup.methods.len(), compared)
+    }
+
+    fn nothing_of_one(&self) -> SplitFigures {
         SplitFigures {
             tally: Tally::default(),
             sample: MmdSample::new(self.setup.encoder.layout().width),
             rejected: BTreeMap::new(),
             examples: Vec::new(),
+            compared: None,
             segments: Segments::default(),
         }
     }
@@ -149,6 +184,11 @@ impl Counter {
     /// The counterfactual table.
     pub fn table(&self) -> &SchemaRef {
         &self.setup.table
+    }
+
+    /// The methods, the published one first.
+    pub(super) fn methods(&self) -> &[String] {
+        &self.setup.methods
     }
 
     /// How many counterfactuals of a target are compared, if not all are.
@@ -283,6 +323,8 @@ impl Counter {
             margins: &numbers(&batch, "margin")?,
             distances: &distances,
             costs: &numbers(&batch, "cost")?,
+            robust: &maybe_integers(&batch, "robust")?,
+            robustness_costs: &numbers(&batch, "robustness_cost")?,
             plausibility: &numbers(&batch, "plausibility")?,
             counterfactuals: &counterfactuals,
             originals: &originals,
@@ -374,10 +416,10 @@ fn examples(piece: &Piece, outcomes: &OutcomeColumns) -> Vec<(String, usize)> {
     let shown =
         |index: &usize| outcomes.status[*index] == Status::Solved && outcomes.samples[*index] == 0;
     let shown = (0..piece.rows.len()).filter(shown).take(EXAMPLES);
-    shown.map(|index| (piece.file.to_string(), piece.first + index)).collect()
+    shown.map(|index| (piece.file.to_string(), piece.indexes[index])).collect()
 }
 
-fn taken(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
+pub(super) fn taken(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     let whole =
         rows.len() == batch.num_rows() && (0u32..).zip(rows).all(|(index, row)| index == *row);
     if whole {
@@ -389,6 +431,11 @@ fn taken(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
 
 fn integers(batch: &RecordBatch, name: &str) -> Result<Vec<i32>> {
     Ok(column(batch, name)?.as_primitive::<Int32Type>().values().to_vec())
+}
+
+fn maybe_integers(batch: &RecordBatch, name: &str) -> Result<Vec<Option<u32>>> {
+    let integers = column(batch, name)?.as_primitive::<Int32Type>();
+    Ok(integers.iter().map(|integer| integer.map(|integer| integer as u32)).collect())
 }
 
 fn flags(batch: &RecordBatch, name: &str) -> Result<Vec<bool>> {

@@ -15,6 +15,8 @@ pub struct Reached {
     pub plausibility: Option<f64>,
     /// Share of the valid counterfactuals that hold under retrained models; none if none was asked.
     pub survival: Option<f64>,
+    /// Share of the valid counterfactuals that hold under enough models beside the predictor; none if there is none.
+    pub robust: Option<f64>,
     /// Share of the previous run's counterfactuals that still hold; none if no run is compared with, or it has none.
     pub recourse_validity: Option<f64>,
     /// Share of the counterfactuals that changed without need; none in the same way.
@@ -63,6 +65,11 @@ pub fn check_gates(gates: &GatesSpec, reached: &Reached) -> Vec<Gate> {
         let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
         add("report.gates.min_survival".to_string(), least, found, passed);
     }
+    if let Some(least) = gates.min_robust {
+        let found = reached.robust;
+        let passed = found.map_or(reached.validity.is_none(), |found| found >= least);
+        add("report.gates.min_robust".to_string(), least, found, passed);
+    }
     // Where the previous run has told nothing, nothing can have become of it.
     if let Some(least) = gates.min_recourse_validity {
         let found = reached.recourse_validity;
@@ -100,6 +107,7 @@ mod tests {
             max_reject_share: Some(0.01),
             min_median_plausibility: Some(0.2),
             min_survival: Some(0.8),
+            min_robust: Some(0.9),
             min_recourse_validity: Some(0.9),
             max_needless_churn: Some(0.1),
             max_gap: Some(0.1),
@@ -109,6 +117,7 @@ mod tests {
             reject_share: 0.02,
             plausibility: Some(0.2),
             survival: Some(0.79),
+            robust: Some(0.95),
             recourse_validity: Some(0.9),
             needless_churn: Some(0.11),
             gap: Some(0.1),
@@ -118,7 +127,7 @@ mod tests {
             check_gates(&gates, &reached).iter().map(|gate| gate.passed).collect();
         assert_eq!(
             passed,
-            [true, false, true, false, true, false, true, true, false],
+            [true, false, true, false, true, true, false, true, true, false],
             "what cannot be measured fails"
         );
         assert!(check_gates(&GatesSpec::default(), &reached).is_empty());

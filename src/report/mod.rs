@@ -3,12 +3,14 @@
 //! like rows of the target class counterfactuals are ([`MmdComparison`]).
 
 mod columns;
+mod compare;
 mod count;
 mod gates;
 mod input;
 mod mmd;
 mod pieces;
 mod rejects;
+mod robust;
 mod rules;
 mod sample;
 mod survival;
@@ -27,22 +29,27 @@ use crate::output::{
 };
 
 pub(crate) use columns::ReportColumns;
+pub use compare::{ComparedFigures, agreement};
 pub use count::{CountSinks, Counter, CounterSetup, FurtherCounts, SplitFigures};
 pub use gates::{Gate, Reached, check_gates};
 pub use input::InputRows;
 pub use mmd::{AtTarget, MmdComparison, MmdRow, mmd_ratio, mmd_table};
 pub use pieces::{Piece, SplitReader};
 pub use rejects::count_rejects;
+pub use robust::{Robust, robust};
 pub use rules::rules;
 pub use sample::{Keep, MmdSample};
 pub use survival::{Retrained, Survival, survival};
 pub use written::{
-    WrittenRows, column, features as written_features, read, read_row, statuses as written_statuses,
+    WrittenRows, column, features as written_features, of_method as written_of_method, read,
+    read_row, statuses as written_statuses,
 };
 
 /// What numbers in a tally stand for.
 #[derive(Debug, Clone)]
 pub struct Names {
+    /// The method.
+    pub method: &'static str,
     /// Wanted decisions.
     pub targets: Vec<String>,
     /// Segment columns.

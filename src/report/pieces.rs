@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::count::{CountSinks, Counter};
+use super::compare;
+use super::count::{CountSinks, Counter, taken};
 use super::input::InputRows;
 use super::written::{WrittenRows, read};
 use crate::error::{Error, Result};
 
-/// Neighbouring rows of one file that counterfactual rows of one batch of the input.
+/// Rows of one file that are about rows of one batch of the input.
 pub struct Piece {
     pub(super) file: Arc<str>,
-    /// Index of the first in the file.
-    pub(super) first: usize,
+    /// Index of each in the file.
+    pub(super) indexes: Vec<usize>,
     pub(super) batch: RecordBatch,
     hashes: Vec<u128>,
     /// The row of the input that each counterfactuals.
@@ -36,6 +37,17 @@ impl Piece {
     /// The row of the input's batch that each counterfactuals.
     pub fn rows(&self) -> &[u32] {
         &self.rows
+    }
+
+    /// Some of its rows.
+    pub(super) fn some(&self, rows: &[u32]) -> Result<Piece> {
+        Ok(Piece {
+            file: Arc::clone(&self.file),
+            indexes: rows.iter().map(|row| self.indexes[*row as usize]).collect(),
+            batch: taken(&self.batch, rows)?,
+            hashes: self.hashes_of(rows),
+            rows: rows.iter().map(|row| self.rows[*row as usize]).collect(),
+        })
     }
 
     pub(super) fn hashes_of(&self, indexes: &[u32]) -> Vec<u128> {
@@ -80,17 +92,26 @@ impl SplitReader {
         &mut self,
         counter: &Counter,
         input: &InputRows,
-        counts: &mut CountSinks<'_>,
+        counts: CountSinks<'_>,
     ) -> Result<()> {
-        let pieces = self.pieces(counter, input)?;
-        counter.count(input, &pieces, counts)
+        let pieces = self.all_pieces(counter, input)?;
+        compare::count(counter, input, &pieces, counts)
     }
 
-    /// The counterfactuals about the next rows of the input.
+    /// The published method's counterfactuals of the next rows of the input.
     ///
     /// # Errors
     /// When they cannot be read.
     pub fn pieces(&mut self, counter: &Counter, input: &InputRows) -> Result<Vec<Piece>> {
+        let pieces = self.all_pieces(counter, input)?;
+        if counter.methods().len() > 1 {
+            compare::of_method(counter, &pieces, 0)
+        } else {
+            Ok(pieces)
+        }
+    }
+
+    fn all_pieces(&mut self, counter: &Counter, input: &InputRows) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         for cursor in &mut self.cursors {
             cursor.matching(counter, input, &mut pieces)?;
@@ -130,7 +151,7 @@ impl Cursor {
                 let later = hashes.split_off(taken);
                 pieces.push(Piece {
                     file: Arc::clone(&self.file),
-                    first: self.first,
+                    indexes: (self.first..self.first + taken).collect(),
                     batch: batch.slice(0, taken),
                     hashes: std::mem::replace(hashes, later),
                     rows,

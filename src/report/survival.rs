@@ -59,7 +59,7 @@ impl Retrained {
 ///
 /// # Errors
 /// Only if there is a bug.
-pub fn survival(models: &[Retrained]) -> Result<RecordBatch> {
+pub fn survival(models: &[Retrained], method: &str) -> Result<RecordBatch> {
     let mut columns = ReportColumns::default();
     let targets = models.first().into_iter().flat_map(|model| model.targets.keys());
     for target in std::iter::once(None).chain(targets.map(|target| Some(target.as_str()))) {
@@ -67,12 +67,14 @@ pub fn survival(models: &[Retrained]) -> Result<RecordBatch> {
         let found = Survival::of(models, target);
         let rows = models.first().map_or(0, |model| model.counts(target).0);
         let mean = [found.map(|of| of.mean), found.map(|of| of.least), found.map(|of| of.most)];
+        columns.text(Some(method));
         columns.survival((level, target), None, rows, mean);
         for model in models {
             let (rows, held) = model.counts(target);
             let interval = wilson(held, rows);
             let held = (rows > 0).then(|| share(held, rows));
             let figures = [held, Some(interval.low), Some(interval.high)];
+            columns.text(Some(method));
             columns.survival((level, target), Some(model), rows, figures);
         }
     }
@@ -114,7 +116,7 @@ mod tests {
         let all = Survival::of(&models, None).expect("asked");
         assert_eq!((all.models, all.mean, all.least, all.most), (2, 0.75, 0.6, 0.9));
         assert_eq!(Survival::of(&models, Some("yes")).map(|of| of.least), Some(0.5));
-        let table = survival(&models).expect("a table");
+        let table = survival(&models, "cfrl").expect("a table");
         assert_eq!(table.num_rows(), 9, "all, no, yes: the mean and two models each");
         let shares = table.column_by_name("survival").expect("there").as_primitive::<Float64Type>();
         assert_eq!(shares.values()[..3], [0.75, 0.6, 0.9]);
@@ -125,7 +127,7 @@ mod tests {
     fn without_counterfactuals_there_is_nothing_to_hold() {
         assert_eq!(Survival::of(&[], None), None);
         assert_eq!(Survival::of(&[model("a", (0, 0), (0, 0))], None), None);
-        let table = survival(&[model("a", (0, 0), (0, 0))]).expect("a table");
+        let table = survival(&[model("a", (0, 0), (0, 0))], "cfrl").expect("a table");
         assert!(table.column_by_name("survival").expect("there").is_null(0));
     }
 }

@@ -4,15 +4,15 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::compute::cast;
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::compute::{cast, filter_record_batch};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelector};
 
 use crate::error::{Error, Result};
 use crate::metrics::{Source, Status};
-use crate::output::folder_values;
+use crate::output::{METHOD, folder_values};
 
 /// Rows read at a time.
 const BLOCK_ROWS: usize = 8192;
@@ -100,6 +100,17 @@ pub fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
     batch
         .column_by_name(name)
         .ok_or_else(|| Error::input("counterfactuals", format!("lack the column `{name}`")))
+}
+
+/// The rows of one method; all of them where none is named.
+///
+/// # Errors
+/// When there is no such column.
+pub fn of_method(batch: RecordBatch, method: Option<&str>) -> Result<RecordBatch> {
+    let Some(method) = method else { return Ok(batch) };
+    let found = column(&batch, METHOD)?.as_string::<i32>().iter();
+    let rows = BooleanArray::from_iter(found.map(|found| Some(found == Some(method))));
+    filter_record_batch(&batch, &rows).map_err(misfit)
 }
 
 /// Columns of the counterfactual table that begin like this, without the beginning.

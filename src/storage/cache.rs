@@ -43,6 +43,22 @@ impl Cache {
         Ok(Cache { folder: cache_folder()?.join("objects") })
     }
 
+    /// A cache of its own, for what must come from the store this once; [`Cache::remove`] removes it.
+    ///
+    /// # Errors
+    /// When there is no place for it.
+    pub fn apart() -> Result<Cache> {
+        let name = format!("apart-{:016x}", rand::random::<u64>());
+        Ok(Cache { folder: cache_folder()?.join(name) })
+    }
+
+    /// Removes all that is kept.
+    pub fn remove(&self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            tracing::warn!("{} cannot be removed: {error}", self.folder.display());
+        }
+    }
+
     /// The files of an object and of others that stand beside it, or of all objects below a prefix, in a folder that
     /// has just these: names relative to `root`, and what they are.
     ///
@@ -73,18 +89,28 @@ impl Cache {
         Ok(self.fetch(store, root, &[found]).await?.join(url.name()))
     }
 
-    /// All objects below a prefix.
+    /// All objects below a prefix whose names, relative to it, are meant.
     ///
     /// # Errors
     /// As for [`Cache::fetch`], and when there are none or far too many.
-    pub async fn fetch_folder(&self, store: &Store, url: &ObjectUrl) -> Result<PathBuf> {
+    pub async fn fetch_folder(
+        &self,
+        store: &Store,
+        url: &ObjectUrl,
+        is_meant: fn(&str) -> bool,
+    ) -> Result<PathBuf> {
         let mut found = Vec::new();
         let listed = store.list(url.key(), |object| {
+            let name = object.key.strip_prefix(url.key()).unwrap_or(&object.key);
+            if !is_meant(name.trim_start_matches('/')) {
+                return Ok(());
+            }
             found.push(object);
             if found.len() <= MOST_OBJECTS {
                 return Ok(());
             }
-            let problem = format!("holds more than {MOST_OBJECTS} objects, expected an artefact");
+            let problem =
+                format!("holds more than {MOST_OBJECTS} objects, expected an artefact or a run");
             Err(Error::input(url.to_string(), problem))
         });
         listed.await?;
@@ -170,7 +196,7 @@ mod tests {
         let cache = Cache { folder: home.path().join("objects") };
         let store = Store::in_memory();
         let folder = |cache: Cache, store: Store| {
-            wait(async move { cache.fetch_folder(&store, &store.url("models/a")).await })
+            wait(async move { cache.fetch_folder(&store, &store.url("models/a"), |_| true).await })
                 .expect("fetched")
         };
         let write = |store: Store, key: &'static str, text: &'static str| {

@@ -117,7 +117,7 @@ pub fn translate(kind: Kind, url: &ObjectUrl, error: &StoreError) -> Error {
     let (problem, hint) = meaning(url, error, &words);
     let found = Error::new(kind, url.to_string(), problem);
     let found = if hint.is_empty() { found } else { found.hint(hint) };
-    found.source(told(&words))
+    found.source(without_secrets(&words))
 }
 
 /// The same for an error that came through another library, of which only the words are left.
@@ -125,14 +125,14 @@ pub fn refused(kind: Kind, shown: &str, words: &str) -> Option<Error> {
     let found =
         MEANINGS.iter().find(|meaning| meaning.marks.iter().any(|mark| words.contains(mark)))?;
     let error = Error::new(kind, shown, found.problem).hint(found.hint);
-    Some(error.source(told(words)))
+    Some(error.source(without_secrets(words)))
 }
 
 fn meaning(url: &ObjectUrl, error: &StoreError, words: &str) -> (String, String) {
     let found = |meaning: &&Meaning| meaning.marks.iter().any(|mark| words.contains(mark));
     match error {
         StoreError::NotImplemented { .. } | StoreError::NotSupported { .. } => (
-            format!("the store cannot do what is needed: {}", told(words)),
+            format!("the store cannot do what is needed: {}", without_secrets(words)),
             "results need writes on condition: leave `conditional_put` at its default".to_string(),
         ),
         _ => match MEANINGS.iter().find(found) {
@@ -141,7 +141,7 @@ fn meaning(url: &ObjectUrl, error: &StoreError, words: &str) -> (String, String)
                 "does not exist".to_string(),
                 "check the URL; names of objects are case-sensitive".to_string(),
             ),
-            None => (format!("the store answered: {}", told(words)), String::new()),
+            None => (format!("the store answered: {}", without_secrets(words)), String::new()),
         },
     }
 }
@@ -187,7 +187,7 @@ fn chain(error: &StoreError) -> String {
 }
 
 /// What is shown of a store's words: no secrets, and no more than helps. An XML answer is its code and message.
-fn told(words: &str) -> String {
+fn without_secrets(words: &str) -> String {
     let tag = |name: &str| {
         let (_, rest) = words.split_once(&format!("<{name}>"))?;
         rest.split_once('<').map(|(text, _)| text.trim().to_string())

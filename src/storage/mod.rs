@@ -9,6 +9,7 @@ mod error;
 mod location;
 mod options;
 mod pinned;
+mod ranges;
 mod redact;
 mod store;
 mod stores;

@@ -13,7 +13,7 @@ const SECRET_NAMES: [&str; 8] = [
 ];
 
 /// Prefixes of the variables that stores read.
-const PREFIXES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+const PREFIXES: [&str; 4] = ["AWS_", "AZURE_", "GOOGLE_", "ICEBERG_"];
 
 /// What follows these, up to the next mark, is a secret.
 const MARKS: [&str; 9] = [

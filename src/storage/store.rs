@@ -105,8 +105,8 @@ impl Store {
             // The answer to such a request has no body that could say why: another's has.
             Err(error) => {
                 let range = GetOptions::new().with_range(Some(GetRange::Bounded(0..1)));
-                let told = self.inner.get_opts(&path, range).await.err();
-                Err(self.failed(key)(told.unwrap_or(error)))
+                let reason = self.inner.get_opts(&path, range).await.err();
+                Err(self.failed(key)(reason.unwrap_or(error)))
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,6 @@ const CONNECT_TIMEOUT: &str = "10s";
 const RETRIES: usize = 10;
 /// … for so long: credentials must live that long, too.
 const RETRY_TIME: Duration = Duration::from_secs(180);
-/// How long a machine's role is looked for.
-const ROLE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Options of each bucket, by its URL.
 pub type StoreOptions = BTreeMap<String, BTreeMap<String, String>>;
@@ -89,10 +87,10 @@ impl Stores {
     fn build(&self, url: &ObjectUrl, kind: Kind) -> Result<Arc<dyn ObjectStore>> {
         let none = BTreeMap::new();
         let options = self.options.get(url.bucket()).unwrap_or(&none);
+        refuse_no_role(url, options, kind)?;
         let connector = SpawnedReqwestConnector::new(handle()?);
         let built: StoreResult<Arc<dyn ObjectStore>> = match url.scheme() {
             Scheme::S3 => {
-                refuse_no_role(url, options, kind)?;
                 let builder = AmazonS3Builder::new().with_client_options(client());
                 let builder = configured(options, "AWS_", builder, |builder, key, value| {
                     Ok(builder.with_config(AmazonS3ConfigKey::from_str(key)?, value))
@@ -139,30 +137,94 @@ fn configured<B: Clone>(
         .fold(builder, |builder, (key, value)| set(builder.clone(), &key, value).unwrap_or(builder))
 }
 
-/// Without credentials the machine's role is asked for, at an address that only clouds have: where nothing answers
-/// there, that is said at once rather than after minutes of retries.
-fn refuse_no_role(url: &ObjectUrl, options: &BTreeMap<String, String>, kind: Kind) -> Result<()> {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let given = ["AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_METADATA_ENDPOINT"];
-    let roles = [
+/// What of the environment and of a job's options names credentials of a store, or says that none are needed.
+struct Credentials {
+    /// Variables of the environment.
+    variables: &'static [&'static str],
+    /// Parts of names of options.
+    options: &'static [&'static str],
+    hint: &'static str,
+}
+
+const S3: Credentials = Credentials {
+    variables: &[
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SKIP_SIGNATURE",
+        "AWS_METADATA_ENDPOINT",
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    ];
-    let named = ["skip_signature", "metadata_endpoint", "web_identity", "container_credentials"];
-    let optional = options.keys().any(|key| named.iter().any(|part| key.contains(part)));
-    if optional || given.into_iter().chain(roles).any(set) {
+    ],
+    options: &["skip_signature", "metadata_endpoint", "web_identity", "container_credentials"],
+    hint: "set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` in the environment, `OVERTURN_INSTANCE_ROLE=true` for \
+           the role of a machine in the cloud, or `skip_signature = \"true\"` in the `[storage]` section for a public \
+           bucket; profiles in `~/.aws` are not read",
+};
+const GOOGLE: Credentials = Credentials {
+    variables: &[
+        "GOOGLE_SERVICE_ACCOUNT",
+        "GOOGLE_SERVICE_ACCOUNT_PATH",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_SKIP_SIGNATURE",
+    ],
+    options: &["service_account", "application_credentials", "skip_signature"],
+    hint: "set `GOOGLE_APPLICATION_CREDENTIALS` in the environment, `OVERTURN_INSTANCE_ROLE=true` for the account of a \
+           machine in the cloud, or `skip_signature = \"true\"` in the `[storage]` section for a public bucket",
+};
+const AZURE: Credentials = Credentials {
+    variables: &[
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_ACCESS_KEY",
+        "AZURE_STORAGE_MASTER_KEY",
+        "AZURE_STORAGE_SAS_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_STORAGE_TOKEN",
+        "AZURE_STORAGE_USE_EMULATOR",
+        "AZURE_CLIENT_SECRET",
+        "AZURE_FEDERATED_TOKEN_FILE",
+        "AZURE_USE_AZURE_CLI",
+        "AZURE_SKIP_SIGNATURE",
+        "AZURE_MSI_ENDPOINT",
+        "AZURE_IDENTITY_ENDPOINT",
+    ],
+    options: &[
+        "use_emulator",
+        "federated_token_file",
+        "azure_cli",
+        "skip_signature",
+        "msi_endpoint",
+    ],
+    hint: "set `AZURE_STORAGE_ACCOUNT_KEY` in the environment, `OVERTURN_INSTANCE_ROLE=true` for the identity of a \
+           machine in the cloud, or `skip_signature = \"true\"` in the `[storage]` section for a public container",
+};
+
+/// Lets a machine's role be asked for, at an address that only clouds have.
+const ROLE: &str = "OVERTURN_INSTANCE_ROLE";
+
+/// Without credentials the libraries ask a metadata service for a machine's role, with minutes of retries where there is
+/// none, and whoever answers there is believed. That is done only where someone says that there is a role.
+fn refuse_no_role(url: &ObjectUrl, options: &BTreeMap<String, String>, kind: Kind) -> Result<()> {
+    let known = match url.scheme() {
+        Scheme::S3 => S3,
+        Scheme::Google => GOOGLE,
+        Scheme::Azure => AZURE,
+    };
+    let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let optional = options.keys().any(|key| known.options.iter().any(|part| key.contains(part)));
+    let adc = url.scheme() == Scheme::Google && default_credentials().is_some();
+    if optional || adc || set(&ROLE) || known.variables.iter().any(set) {
         return Ok(());
     }
-    let address = "169.254.169.254:80".to_socket_addrs().ok().and_then(|mut found| found.next());
-    let answers = |address| TcpStream::connect_timeout(&address, ROLE_PATIENCE).is_ok();
-    if address.is_some_and(answers) {
-        return Ok(());
-    }
-    Err(Error::new(kind, url.to_string(), "no credentials were found").hint(
-        "set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` in the environment, or `skip_signature = \"true\"` \
-         in the `[storage]` section for a public bucket; profiles in `~/.aws` are not read",
-    ))
+    Err(Error::new(kind, url.to_string(), "no credentials were found").hint(known.hint))
+}
+
+/// What `gcloud auth application-default login` leaves.
+fn default_credentials() -> Option<PathBuf> {
+    let home = PathBuf::from(std::env::var_os("HOME")?);
+    let path = home.join(".config/gcloud/application_default_credentials.json");
+    path.exists().then_some(path)
 }
 
 fn client() -> ClientOptions {

@@ -1,11 +1,9 @@
 //! A version of a Delta table: its columns, its files, and the values of their partitions.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::sync::Arc;
 
-use arrow::array::StringArray;
 use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, FieldRef, Schema};
 use arrow::temporal_conversions::timestamp_ms_to_datetime;
 use deltalake_core::DeltaTableError;
@@ -19,146 +17,64 @@ use object_store::path::Path as ObjectPath;
 use url::Url;
 
 use super::protocol::unsupported;
-use crate::error::{Error, Fault, Kind, Result};
-use crate::job::DeltaVersion;
+use super::version::{VersionedFile, VersionedTable};
+use crate::error::{Error, Kind, Result};
+use crate::job::TableAt;
 use crate::runtime::block_on_log;
 use crate::storage::{ObjectUrl, Stores, is_url};
-
-/// Files with faults that are listed in one error.
-const FAULTS_SHOWN: usize = 10;
 
 /// What a table of another format is turned into one that we read by.
 const REWRITE: &str = "rewrite the table without it, for example with `REORG TABLE … APPLY (PURGE)` for deletion \
                        vectors, or `CREATE TABLE … AS SELECT` for others";
 
-/// A version of a Delta table.
-#[derive(Debug, Clone)]
-pub struct DeltaTable {
-    /// As the job names it.
-    pub shown: String,
-    /// The version.
-    pub version: u64,
-    /// Columns that files hold.
-    pub fields: Vec<FieldRef>,
-    /// Columns whose values are those of a file's partition.
-    pub partitions: Vec<FieldRef>,
-    /// In the order of their paths.
-    pub files: Vec<DeltaFile>,
-}
-
-/// A file of a version.
-#[derive(Debug, Clone)]
-pub struct DeltaFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its size, by the log.
-    pub bytes: u64,
-    /// Values of the partition columns, in their order, as the log has them.
-    pub values: Vec<Option<String>>,
-}
-
-impl DeltaTable {
-    /// Reads the log of a table up to the version that is wanted.
-    ///
-    /// # Errors
-    /// When there is no such table or version, or when its rows are not simply those of its files.
-    pub fn open(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Result<DeltaTable> {
-        let snapshot = block_on_log(snapshot(folder, wanted, stores))?;
-        let refused = |what: String| {
-            let problem = format!("is a Delta table with {what}, which is not supported");
-            Err(Error::input(folder, problem).hint(REWRITE))
-        };
-        if let Some(what) = unsupported(snapshot.protocol(), snapshot.metadata()) {
+/// Reads the log of a table up to the version that is wanted.
+///
+/// # Errors
+/// When there is no such table or version, or when its rows are not simply those of its files.
+pub(super) fn open(folder: &str, requested: &TableAt, stores: &Stores) -> Result<VersionedTable> {
+    let snapshot = block_on_log(snapshot(folder, requested, stores))?;
+    let refused = |what: String| {
+        let problem = format!("is a Delta table with {what}, which is not supported");
+        Err(Error::input(folder, problem).hint(REWRITE))
+    };
+    if let Some(what) = unsupported(snapshot.protocol(), snapshot.metadata()) {
+        return refused(what);
+    }
+    let schema: Schema = snapshot.schema().as_ref().try_into_arrow().map_err(|error| {
+        Error::input(folder, "has columns that have no Arrow type").source(error)
+    })?;
+    let names = snapshot.metadata().partition_columns();
+    let of_partition = |field: &&FieldRef| names.contains(field.name());
+    let plain =
+        |field: &FieldRef| Arc::new(Field::new(field.name(), field.data_type().clone(), true));
+    let (partitions, fields): (Vec<_>, Vec<_>) = schema.fields().iter().partition(of_partition);
+    let partitions: Vec<FieldRef> = partitions.into_iter().map(plain).collect();
+    let mut files = Vec::new();
+    for file in snapshot.log_data().iter() {
+        if file.deletion_vector_descriptor().is_some() {
+            let what = format!("deletion vectors (`{}` has one)", file.path());
             return refused(what);
         }
-        let schema: Schema = snapshot.schema().as_ref().try_into_arrow().map_err(|error| {
-            Error::input(folder, "has columns that have no Arrow type").source(error)
-        })?;
-        let names = snapshot.metadata().partition_columns();
-        let of_partition = |field: &&FieldRef| names.contains(field.name());
-        let plain =
-            |field: &FieldRef| Arc::new(Field::new(field.name(), field.data_type().clone(), true));
-        let (partitions, fields): (Vec<_>, Vec<_>) = schema.fields().iter().partition(of_partition);
-        let partitions: Vec<FieldRef> = partitions.into_iter().map(plain).collect();
-        let mut files = Vec::new();
-        for file in snapshot.log_data().iter() {
-            if file.deletion_vector_descriptor().is_some() {
-                let what = format!("deletion vectors (`{}` has one)", file.path());
-                return refused(what);
-            }
-            files.push(delta_file(folder, &file, &partitions)?);
-        }
-        files.sort_by(|left: &DeltaFile, right| left.path.cmp(&right.path));
-        let table = DeltaTable {
-            shown: folder.to_string(),
-            version: snapshot.version(),
-            fields: fields.into_iter().map(plain).collect(),
-            partitions,
-            files,
-        };
-        table.check_values()?;
-        Ok(table)
+        files.push(delta_file(folder, &file, &partitions)?);
     }
-
-    /// Every value of a partition must be one of its column's type.
-    fn check_values(&self) -> Result<()> {
-        let mut faults = Vec::new();
-        for (index, field) in self.partitions.iter().enumerate() {
-            let values = self.files.iter().map(|file| file.values[index].as_deref());
-            let values: StringArray = values.collect();
-            let options = CastOptions { safe: false, ..CastOptions::default() };
-            if let Err(error) = cast_with_options(&values, field.data_type(), &options) {
-                let problem = format!(
-                    "has a value of the partition column `{}` in its log that is no {}: {error}",
-                    field.name(),
-                    field.data_type()
-                );
-                faults.push(Fault::new(&self.shown, problem));
-            }
-        }
-        Error::from_faults(Kind::Input, faults)
-    }
-
-    /// Refuses files that the log names and that are not there, or not as large.
-    ///
-    /// # Errors
-    /// The first of them.
-    pub fn check_files(&self, kept: &[bool]) -> Result<()> {
-        if is_url(&self.shown) {
-            // Their stores are asked when footers are read.
-            return Ok(());
-        }
-        let fault = |file: &DeltaFile| {
-            let shown = file.path.display().to_string();
-            let version = self.version;
-            match std::fs::metadata(&file.path) {
-                Ok(found) if found.len() == file.bytes => None,
-                Ok(found) => Some(Fault::new(
-                    shown,
-                    format!(
-                        "has {} bytes, expected {} by the table's log",
-                        found.len(),
-                        file.bytes
-                    ),
-                )),
-                Err(error) => {
-                    let fault = Fault::new(
-                        shown,
-                        format!(
-                            "belongs to version {version} of the table, but cannot be read: {error}"
-                        ),
-                    );
-                    Some(fault.hint("`VACUUM` removes files of old versions: read a later one"))
-                }
-            }
-        };
-        let kept = self.files.iter().zip(kept).filter(|(_, kept)| **kept);
-        let faults = kept.filter_map(|(file, _)| fault(file)).take(FAULTS_SHOWN);
-        Error::from_faults(Kind::Input, faults.collect())
-    }
+    files.sort_by(|left: &VersionedFile, right| left.path.cmp(&right.path));
+    let table = VersionedTable {
+        shown: folder.to_string(),
+        version: snapshot.version(),
+        fields: fields.into_iter().map(plain).collect(),
+        partitions,
+        files,
+        ids: None,
+    };
+    table.check_values()?;
+    Ok(table)
 }
 
-fn delta_file(folder: &str, file: &LogicalFileView, partitions: &[FieldRef]) -> Result<DeltaFile> {
+fn delta_file(
+    folder: &str,
+    file: &LogicalFileView,
+    partitions: &[FieldRef],
+) -> Result<VersionedFile> {
     let name = file.path();
     let inside = Path::new(name.as_ref()).components();
     if name.contains("://") || !inside.clone().all(|part| matches!(part, Component::Normal(_))) {
@@ -176,19 +92,23 @@ fn delta_file(folder: &str, file: &LogicalFileView, partitions: &[FieldRef]) -> 
         }
     };
     let values = partitions.iter().map(value).collect::<Result<_>>()?;
-    Ok(DeltaFile { path: Path::new(folder).join(name.as_ref()), bytes: file.size() as u64, values })
+    Ok(VersionedFile {
+        path: Path::new(folder).join(name.as_ref()),
+        bytes: file.size() as u64,
+        values,
+    })
 }
 
-async fn snapshot(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Result<EagerSnapshot> {
+async fn snapshot(folder: &str, requested: &TableAt, stores: &Stores) -> Result<EagerSnapshot> {
     let store = log_store(folder, stores, Kind::Input)?;
-    let version = match (&wanted.timestamp, wanted.version.or(wanted.pinned)) {
+    let version = match (&requested.timestamp, requested.version.or(requested.pinned)) {
         (_, Some(version)) => Some(version),
         (Some(moment), None) => Some(version_at(folder, &store, moment).await?),
         (None, None) => None,
     };
     let read = EagerSnapshot::try_new(store.as_ref(), version).await;
     read.map_err(|error| match version {
-        Some(version) if wanted.timestamp.is_none() => {
+        Some(version) if requested.timestamp.is_none() => {
             let problem = format!("has no version {version} that can be read");
             Error::input(folder, problem).source(error).hint(
                 "`_delta_log` has a file for each version; old ones are removed by the table's \
@@ -201,9 +121,9 @@ async fn snapshot(folder: &str, wanted: &DeltaVersion, stores: &Stores) -> Resul
 
 /// The latest version of a moment.
 async fn version_at(folder: &str, store: &LogStoreRef, moment: &str) -> Result<u64> {
-    let wanted = string_to_timestamp_nanos(moment).unwrap_or_default() / 1_000_000;
+    let requested = string_to_timestamp_nanos(moment).unwrap_or_default() / 1_000_000;
     let mut table = deltalake_core::DeltaTable::new(store.clone());
-    if let Some(time) = timestamp_ms_to_datetime(wanted) {
+    if let Some(time) = timestamp_ms_to_datetime(requested) {
         let loaded = table.load_with_datetime(time.and_utc()).await;
         loaded.map_err(|error| unreadable(folder, error))?;
     }
@@ -211,7 +131,7 @@ async fn version_at(folder: &str, store: &LogStoreRef, moment: &str) -> Result<u
     // The library gives the first version for moments before it.
     let commit = ObjectPath::from(format!("_delta_log/{version:020}.json"));
     let written = store.object_store(None).head(&commit).await;
-    let early = written.is_ok_and(|of| of.last_modified.timestamp_millis() > wanted);
+    let early = written.is_ok_and(|of| of.last_modified.timestamp_millis() > requested);
     if early {
         let problem = format!("has no version as old as {moment}: version {version} is younger");
         return Err(Error::input(folder, problem).hint("give a later `timestamp`, or a `version`"));

@@ -43,6 +43,7 @@
 //!     instead: what a change is worth shows where it is missing.
 //! 15. Where labels of more than two classes are asked for, a batch has 256 rows: each class has fewer of them.
 //! 16. The actor's step uses the critic of the step before: the two descend side by side.
+//! 17. Where rules hold between features, pp repairs what breaks them: x̃ and, in the actor's step, x_cf.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 

@@ -9,17 +9,18 @@ use super::engine::{
     ActorBatch, BatchOutcome, Draw, EngineInput, Evaluate, Factors, Losses, ReplayState, SendQuery,
     Snapshot, TrainingEngine,
 };
-use super::table::{TableRows, TrainingTable};
+use super::repairs::{ActorRows, Repairs};
+use super::table::{EncodedDecisions, TableRows, TrainingTable};
 use super::validate::Quality;
 use crate::encode::Layout;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nn::{
     ActorShape, Adam, Autoencoder, Experiences, Form, Generator, Network, Replay, consistency_loss,
-    critic_loss, outcome_loss, output_sparsity, sparsity_loss, to_dense, to_tensor,
+    critic_loss, outcome_loss, output_sparsity, sparsity_loss, to_dense, to_numbers, to_tensor,
 };
 
 /// Networks that learn on a device.
-pub(super) struct DeviceEngine {
+pub(super) struct DeviceEngine<'a> {
     device: tch::Device,
     layout: Arc<Layout>,
     shape: ActorShape,
@@ -32,16 +33,19 @@ pub(super) struct DeviceEngine {
     replay: Replay,
     /// z̃ of the last step.
     last_action: Option<Tensor>,
+    /// What holds between features, if anything does.
+    repairs: Option<Repairs<'a>>,
 }
 
-impl DeviceEngine {
+impl<'a> DeviceEngine<'a> {
     /// Networks at the start of a training, and an empty D of this shape and capacity.
-    pub(super) fn new(input: EngineInput<'_>) -> Result<DeviceEngine> {
+    pub(super) fn new(input: EngineInput<'a>) -> Result<DeviceEngine<'a>> {
         let EngineInput { setup, problem, mut generator, mut critic, replay, capacity } = input;
         generator.actor.trainable(true);
         critic.trainable(true);
         let decisions = problem.codec.decisions(&problem.training_rows.scores)?;
-        let decisions = (&decisions[..], problem.codec.decision_width());
+        let width = problem.codec.decision_width();
+        let decisions = EncodedDecisions { values: &decisions, width };
         let device = setup.device;
         Ok(DeviceEngine {
             device,
@@ -52,6 +56,7 @@ impl DeviceEngine {
             adams: [Adam::new(&generator.actor), Adam::new(&critic)],
             replay: Replay::new(replay, capacity, device),
             last_action: None,
+            repairs: Repairs::new(setup, problem),
             generator,
             critic,
         })
@@ -101,7 +106,12 @@ impl DeviceEngine {
     }
 
     /// The losses of the actor, in which the critic's is none yet.
-    fn actor_losses(&self, batch: &Experiences, rows: &TableRows, factors: Factors) -> Losses {
+    fn actor_losses(
+        &self,
+        batch: &Experiences,
+        rows: &TableRows,
+        factors: Factors,
+    ) -> Result<Losses> {
         let (x, c) = (&rows.x, batch.conditions());
         let s = Tensor::cat(&[&rows.state, &batch.actor_input()], 1);
 
@@ -116,6 +126,7 @@ impl DeviceEngine {
             }
             Form::Relative => {
                 let x_cf = tensor_layout.post_process(&decoded, x, &c);
+                let x_cf = self.repaired(x_cf, (&decoded, &batch.rows, &c))?;
                 let parts = output_sparsity(&x_cf, x, tensor_layout);
                 (x_cf, parts)
             }
@@ -135,7 +146,27 @@ impl DeviceEngine {
             consistency = consistency_loss(&self.generator.latent_of(&z_cf), &again);
             actor += &consistency * factors.consistency;
         }
-        Losses { critic: Tensor::new(), actor, sparsity, consistency }
+        Ok(Losses { critic: Tensor::new(), actor, sparsity, consistency })
+    }
+
+    /// Post-processed rows with what rules between features make of them; gradients are those without.
+    fn repaired(
+        &self,
+        x_cf: Tensor,
+        (decoded, rows, c): (&Tensor, &Tensor, &Tensor),
+    ) -> Result<Tensor> {
+        let Some(repairs) = &self.repairs else { return Ok(x_cf) };
+        let width = self.layout.width;
+        let rows = Vec::<i64>::try_from(rows).map_err(|error| {
+            Error::internal("libtorch", "does not give row numbers back").source(error)
+        })?;
+        let rows: Vec<u32> = rows.into_iter().map(|row| row as u32).collect();
+        let (decoded, conditions) = (to_numbers(&decoded.detach())?, to_numbers(&c.detach())?);
+        let mut settled = to_numbers(&x_cf.detach())?;
+        let actor_rows = ActorRows { rows: &rows, decoded: &decoded, conditions: &conditions };
+        repairs.apply(&actor_rows, &mut settled);
+        let moved = to_tensor(&settled, width, self.device)? - x_cf.detach();
+        Ok(x_cf + moved)
     }
 
     /// mean Q
@@ -153,7 +184,7 @@ impl DeviceEngine {
         if in_turn {
             self.adams[1].step(&self.critic, &of_critic, factors.rate);
         }
-        let losses = self.actor_losses(&batch, &rows, factors);
+        let losses = self.actor_losses(&batch, &rows, factors)?;
         let of_actor = self.generator.actor.gradient(&losses.actor)?;
         if !in_turn {
             self.adams[1].step(&self.critic, &of_critic, factors.rate);
@@ -169,7 +200,7 @@ fn indices(rows: &[u32]) -> Tensor {
     Tensor::from_slice(&rows.iter().map(|row| i64::from(*row)).collect::<Vec<_>>())
 }
 
-impl TrainingEngine for DeviceEngine {
+impl TrainingEngine for DeviceEngine<'_> {
     fn step(
         &mut self,
         actor_batch: &ActorBatch,

@@ -9,6 +9,7 @@ mod engine;
 mod evaluator;
 mod explore;
 mod host;
+mod repairs;
 mod rows;
 mod start;
 mod table;

@@ -31,14 +31,22 @@ pub(super) struct TableRows {
     pub(super) decisions: Tensor,
 }
 
+/// y_M of training rows, one row after the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EncodedDecisions<'a> {
+    pub(super) values: &'a [f32],
+    pub(super) width: usize,
+}
+
 impl TrainingTable {
-    /// A table of encoded rows, and of decisions of this width.
+    /// A table of encoded rows, and of the decisions about them.
     pub(super) fn new(
         generator: &Generator,
         encoded: &Dense,
-        (decisions, y_m): (&[f32], usize),
+        decisions: EncodedDecisions<'_>,
         device: Device,
     ) -> Result<TrainingTable> {
+        let EncodedDecisions { values: decisions, width: y_m } = decisions;
         let tensor_layout = &generator.tensor_layout;
         let base = tensor_layout.numerics + tensor_layout.block_slots;
         let widths = [encoded.width as i64, base, generator.autoencoder.latent(), y_m as i64];

@@ -224,14 +224,32 @@ struct Case {
     /// Whether there is an autoencoder.
     trained: bool,
     targets: TargetsKind,
+    /// Whether rules hold between features.
+    rules: bool,
 }
 
-const PAPER: Case =
-    Case { preset: Preset::Paper, classes: true, trained: true, targets: TargetsKind::Label };
+const PAPER: Case = Case {
+    preset: Preset::Paper,
+    classes: true,
+    trained: true,
+    targets: TargetsKind::Label,
+    rules: false,
+};
+
+/// Rules that some of what untrained networks propose breaks.
+const RULES: &str = r#"
+    [[rule]]
+    check = "a <= b"
+    [[rule]]
+    check = "d <> 'y' OR e = 'v'"
+    [[rule]]
+    check = "d <> 'x' OR e = 'u'"
+"#;
 
 /// Calls `check` with a setup and a problem of the oracle's six rows.
 fn with_problem(case: &Case, check: impl FnOnce(&TrainSetup<'_>, &Problem<'_>)) {
-    let schema = Arc::new(FeatureSchema::parse(SCHEMA, Path::new("f.toml")).expect("a schema"));
+    let text = if case.rules { SCHEMA.to_string() + RULES } else { SCHEMA.to_string() };
+    let schema = Arc::new(FeatureSchema::parse(&text, Path::new("f.toml")).expect("a schema"));
     let encoder = Encoder::new(Arc::clone(&schema), &stats());
     let constraints = Constraints::new(
         Arc::clone(&schema),
@@ -365,16 +383,30 @@ fn learning_in_plain_memory_is_learning_with_tensors() {
     {
         for trained in [true, false] {
             for preset in [Preset::Default, Preset::Paper] {
-                let case = Case { preset, classes, trained, targets };
+                let case = Case { preset, classes, trained, targets, rules: false };
                 let name = format!("{preset:?}, {classes}, {targets:?}, {trained}");
-                with_problem(&case, |setup, problem| assert_same(&case, (setup, problem), &oracle));
                 println!("{name}");
+                let same = |case: &Case| {
+                    let mut losses = Vec::new();
+                    with_problem(case, |setup, problem| {
+                        losses = assert_same(case, (setup, problem), &oracle);
+                    });
+                    losses
+                };
+                // The paper's actor knows no rules.
+                let (without, with) = (same(&case), same(&Case { rules: true, ..case }));
+                assert_eq!(without != with, preset == Preset::Default, "rules are repaired");
             }
         }
     }
 }
 
-fn assert_same<'a>(case: &Case, of: (&'a TrainSetup<'a>, &'a Problem<'a>), oracle: &Value) {
+/// Gives the losses.
+fn assert_same<'a>(
+    case: &Case,
+    of: (&'a TrainSetup<'a>, &'a Problem<'a>),
+    oracle: &Value,
+) -> Vec<f32> {
     let results = [true, false].map(|plain| {
         let mut engine = engine(case, of, plain);
         let (parts, action) = parts_of(case, of, oracle);
@@ -395,6 +427,7 @@ fn assert_same<'a>(case: &Case, of: (&'a TrainSetup<'a>, &'a Problem<'a>), oracl
         assert!(far < 2e-5 * (1.0 + size), "{name} differ by {far}, of {size}");
         assert!(name != "actor's gradient" || size > 1e-4, "nothing flows back");
     }
+    to_numbers(&results[0][0]).expect("numbers")
 }
 
 /// Experiences of the case's widths: y_T, c, z̃, x̃ and the outcome, as far as they are kept; and the width of actions.

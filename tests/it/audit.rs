@@ -1,10 +1,13 @@
 //! The audit: its tables recounted by another program, planted differences found, bad input refused.
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
 use expect_test::expect;
 
 use crate::fitted::APPROVED;
@@ -54,12 +57,21 @@ fn every_table_is_recounted_from_the_published_files() {
     // Anew by other groups, from the manifest alone; what was explained is not touched.
     let part = bench.path("out/counterfactuals/part-00000.parquet");
     let before = fs::read(&part).expect("readable");
+    let validity = bench.path("out/reports/validity.parquet");
+    let inode = |path: &std::path::Path| fs::metadata(path).expect("there").ino();
+    let report = inode(&validity);
+    let summary = bench.json("out/manifest.json")["summary"].clone();
     fs::remove_file(bench.path("job.toml")).expect("removed");
     bench.here(&["audit", "out", "--by", "region", "--by", "housing"]).ok();
     let said = python_run(&python, "audit_oracle.py", &[&out]).ok().stdout;
     assert!(said.contains("; 0 differences"), "{said}");
     assert_eq!(before, fs::read(&part).expect("readable"));
     bench.here(&["verify", "out"]).ok();
+    assert_eq!(report, inode(&validity), "other reports are the very files");
+    let now = bench.json("out/manifest.json")["summary"].clone();
+    for figure in ["targets", "validity", "statuses", "survival", "l1"] {
+        assert_eq!(now[figure], summary[figure], "{figure}");
+    }
     let groups = read_table(&bench.path("out/reports/audit/groups.parquet"));
     let attributes = groups.column_by_name("attribute").expect("there").as_string::<i32>();
     assert!(attributes.iter().flatten().all(|name| name == "region" || name == "housing"));
@@ -148,6 +160,89 @@ fn an_audit_without_sections_is_none() {
     let bench = bench(500, "[audit]\nsections = []\n");
     bench.does("run", &[]).ok();
     assert!(!bench.path("out/reports/audit").exists());
-    bench.here(&["audit", "out", "--by", "sxe"]).fails(1, &["audit.by: names `sxe`"]);
-    bench.here(&["audit", "table.parquet"]).fails(1, &["is not the folder of a published run"]);
+    bench.here(&["audit", "out", "--by", "sxe"]).says(
+        1,
+        &expect![[r#"
+        error: audit.by: names `sxe`, which is no column of DIR/table.parquet
+          hint: did you mean `sex`?
+    "#]],
+    );
+    bench.here(&["audit", "table.parquet"]).says(
+        1,
+        &expect![[r#"
+        error: table.parquet: is not the folder of a published run
+          hint: `overturn run` or `overturn explain` makes one
+    "#]],
+    );
+}
+
+/// A group that nobody refuses, one of nulls alone, one value for all: counted, told or suppressed, and no more.
+#[test]
+fn odd_groups_are_counted_and_told_of_no_further() {
+    let bench = bench(1_500, "[audit]\nby = [\"band\"]\n");
+    bench.does("run", &[]).ok();
+    let found = read_table(&bench.path("out/counterfactuals"));
+    let keys = found.column_by_name("application_id").expect("there").as_primitive::<Int64Type>();
+    let status = found.column_by_name("status").expect("there").as_string::<i32>();
+    let fine: HashSet<i64> = (0..found.num_rows())
+        .filter(|row| status.value(*row) == "already_target")
+        .map(|row| keys.value(row))
+        .collect();
+    let table = grouped(1_500);
+    let keys = table.column_by_name("application_id").expect("there").as_primitive::<Int64Type>();
+    let fate = |key: &i64| Some(if fine.contains(key) { "fine" } else { "refused" });
+    let fates: StringArray = keys.values().iter().map(fate).collect();
+    let empty = StringArray::from(vec![None::<&str>; table.num_rows()]);
+    let whole = StringArray::from(vec![Some("all"); table.num_rows()]);
+    let columns = [("fate", fates), ("empty", empty), ("whole", whole)];
+    let table = columns.into_iter().fold(table, |table, (name, column)| {
+        with_column(&table, name, Some(Arc::new(column) as ArrayRef))
+    });
+    bench.parquet("table.parquet", &table);
+    let sections = "by = [\"fate\", \"empty\", \"whole\"]\nsections = [\"groups\", \"curves\", \"gaps\", \
+                    \"changes\", \"at_bound\", \"actions\", \"binding\", \"responsiveness\", \"robustness\", \
+                    \"second_search\"]\nqueries = 100000";
+    bench.replace("job.toml", "by = [\"band\"]", sections);
+    bench.does("run", &["--override", "output.overwrite=true"]).ok();
+    let groups = read_table(&bench.path("out/reports/audit/groups.parquet"));
+    let text = |name: &str| groups.column_by_name(name).expect("there").as_string::<i32>().clone();
+    let (attributes, values) = (text("attribute"), text("value"));
+    let row = |attribute: &str, value: Option<&str>| {
+        let same = |row: &usize| {
+            let found = values.is_valid(*row).then(|| values.value(*row));
+            attributes.is_valid(*row) && attributes.value(*row) == attribute && found == value
+        };
+        (0..groups.num_rows()).find(same).unwrap_or_else(|| panic!("no {attribute} {value:?}"))
+    };
+    let count = |name: &str, row: usize| {
+        groups.column_by_name(name).expect("there").as_primitive::<Int64Type>().value(row)
+    };
+    let null = |name: &str, row: usize| groups.column_by_name(name).expect("there").is_null(row);
+    let (calm, empty, whole) =
+        (row("fate", Some("fine")), row("empty", None), row("whole", Some("all")));
+    assert_eq!(count("needed", calm), 0);
+    assert!(count("rows", calm) > 100 && null("recourse_rate", calm) && null("cost_mean", calm));
+    assert_eq!(count("rows", empty), count("rows", whole), "nulls are a group");
+    assert_eq!(count("needed", empty), count("needed", row("fate", Some("refused"))));
+    let page = fs::read_to_string(bench.path("out/reports/audit.html")).expect("a page");
+    assert!(page.contains("(no value)") && !page.contains("NaN"));
+}
+
+/// Infinities and NaN are groups like other values, told by their texts; what is no class is no label.
+#[test]
+fn odd_numbers_are_groups_but_no_labels() {
+    let bench = bench(300, "[audit]\nby = [\"strange\"]\n");
+    let numbers = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0].into_iter().cycle().take(300);
+    let numbers: ArrayRef = Arc::new(Float64Array::from_iter_values(numbers));
+    bench.parquet("table.parquet", &with_column(&grouped(300), "strange", Some(numbers)));
+    bench.does("run", &[]).ok();
+    let groups = read_table(&bench.path("out/reports/audit/groups.parquet"));
+    let values = groups.column_by_name("value").expect("there").as_string::<i32>();
+    let mut found: Vec<&str> = values.iter().flatten().collect();
+    found.sort_unstable();
+    assert_eq!(found, ["-inf", "1.0", "NaN", "inf"]);
+    bench.replace("job.toml", "by = [\"strange\"]", "by = [\"sex\"]\nlabel = \"strange\"");
+    bench
+        .does("validate", &[])
+        .fails(1, &["audit.label: names `strange`, which holds", "no classes of the model"]);
 }

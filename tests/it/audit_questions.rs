@@ -196,3 +196,37 @@ fn what_cannot_be_asked_is_refused_before_anything_is_done() {
     "#]]);
     assert!(!bench.path("out").exists());
 }
+
+/// The model dies while the audit asks it: nothing is published, and what was explained is gone on with.
+#[test]
+fn a_model_that_dies_while_the_audit_asks_it() {
+    let Some(python) = python("a_model_that_dies_while_the_audit_asks_it") else { return };
+    let bench = Bench::new();
+    let table = crate::fitted::applications(&bench, 1_500, &[]);
+    let first =
+        "if os.path.exists('dying') and place == 2: open('broken', 'w').close(); os._exit(9)";
+    // The second program that is started is the audit's.
+    let starts = "import os\nopen('starts', 'a').write('x')\n\
+                  if os.path.getsize('starts') == 2 and not os.path.exists('repaired'): open('dying', 'w').close()\n";
+    let script = crate::fitted::scorer(first, crate::fitted::LITTLE);
+    bench.write("scorer.py", &format!("{starts}{script}"));
+    let predictor = format!(
+        "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nworkers = 1\nretries = 0\n\
+         repeatable = \"off\""
+    );
+    bench.job(&table, "max_reject_share = 0.5", Some(&predictor));
+    bench.append(
+        "job.toml",
+        "[target]\nclass = \"approved\"\n[explain]\nmethod = \"search\"\nmin_score = 0\n[report]\n\
+         mmd.space = \"none\"\n[audit]\nby = [\"region\"]\nsections = [\"groups\", \"responsiveness\"]\n",
+    );
+    bench.does("run", &["--threads", "1"]).fails(1, &["scorer.py"]);
+    assert!(bench.path("dying").exists(), "{} starts", bench.text("starts"));
+    assert!(!bench.path("out").exists());
+    bench.write("repaired", "");
+    std::fs::remove_file(bench.path("dying")).expect("removed");
+    let _ = std::fs::remove_file(bench.path("broken"));
+    let summary = bench.does("run", &["--resume", "--threads", "1"]).ok().json();
+    assert_eq!(summary["splits_resumed"], summary["splits"], "nothing is explained again");
+    assert!(bench.path("out/reports/audit/responsiveness.parquet").exists());
+}

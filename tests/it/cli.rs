@@ -1,34 +1,43 @@
 //! What the command line says and how it ends.
 
+use expect_test::{expect, expect_file};
+
 use crate::util::{Bench, credit, overturn};
 
+/// Help pages stand in `help/`; `UPDATE_EXPECT=1` writes them anew.
 #[test]
 fn help_teaches_and_names_every_command() {
-    let help = overturn(&["--help"]).ok().stdout;
-    for expected in [
-        "init",
-        "validate",
-        "score",
-        "train",
-        "run",
-        "explain",
-        "report",
-        "sql",
-        "schema",
-        "synth",
-        "overturn init",
-        "--log",
-        "--format",
-    ] {
-        assert!(help.contains(expected), "{expected} not in\n{help}");
+    let page = |arguments: &[&str], name: &str| {
+        let help = overturn(arguments).ok().stdout;
+        expect_file![format!("help/{name}.txt")].assert_eq(&help);
+        help
+    };
+    let help = page(&["--help"], "overturn");
+    let commands = help.split("Commands:\n").nth(1).expect("commands").lines();
+    let commands = commands.take_while(|line| line.starts_with("  "));
+    let commands = commands.filter(|line| !line.starts_with("   "));
+    let commands: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.len() > 10, "{help}");
+    for command in commands.into_iter().filter(|command| *command != "help") {
+        let help = page(&[command, "--help"], command);
+        let has_commands = help.contains("Commands:\n");
+        assert!(has_commands || help.contains("Example:\n  overturn "), "{help}");
     }
-    for command in
-        ["init", "validate", "score", "train", "run", "explain", "report", "sql", "synth"]
-    {
-        let help = overturn(&[command, "--help"]).ok().stdout;
-        assert!(help.contains("Example:\n  overturn "), "{help}");
+    for command in ["infer", "show"] {
+        page(&["schema", command, "--help"], &format!("schema_{command}"));
     }
-    overturn(&["refine"]).fails(1, &["unrecognized subcommand"]);
+    overturn(&["refine"]).says(
+        1,
+        &expect![[r#"
+        error: unrecognized subcommand 'refine'
+
+          tip: a similar subcommand exists: 'train'
+
+        Usage: overturn [OPTIONS] <COMMAND>
+
+        For more information, try '--help'.
+    "#]],
+    );
 }
 
 #[test]
@@ -68,9 +77,25 @@ fn a_key_of_the_job_can_be_overridden() {
         "input.where=application_id <= 100",
     ]);
     assert_eq!(json.ok().json()["rows_in_scope"], 100);
-    validate("explain.refine=none").fails(1, &["--override", "explain.refine"]);
-    validate("explain.refien=off").fails(1, &["refien", "did you mean `refine`"]);
-    validate("explain").fails(1, &["expected `section.key=value`"]);
+    validate("explain.refine=none").says(
+        1,
+        &expect![[r#"
+        error: --override: `explain.refine` is "none", expected `off`, `repair` or `full`
+    "#]],
+    );
+    validate("explain.refien=off").says(
+        1,
+        &expect![[r#"
+        error: --override: `explain.refien` is not a known key
+          hint: did you mean `refine`?
+    "#]],
+    );
+    validate("explain").says(
+        1,
+        &expect![[r#"
+        error: --override: is `explain`, expected `section.key=value`
+    "#]],
+    );
 }
 
 #[test]
@@ -99,10 +124,26 @@ fn placeholders_are_filled_and_strays_are_named() {
     bench.parquet("day=2026-11-16/t.parquet", &credit(100));
     let job = bench.job("day=${day}", "", None);
     overturn(&["validate", &job, "--set", "day=2026-11-16"]).ok();
-    overturn(&["validate", &job]).fails(1, &["placeholder `${day}`", "hint: pass `--set day=…`"]);
-    overturn(&["validate", &job, "--set", "day=2026-11-16", "--set", "dya=x"])
-        .fails(1, &["--set: no `${dya}` in the job file", "did you mean `day`?"]);
-    overturn(&["validate", &job, "--set", "day"]).fails(1, &["expected `name=value`"]);
+    overturn(&["validate", &job]).says(
+        1,
+        &expect![[r#"
+        error: DIR/job.toml:2: `input.features` has the placeholder `${day}`, which has no value
+          hint: pass `--set day=…`
+    "#]],
+    );
+    overturn(&["validate", &job, "--set", "day=2026-11-16", "--set", "dya=x"]).says(
+        1,
+        &expect![[r#"
+            error: --set: no `${dya}` in the job file
+              hint: did you mean `day`?
+        "#]],
+    );
+    overturn(&["validate", &job, "--set", "day"]).says(
+        1,
+        &expect![[r#"
+        error: --set: `day` has no value, expected `name=value`
+    "#]],
+    );
 }
 
 #[test]
@@ -127,9 +168,19 @@ fn inferring_a_schema_gives_one_that_fits_its_table() {
     let guarded = overturn(&["schema", "infer", &table, "--max-categories", "2"]).ok().stdout;
     assert!(guarded.contains("# `employment` is no feature: "), "{guarded}");
     assert!(guarded.contains("too many for a category (limit 2)"), "{guarded}");
-    overturn(&["schema", "infer", &table, "--ignore", "aproved"])
-        .fails(1, &["has no column `aproved`", "did you mean `approved`?"]);
+    overturn(&["schema", "infer", &table, "--ignore", "aproved"]).says(
+        1,
+        &expect![[r#"
+        error: DIR/t.parquet: has no column `aproved`
+          hint: did you mean `approved`?
+    "#]],
+    );
     let taken = bench.write("taken.toml", "");
-    overturn(&["schema", "infer", &table, "--output", &taken])
-        .fails(2, &["an existing file is not replaced"]);
+    overturn(&["schema", "infer", &table, "--output", &taken]).says(
+        2,
+        &expect![[r#"
+        error: DIR/taken.toml: cannot be written: File exists (os error 17)
+          hint: an existing file is not replaced; remove it, or choose another name
+    "#]],
+    );
 }

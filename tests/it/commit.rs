@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use expect_test::expect;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -66,9 +67,13 @@ fn earlier_results_are_replaced_only_when_the_job_says_so() {
     let bench = Bench::new();
     let table = bench.parquet("t.parquet", &credit(100));
     bench.score(&table, "").ok();
-    bench
-        .score(&table, "")
-        .fails(1, &["out: already holds the results of a run", "output.overwrite"]);
+    bench.score(&table, "").says(
+        1,
+        &expect![[r#"
+        error: DIR/out: already holds the results of a run
+          hint: set `output.overwrite = true` to replace them, or choose another `output.dir`
+    "#]],
+    );
     let job = bench.job(&table, "where = \"age < 30\"", None);
     let text = fs::read_to_string(&job)
         .expect("readable")
@@ -89,8 +94,13 @@ fn an_output_that_cannot_be_written() {
     let text =
         fs::read_to_string(&job).expect("readable").replace("dir = \"out\"", "dir = \"file/out\"");
     fs::write(&job, text).expect("written");
-    overturn(&["score", &job])
-        .fails(2, &["file/out: ", "cannot be created", "hint: check the folder's permissions"]);
+    overturn(&["score", &job]).says(
+        2,
+        &expect![[r#"
+        error: DIR/file/out: its folder cannot be created: File exists (os error 17)
+          hint: check the folder's permissions and the free space, or choose another `output.dir`
+    "#]],
+    );
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !root {
         fs::create_dir(bench.path("closed")).expect("a folder");

@@ -9,7 +9,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::fitted::applications;
-use crate::util::{Bench, Run, credit, program, project, python};
+use crate::util::{Bench, Run, credit, program, project, python, read_table};
 
 /// Rows of the tables here.
 const ROWS: u64 = 400;
@@ -120,19 +120,40 @@ fn what_is_asked_of_a_table_is_checked() {
     let table = by_hand(&bench, |_| {});
     score(&bench, &table, "", "").ok();
     let plain = bench.text("lake/part-0.parquet");
-    score(&bench, &table, ", version = 3", "").fails(1, &["has no version 3"]);
-    score(&bench, &table, ", timestamp = \"2001-01-01T00:00:00Z\"", "")
-        .fails(1, &["no version as old as 2001-01-01T00:00:00Z"]);
+    score(&bench, &table, ", version = 3", "").says(1, &expect![[r#"
+        error: DIR/lake: has no version 3 that can be read
+          hint: `_delta_log` has a file for each version; old ones are removed by the table's `delta.logRetentionDuration`
+          because: Kernel error: Generic delta kernel error: LogSegment end version 0 not the same as the specified end version 3
+          because: Generic delta kernel error: LogSegment end version 0 not the same as the specified end version 3
+    "#]]);
+    score(&bench, &table, ", timestamp = \"2001-01-01T00:00:00Z\"", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/lake: has no version as old as 2001-01-01T00:00:00Z: version 0 is younger
+          hint: give a later `timestamp`, or a `version`
+    "#]],
+    );
     score(&bench, &table, ", timestamp = \"2199-01-01T00:00:00Z\"", "").ok();
-    score(&bench, &bench.text(""), "", "").fails(1, &["is not a Delta table"]);
-    score(&bench, &plain, "", "").fails(1, &["is not a Delta table"]);
+    score(&bench, &bench.text(""), "", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/: is not a Delta table: it has no `_delta_log` with a version
+          hint: for plain Parquet give the path itself, without `format`
+    "#]],
+    );
+    score(&bench, &plain, "", "").says(1, &expect![[r#"
+        error: DIR/lake/part-0.parquet: is not a Delta table: it has no `_delta_log` with a version
+          hint: for plain Parquet give the path itself, without `format`
+          because: Kernel error: Invalid table location: Path does not exist: "DIR/lake/part-0.parquet/".
+          because: Invalid table location: Path does not exist: "DIR/lake/part-0.parquet/".
+    "#]]);
     let run = score(&bench, &table, ", version = 1, timestamp = \"yesterday\", colour = 1", "");
     bench.fails_with(
         &run,
         1,
         &expect![[r#"
         error: DIR/job.toml:2: `input.features.colour` is not a known key
-          hint: known here: `url`, `format`, `version` and `timestamp`
+          hint: known here: `url`, `format`, `version`, `timestamp`, `catalog`, `warehouse`, `table` and `snapshot`
     "#]],
     );
     let run = score(&bench, &table, ", version = 1, timestamp = \"yesterday\"", "");
@@ -239,6 +260,42 @@ fn runs_are_committed_once_and_read_by_others() {
 }
 
 #[test]
+fn rejects_and_reports_are_appended_to_tables_beside() {
+    let Some(python) = python("rejects_and_reports_are_appended_to_tables_beside") else { return };
+    let bench = Bench::new();
+    let table = applications(&bench, ROWS, &["--nulls", "0.05"]);
+    let lake = committing(&bench, &table, "mode = \"append\", beside = [\"rejects\", \"reports\"]");
+    let run = |out: &str, more: &[&str]| {
+        let folder = format!("output.dir={}", bench.text(out));
+        let seed = format!("runtime.seed={}", out.len());
+        bench.does("run", &[&["--override", &folder, "--override", &seed], more].concat())
+    };
+    let plan = run("one", &["--dry-run"]).ok().json();
+    assert_eq!(plan["table"], lake);
+    let first = run("one", &[]).ok().json();
+    let beside = first["table"]["beside"].as_array().expect("commits").clone();
+    assert!(beside.len() > 3, "{first}");
+    // The same again, done anew, adds nothing to any of them.
+    let anew = run("one", &["--override", "output.overwrite=true"]).ok().json();
+    let commits = anew["table"]["beside"].as_array().expect("commits");
+    assert!(commits.iter().all(|commit| commit["repeated"] == true), "{anew}");
+    run("second", &[]).ok();
+    for commit in beside {
+        let url = commit["url"].as_str().expect("a path");
+        let found = helper(&python, &["read", url]);
+        assert_eq!(found["types"]["run_id"], "string", "{found}");
+        let part = url.strip_prefix(&format!("{lake}_")).expect("beside the table");
+        let name = match part {
+            "rejects" => part.to_string(),
+            _ => format!("{}.parquet", part.replacen('_', "/", 1).replace("/audit_", "/audit/")),
+        };
+        let rows = |out: &str| read_table(&bench.path(out).join(&name)).num_rows() as u64;
+        assert_eq!(found["rows"].as_u64(), Some(rows("one") + rows("second")), "{name}: {found}");
+    }
+    has_rows(&python, &lake, &[bench.text("one"), bench.text("second")], 0);
+}
+
+#[test]
 fn a_night_is_replaced_and_others_stay() {
     let Some(python) = python("a_night_is_replaced_and_others_stay") else { return };
     let bench = Bench::new();
@@ -271,11 +328,16 @@ fn a_night_is_replaced_and_others_stay() {
     // Rows of another night than the one that is replaced, and predicates over other columns.
     let wrong =
         ["--set", "night=2026-11-18", "--override", "output.table.where=night = DATE '2026-11-19'"];
-    explain(&bench, "dddd", &wrong)
-        .fails(1, &["does not hold for the run's rows in `night=2026-11-18"]);
+    explain(&bench, "dddd", &wrong).says(1, &expect![[r#"
+        error: output.table.where: is `night = DATE '2026-11-19'`, which does not hold for the run's rows in `night=2026-11-18/status=already_target`
+          hint: limit the run to the same rows with `input.where`
+    "#]]);
     let wrong = ["--set", "night=2026-11-18", "--override", "output.table.where=income > 3"];
-    explain(&bench, "dddd", &wrong)
-        .fails(1, &["output.table.where: is `income > 3`", "No field named income"]);
+    explain(&bench, "dddd", &wrong).says(1, &expect![[r#"
+        error: output.table.where: is `income > 3`, which is not a predicate over the table: Schema error: No field named income.
+        Valid fields are "?table?".night, "?table?".status.
+          hint: quote column names with spaces: "Marital Status" = 'Married'
+    "#]]);
     assert_eq!(helper(&python, &["read", &lake])["version"], 2);
     assert!(!bench.path("dddd").exists());
 }
@@ -315,7 +377,7 @@ fn tables_that_do_not_suit_a_run_are_refused_early() {
         1,
         &[
             "has no column `target`, which the run has",
-            "has the column `income`, which the run has not",
+            "has the column `income`, which the run does not have",
         ],
     );
     let merge = ["--override", "output.table.schema=merge"];
@@ -366,7 +428,13 @@ fn a_resumed_run_reads_the_version_that_it_began_with() {
     assert_eq!(summary["rows_read"], 40_000);
     assert_eq!(bench.json("out/manifest.json")["run"]["versions"], header["versions"]);
     // What was published is whole: the next run reads the latest version, and is another one.
-    bench.does("explain", &["--resume"]).fails(1, &["already holds the results of a run"]);
+    bench.does("explain", &["--resume"]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: already holds the results of a run
+          hint: set `output.overwrite = true` to replace them, or choose another `output.dir`
+    "#]],
+    );
     let next = bench.does("explain", &["--resume", "--override", "output.overwrite=true"]);
     assert!(next.ok().json()["rows_read"].as_u64() > Some(40_000));
 }

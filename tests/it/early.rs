@@ -108,7 +108,13 @@ fn a_generator_of_another_schema_or_a_damaged_one() {
     let bytes = fs::read(&neighbours).expect("readable");
     fs::write(&neighbours, &bytes[..bytes.len() / 2]).expect("written");
     // The place that the job names, not that of a hidden copy.
-    let run = bench.does("run", &[]).fails(1, &["/g", "neighbours.safetensors"]);
+    let run = bench.does("run", &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/g/neighbours.safetensors: is not the file that `generator.json` describes
+          hint: train the generator again
+    "#]],
+    );
     assert!(!run.stderr.contains(".out.staging"), "{}", run.stderr);
     fs::write(&neighbours, bytes).expect("written");
     let schema = fs::read_to_string(project().join("schemas/credit.toml")).expect("readable");
@@ -152,7 +158,13 @@ fn models_that_load_and_do_not_answer() {
     let predictor =
         format!("kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\nretries = 0");
     let job = bench.job(&table, "", Some(&predictor));
-    overturn(&["validate", &job]).fails(1, &["scorer.py", "not today"]);
+    overturn(&["validate", &job]).says(
+        1,
+        &expect![[r#"
+        error: scorer.py: exited with status 1 in the handshake; its standard error ended with
+            not today
+    "#]],
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
+use expect_test::expect;
 use serde_json::Value;
 
 use crate::fitted::applications;
@@ -105,12 +106,17 @@ fn runs_do_not_fail_over_lineage_and_it_tells_of_their_failures() {
         "explain",
         &["--override", "input.where=income > 1", "--override", "output.dir=other"],
     );
-    bench.does("explain", &["--override", "input.key=nobody"]).fails(1, &["nobody"]);
+    bench.does("explain", &["--override", "input.key=nobody"]).says(1, &expect![[r#"
+        error: DIR/applications: has no column `nobody`
+          hint: its columns are `application_id`, `applied_on`, `age`, `income`, `debt`, `savings`, `loan_amount`, `loan_term_months`, `credit_history_months`, `late_payments`, `open_accounts`, `employment` and 7 more
+    "#]]);
     let kinds: Vec<Value> = told(&bench).iter().map(|event| event["eventType"].clone()).collect();
     assert_eq!(kinds, ["START", "COMPLETE", "START", "COMPLETE", "START", "FAIL"]);
     let last = &told(&bench)[5];
     let message = last["run"]["facets"]["errorMessage"]["message"].as_str().expect("a message");
     assert!(message.contains("nobody"), "{message}");
     let wrong = ["--override", "lineage.url=https://user:secret@host"];
-    bench.does("explain", &wrong).fails(1, &["`lineage.url` holds credentials"]);
+    bench.does("explain", &wrong).says(1, &expect![[r#"
+        error: --override: `lineage.url` holds credentials or parameters, expected the key in `OPENLINEAGE_API_KEY`
+    "#]]);
 }

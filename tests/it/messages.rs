@@ -13,41 +13,6 @@ fn said(bench: &Bench, run: &Run) -> String {
 }
 
 #[test]
-fn a_text_file_instead_of_parquet() {
-    let bench = Bench::new();
-    for (name, kind) in [("rows.csv", "CSV"), ("rows.jsonl", "JSON")] {
-        bench.write(name, "application_id,income\n1,2\n");
-        let run = bench.score(name, "").fails(1, &[]);
-        assert_eq!(
-            said(&bench, &run),
-            format!(
-                "error: DIR/{name}: is a {kind} file, expected Parquet\n  \
-                 hint: convert it: duckdb -c \"COPY (FROM 'DIR/{name}') TO 'DIR/rows.parquet'\""
-            )
-        );
-    }
-}
-
-#[test]
-fn a_single_value_of_a_regression() {
-    let bench = Bench::new();
-    bench.parquet("t.parquet", &credit(10));
-    let model = project().join("jobs/demo/logistic.onnx");
-    let model = format!("kind = \"onnx\"\ntask = \"regression\"\nmodel = \"{}\"", model.display());
-    let job = bench.job("t.parquet", "", Some(&model));
-    bench.append("job.toml", "[target]\nvalue = 5.0\n");
-    let text = said(&bench, &overturn(&["validate", &job]).fails(1, &[]));
-    assert!(
-        text.ends_with(
-            "`target.value` has no `tolerance`: a model with continuous values meets a single one only by \
-             chance; expected a `tolerance` above 0, or a `range`"
-        ),
-        "{text}"
-    );
-    assert_eq!(text.lines().count(), 1, "{text}");
-}
-
-#[test]
 fn a_model_of_columns_that_is_called_a_matrix() {
     let bench = Bench::new();
     let table = bench.parquet("t.parquet", &credit(50));

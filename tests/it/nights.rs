@@ -187,18 +187,36 @@ fn the_chain_is_followed_from_night_to_night() {
     let told = overturn(&["verify", &bench.text("third")]).ok().stdout;
     assert!(told.contains("previous runs"), "{told}");
 
+    // The page tells of all nights, the oldest first.
+    let page = |of: &str| {
+        fs::read_to_string(bench.path(&format!("{of}/reports/audit.html"))).expect("a page")
+    };
+    let id = |of: &str| {
+        let id = bench.json(&format!("{of}/manifest.json"))["run"]["run_id"].clone();
+        format!("{of} ({})", &id.as_str().expect("a name")[..8])
+    };
+    let third = page("third");
+    assert!(third.contains("Over the runs that are known"));
+    let told =
+        ["out", "second", "third"].map(|of| third.find(&id(of)).unwrap_or_else(|| panic!("{of}")));
+    assert!(told.is_sorted(), "{told:?}");
+    assert!(!page("out").contains("Over the runs that are known"), "it is the first");
+
     // What was changed two nights ago is found tonight: a file, the manifest, and both with the hash made to fit.
     let report = bench.path("out/reports/validity.parquet");
     let content = fs::read(&report).expect("readable");
     fs::write(&report, &content[1..]).expect("written");
-    verify("third").fails(1, &["out: has `reports/validity.parquet` with"]);
+    verify("third").says(1, &expect![[r#"
+        error: DIR/third: DIR/out: has `reports/validity.parquet` with 5190 bytes, expected 5191, by its manifest
+    "#]]);
     fs::write(&report, &content).expect("written");
     verify("third").ok();
     let manifest = fs::read_to_string(bench.path("out/manifest.json")).expect("readable");
     let forged = manifest.replace("\"region\"", "\"sex\"");
     bench.write("out/manifest.json", &forged);
-    verify("third")
-        .fails(1, &["out: has a manifest with the SHA-256", "it was changed, or replaced"]);
+    verify("third").says(1, &expect![[r#"
+        error: DIR/third: DIR/out: has a manifest with the SHA-256 HASH, expected HASH: it was changed, or replaced by another run
+    "#]]);
     let success = fs::read_to_string(bench.path("out/_SUCCESS")).expect("readable");
     let sha256 = |text: &str| {
         use sha2::Digest;
@@ -208,7 +226,9 @@ fn the_chain_is_followed_from_night_to_night() {
     assert_eq!(success, format!("{}  manifest.json\n", sha256(&manifest)));
     bench.write("out/_SUCCESS", &format!("{}  manifest.json\n", sha256(&forged)));
     verify("out").ok();
-    verify("third").fails(1, &["out: has a manifest with the SHA-256"]);
+    verify("third").says(1, &expect![[r#"
+        error: DIR/third: DIR/out: has a manifest with the SHA-256 HASH, expected HASH: it was changed, or replaced by another run
+    "#]]);
     bench.write("out/manifest.json", &manifest);
     bench.write("out/_SUCCESS", &success);
 
@@ -261,13 +281,18 @@ fn what_cannot_be_compared_with_is_told_at_once() {
     );
     bench
         .does("run", &["--override", "report.gates.min_recourse_validity=0.5"])
-        .fails(1, &["report.gates.min_recourse_validity", "`audit.previous` names none"]);
+        .says(1, &expect![[r#"
+            error: --override: `report.gates.min_recourse_validity` is given, but no run is compared with: `audit.previous` names none, or `audit.sections` leaves out `stability`
+        "#]]);
     bench
         .does(
             "validate",
             &["--override", "audit.previous=out", "--override", "target.class=rejected"],
         )
-        .fails(1, &["audit.previous: is `", "whose target is"]);
+        .says(1, &expect![[r#"
+            error: audit.previous: is `DIR/out`, whose target is {"Class":"approved"}, expected {"Class":"rejected"}
+              hint: counterfactuals for another target cannot be compared
+        "#]]);
     // A key of another type.
     let cast = "import sys, glob, os, pyarrow.parquet as p\nos.makedirs(sys.argv[2])\n\
                 for i, f in enumerate(sorted(glob.glob(sys.argv[1] + '/*.parquet'))):\n    \
@@ -296,4 +321,70 @@ fn what_cannot_be_compared_with_is_told_at_once() {
     fs::write(bench.path(&name), &content).expect("written");
     bench.append("out/manifest.json", "\n");
     refused(&[], &["is not as it was published: _SUCCESS says that `manifest.json`"]);
+}
+
+/// A program whose value is the amount in thousands, and that asks for less of every row.
+const VALUES: &str = "import os, sys\nanswers = os.fdopen(os.dup(1), 'wb'); os.dup2(2, 1)\nimport pyarrow as pa\n\
+batches = pa.ipc.open_stream(sys.stdin.buffer)\n\
+schema = pa.schema([('value', pa.float64())], {'overturn.protocol': '1'})\n\
+with pa.ipc.new_stream(answers, schema) as stream:\n    \
+for batch in batches:\n        \
+values = [WEIGHT * amount / 1000 for amount in batch['loan_amount'].to_pylist()]\n        \
+stream.write_batch(pa.record_batch([pa.array(values, pa.float64())], schema=schema))\n        \
+answers.flush()\n";
+
+/// Where each row of a regression has a target of its own, the earlier answer is held against the row's target of now.
+#[test]
+fn targets_of_single_rows_are_compared_too() {
+    let Some(python) = python("targets_of_single_rows_are_compared_too") else { return };
+    let bench = Bench::new();
+    let table = crate::util::credit(400);
+    let amounts = table.column_by_name("loan_amount").expect("there");
+    let amounts =
+        arrow::compute::cast(amounts, &arrow::datatypes::DataType::Float64).expect("numbers");
+    let amounts = amounts.as_primitive::<Float64Type>().clone();
+    let told = |shift: f64, every: usize| {
+        let goal = |row: usize| {
+            let more = if row.is_multiple_of(every) { shift } else { 0.0 };
+            Some(amounts.value(row) / 2000.0 + more)
+        };
+        let goals: arrow::array::Float64Array = (0..table.num_rows()).map(goal).collect();
+        crate::util::with_column(&table, "goal", Some(std::sync::Arc::new(goals)))
+    };
+    let path = bench.parquet("table.parquet", &told(0.0, 1));
+    bench.write("scorer.py", &VALUES.replace("WEIGHT", "1"));
+    let predictor = format!(
+        "kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]\ntask = \"regression\"\nworkers = 1"
+    );
+    bench.job(&path, "", Some(&predictor));
+    bench.append(
+        "job.toml",
+        "[target]\ncolumn = \"goal\"\ntolerance = 0.5\n[explain]\nmethod = \"search\"\nmin_score = 0\n\
+         [report]\nmmd.space = \"none\"\n",
+    );
+    bench.does("run", &[]).ok();
+    let solved = bench.json("out/manifest.json")["summary"]["statuses"]["solved"].as_u64();
+    assert!(solved > Some(50), "{solved:?}");
+    // Nothing has changed: all hold.
+    let same = next_night(&bench, "same", &[]).ok().json()["stability"].clone();
+    assert_eq!(same["recourse_validity"].as_f64(), Some(1.0), "{same}");
+    assert_eq!(same["promised"].as_u64(), solved);
+    assert_eq!(same["needless_churn"].as_f64(), Some(0.0));
+    // Every third row is asked for something else: its row is another, and what it was told no longer does.
+    bench.parquet("table.parquet", &told(40.0, 3));
+    let moved = next_night(&bench, "moved", &[]).ok().json()["stability"].clone();
+    let held = moved["recourse_validity"].as_f64().expect("asked");
+    assert!((0.55..0.8).contains(&held), "{moved}");
+    for (cause, [_, promised, still, ..]) in by_cause(&bench, "moved") {
+        match cause.as_deref() {
+            Some("row") => assert_eq!(still, 0, "of {promised}"),
+            Some("none") => assert_eq!(still, promised),
+            _ => {}
+        }
+    }
+    // Another model: none of it holds.
+    bench.write("scorer.py", &VALUES.replace("WEIGHT", "3"));
+    let other = next_night(&bench, "other", &[]).ok().json()["stability"].clone();
+    assert_eq!(other["changed"], json!(["model"]));
+    assert!(other["recourse_validity"].as_f64() < Some(0.2), "{other}");
 }

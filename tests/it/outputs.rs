@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, StringArray};
+use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::fitted::{APPROVED, QUICK, applications, generator};
@@ -77,11 +78,17 @@ fn a_run_that_is_not_whole_or_holds_more_is_not_replaced() {
     let bench = scoring("overwrite = true\n");
     bench.does("score", &[]).ok();
     bench.write("out/scores/notes.txt", "mine");
-    bench.does("score", &[]).fails(1, &["it holds `scores/notes.txt`", "overturn verify"]);
+    bench.does("score", &[]).says(1, &expect![[r#"
+        error: DIR/out: is not what its manifest says, and is not replaced: it holds `scores/notes.txt`, which its manifest does not list
+          hint: `overturn verify` lists all differences; move the folder away, or choose another
+    "#]]);
     fs::remove_file(bench.path("out/scores/notes.txt")).expect("removed");
     let part = bench.path("out/scores/part-00000.parquet");
     fs::rename(&part, bench.path("part")).expect("moved");
-    bench.does("score", &[]).fails(1, &["it lacks `scores/part-00000.parquet`"]);
+    bench.does("score", &[]).says(1, &expect![[r#"
+        error: DIR/out: is not what its manifest says, and is not replaced: it lacks `scores/part-00000.parquet`
+          hint: `overturn verify` lists all differences; move the folder away, or choose another
+    "#]]);
     fs::rename(bench.path("part"), &part).expect("moved back");
     bench.does("score", &[]).ok();
 }
@@ -172,7 +179,10 @@ fn a_scorer_of_the_job_is_not_overwritten() {
     let predictor = format!("kind = \"subprocess\"\ncommand = [{python:?}, \"./code/scorer.py\"]");
     bench.job(&table, "", Some(&predictor));
     bench.replace("job.toml", "dir = \"out\"", "dir = \"code\"\noverwrite = true");
-    bench.does("score", &[]).fails(1, &["output.dir: is `", "predictor.command"]);
+    bench.does("score", &[]).says(1, &expect![[r#"
+        error: output.dir: is `DIR/code`, which holds `DIR/code/scorer.py` (predictor.command), expected a folder apart from what the job reads
+          hint: choose another `output.dir`
+    "#]]);
 }
 
 #[test]
@@ -199,7 +209,12 @@ fn replaced_runs_stay_until_the_next_ones_succeed() {
     assert!(fs::read(old).expect("readable") == before);
     overturn(&["verify", &bench.text(&kept[0])]).ok();
     // A run that fails takes nothing away; the same again is a run of its own.
-    bench.does("score", &["--override", "input.where=\"age < -1\""]).fails(1, &["none of its"]);
+    bench.does("score", &["--override", "input.where=\"age < -1\""]).says(
+        1,
+        &expect![[r#"
+        error: DIR/table/t.parquet: none of its 200 rows satisfies `input.where`: age < -1
+    "#]],
+    );
     assert_eq!(hidden(&bench, ".out"), kept);
     bench.does("score", &[]).ok();
     assert_eq!(hidden(&bench, ".out"), [format!(".out.previous-00002-{second}")]);
@@ -207,7 +222,13 @@ fn replaced_runs_stay_until_the_next_ones_succeed() {
     assert_eq!(hidden(&bench, ".out").len(), 2);
     bench.does("score", &["--override", "output.keep=0"]).ok();
     assert!(hidden(&bench, ".out").is_empty());
-    bench.does("score", &["--override", "output.keep=101"]).fails(1, &["expected at most 100"]);
+    bench.does("score", &["--override", "output.keep=101"]).says(
+        1,
+        &expect![[r#"
+        error: --override: `output.keep` is 101, expected at most 100
+          hint: each takes as much space as a run
+    "#]],
+    );
 }
 
 /// Killed between the exchange of old and new and the old one's move to its hidden name.
@@ -247,7 +268,10 @@ fn an_output_that_is_a_link_stays_one() {
     fs::remove_file(bench.path("out")).expect("removed");
     bench.write("foreign/_SUCCESS", "");
     symlink("foreign", bench.path("out")).expect("made");
-    bench.does("score", &[]).fails(1, &["not the results of a run"]);
+    bench.does("score", &[]).says(1, &expect![[r#"
+        error: DIR/out: holds files that are not the results of a run: DIR/foreign/manifest.json: cannot be read: No such file or directory (os error 2)
+          hint: choose another `output.dir`; nothing but results of overturn is ever replaced
+    "#]]);
     assert_eq!(bench.names("foreign"), ["_SUCCESS"]);
 }
 
@@ -265,7 +289,13 @@ fn leftovers_that_no_run_left_are_not_touched() {
         fs::remove_dir_all(bench.path(name)).expect("removed");
     }
     symlink("data/precious", bench.path(".out.lock")).expect("made");
-    bench.does("score", &[]).fails(2, &["out: cannot be written"]);
+    bench.does("score", &[]).says(
+        2,
+        &expect![[r#"
+        error: DIR/out: cannot be written: Too many levels of symbolic links (os error 40)
+          hint: check the folder's permissions and the free space, or choose another `output.dir`
+    "#]],
+    );
     fs::remove_file(bench.path(".out.lock")).expect("removed");
     assert_eq!(fs::read_to_string(bench.path("data/precious")).expect("there"), "1");
     bench.does("score", &[]).ok();
@@ -292,7 +322,13 @@ fn metrics_never_take_the_place_of_anything_else() {
     for name in ["job.toml", "to_job", "table/t.parquet"] {
         bench.does("run", &["--override", &path(name)]).fails(1, &["output.metrics: is `"]);
     }
-    bench.does("run", &["--override", &path("out/x.prom")]).fails(1, &["output.metrics: lies in"]);
+    bench.does("run", &["--override", &path("out/x.prom")]).says(
+        1,
+        &expect![[r#"
+        error: output.metrics: lies in `DIR/out`, which is no folder
+          hint: make the folder first
+    "#]],
+    );
     assert!(fs::read(bench.path("job.toml")).expect("readable") == job);
     let null = fs::metadata("/dev/null").expect("there").file_type();
     assert!(null.is_char_device());
@@ -348,13 +384,24 @@ fn inputs_are_known_by_their_content() {
     fs::write(path, &content).expect("written");
     File::options().write(true).open(path).and_then(|file| file.set_modified(before)).expect("set");
     bench.does("run", &["--override", "output.dir=other"]).ok();
-    bench.does("run", &[]).fails(1, &["already holds the results"]);
+    bench.does("run", &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: already holds the results of a run
+          hint: set `output.overwrite = true` to replace them, or choose another `output.dir`
+    "#]],
+    );
     let other = bench.json("other/manifest.json");
     assert_eq!(other["run"]["inputs"][0]["modified"], input["modified"]);
     assert_ne!(other["run"]["inputs"][0]["sha256"], input["sha256"]);
     assert_ne!(other["run"]["run_id"], first["run_id"]);
     verify(&bench, &[]).ok();
-    verify(&bench, &["--inputs"]).fails(1, &["t.parquet: has another content than the run read"]);
+    verify(&bench, &["--inputs"]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: DIR/t.parquet: has another content than the run read
+    "#]],
+    );
     drop(scored);
 }
 
@@ -384,7 +431,13 @@ fn a_table_with_another_content_is_not_resumed_with() {
         .open(&file)
         .and_then(|file| file.set_modified(before))
         .expect("set");
-    bench.does("run", &["--resume"]).fails(1, &["cannot be resumed: the tables changed"]);
+    bench.does("run", &["--resume"]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: cannot be resumed: the tables changed since the run was stopped
+          hint: run without `--resume` to start over
+    "#]],
+    );
 }
 
 /// Changes one byte of a file.
@@ -451,24 +504,48 @@ fn every_kind_of_damage_is_found() {
         drop(run);
     }
     bench.write("out/reports/more.parquet", "");
-    verify(&bench, &[]).fails(1, &["reports/more.parquet: is not listed in the manifest"]);
+    verify(&bench, &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: reports/more.parquet: is not listed in the manifest
+    "#]],
+    );
     fs::remove_file(bench.path("out/reports/more.parquet")).expect("removed");
     let success = fs::read_to_string(bench.path("out/_SUCCESS")).expect("readable");
     fs::remove_file(bench.path("out/_SUCCESS")).expect("removed");
-    verify(&bench, &[]).fails(1, &["_SUCCESS: is missing"]);
+    verify(&bench, &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: _SUCCESS: is missing
+    "#]],
+    );
     bench.write("out/_SUCCESS", "");
-    verify(&bench, &[]).fails(1, &["_SUCCESS: holds no SHA-256, expected that of `manifest.json`"]);
+    verify(&bench, &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: _SUCCESS: holds no SHA-256, expected that of `manifest.json`
+    "#]],
+    );
     bench.write("out/_SUCCESS", &success.replace(&success[..4], "0000"));
-    verify(&bench, &[]).fails(1, &["_SUCCESS: says that `manifest.json` has the SHA-256 0000"]);
+    verify(&bench, &[]).says(1, &expect![[r#"
+        error: DIR/out: _SUCCESS: says that `manifest.json` has the SHA-256 HASH, found HASH: one of the two was changed
+    "#]]);
     bench.write("out/_SUCCESS", &success);
     verify(&bench, &[]).ok();
     // A blank at the end of the manifest changes nothing that it says.
     bench.append("out/manifest.json", "\n");
-    verify(&bench, &[]).fails(1, &["_SUCCESS: says that `manifest.json` has the SHA-256"]);
+    verify(&bench, &[]).says(1, &expect![[r#"
+        error: DIR/out: _SUCCESS: says that `manifest.json` has the SHA-256 HASH, found HASH: one of the two was changed
+    "#]]);
     let manifest = fs::read_to_string(bench.path("out/manifest.json")).expect("readable");
     bench.write("out/manifest.json", manifest.trim_end());
     verify(&bench, &[]).ok();
-    overturn(&["verify", &bench.text("nowhere")]).fails(1, &["manifest.json: cannot be read"]);
+    overturn(&["verify", &bench.text("nowhere")]).says(
+        1,
+        &expect![[r#"
+        error: DIR/nowhere/manifest.json: cannot be read: No such file or directory (os error 2)
+    "#]],
+    );
 }
 
 #[test]
@@ -495,15 +572,25 @@ fn a_manifest_is_not_trusted() {
     tampered(&|all| all["command"] = json!("rm -rf /"), &["names the command"]);
     let nested = format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000));
     bench.write("out/manifest.json", &nested);
-    verify(&bench, &[]).fails(1, &["is not a manifest of overturn"]);
+    verify(&bench, &[]).says(1, &expect![[r#"
+        error: DIR/out/manifest.json: is not a manifest of overturn: invalid type: sequence, expected u32 at line 1 column 1
+          hint: it may have been cut short, or belong to another program
+    "#]]);
     // Sparse: 1 TB that is not read.
     let file = File::create(bench.path("out/manifest.json")).expect("made");
     file.set_len(1 << 40).expect("long");
-    verify(&bench, &[]).fails(1, &["expected at most"]);
+    verify(&bench, &[]).says(1, &expect![[r#"
+        error: DIR/out/manifest.json: cannot be read: has 1099511627776 bytes, expected at most 67108864
+    "#]]);
     fs::remove_file(bench.path("out/manifest.json")).expect("removed");
     nix::unistd::mkfifo(&bench.path("out/manifest.json"), nix::sys::stat::Mode::S_IRWXU)
         .expect("made");
-    verify(&bench, &[]).fails(1, &["is a named pipe, expected a file"]);
+    verify(&bench, &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out/manifest.json: cannot be read: is a named pipe, expected a file
+    "#]],
+    );
 }
 
 /// A job that explains rows with a text as part of their key, and makes folders of it.

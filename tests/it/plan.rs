@@ -10,7 +10,7 @@ use futures::StreamExt;
 use overturn::artefact::{Artefact, load, load_neighbours};
 use overturn::document::Overrides;
 use overturn::engine::{ExplainPlan, Split, SplitRecord, SplitWork};
-use overturn::explain::{ColumnIndices, ExplainSetup, Explainer, StageSeconds};
+use overturn::explain::{ColumnIndices, ExplainSetup, Explainer, RobustModels, StageSeconds};
 use overturn::job::{Job, Placeholders};
 use overturn::output::{TableFiles, WriterOptions};
 use overturn::pipeline::{Inputs, Scope};
@@ -63,6 +63,7 @@ impl Planned {
                 ..ColumnIndices::default()
             },
             predictor,
+            robust: RobustModels::default(),
             decisions: None,
             target: job.target.as_ref().expect("a target"),
             explain: &job.explain,

@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use expect_test::expect;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -186,8 +187,9 @@ fn an_onnx_model_without_end_is_ended() {
         bench.job(&table, "schema = \"short.toml\"", Some(&predictor))
     };
     let start_of_run = Instant::now();
-    overturn(&["score", &job("batch_seconds = 0.5")])
-        .fails(1, &["endless.onnx: gave no answer", "0.5 s (`predictor.batch_seconds`)"]);
+    overturn(&["score", &job("batch_seconds = 0.5")]).says(1, &expect![[r#"
+        error: DIR/endless.onnx: gave no answer to a batch of 40 rows within 0.5 s (`predictor.batch_seconds`)
+    "#]]);
     assert!(start_of_run.elapsed() < Duration::from_secs(10));
     for command in ["validate", "score"] {
         let child = start(&[command, &job("")]);
@@ -291,7 +293,10 @@ fn an_answer_to_a_batch_is_bounded_by_its_rows() {
     let Some(python) = python("an_answer_to_a_batch_is_bounded_by_its_rows") else { return };
     let bench = Bench::new();
     let long = "labels[0] = 'x' * 40_000_000";
-    score(&bench, &python, &scorer(long), "").fails(1, &["bytes long, expected at most"]);
+    score(&bench, &python, &scorer(long), "").says(1, &expect![[r#"
+        error: scorer.py: answered none of 8 rows tried one by one; the last time it sent an Arrow message that cannot be read: its answer is 40000160 bytes long, expected at most 33558560 on a batch of 1 row
+          hint: nothing but one uncompressed Arrow IPC stream may be written to standard output
+    "#]]);
     let endless = "[sys.stderr.write('x' * 1_000_000) for _ in range(200)]";
     let run = score(&bench, &python, &scorer(endless), "").ok();
     assert!(run.stderr.len() < 100_000, "{} bytes of log", run.stderr.len());
@@ -320,8 +325,11 @@ fn credentials_stay_out_of_the_environment_unless_listed() {
         assert!(listed.contains(expected), "{expected} not in {listed}");
     }
     let bench = Bench::new();
-    score(&bench, &python, "", "environment = [\"A*B\", \"=x\"]")
-        .fails(1, &["`predictor.environment` holds \"A*B\"", "holds \"=x\""]);
+    score(&bench, &python, "", "environment = [\"A*B\", \"=x\"]").says(1, &expect![[r#"
+        errors:
+        DIR/job.toml:11: `predictor.environment` holds "A*B", expected `NAME`, `PREFIX*` or `NAME=value`, without spaces in the name
+        DIR/job.toml:11: `predictor.environment` holds "=x", expected `NAME`, `PREFIX*` or `NAME=value`, without spaces in the name
+    "#]]);
 }
 
 #[test]
@@ -373,15 +381,20 @@ fn limits_hold_and_nothing_is_inherited() {
     let files = seen.rsplit_once('[').expect("files").1;
     assert!(!files.contains('9'), "{seen}");
 
-    score(&bench, &python, "while True: pass", "[predictor.limits]\ncpu_seconds = 1")
-        .fails(1, &["SIGXCPU", "predictor.limits.cpu_seconds"]);
-    score(&bench, &python, "", "[predictor.limits]\nmemory = \"1MB\"\nfiles = 3").fails(
+    score(&bench, &python, "while True: pass", "[predictor.limits]\ncpu_seconds = 1").says(
         1,
-        &[
-            "`predictor.limits.memory` is \"1MB\"",
-            "`predictor.limits.files` is 3, expected at least 16",
-        ],
+        &expect![[r#"
+            error: scorer.py: was killed by signal 24 (SIGXCPU) in the handshake
+              hint: `predictor.limits.cpu_seconds` limits its processor time
+        "#]],
     );
+    score(&bench, &python, "", "[predictor.limits]\nmemory = \"1MB\"\nfiles = 3")
+        .says(1, &expect![[r#"
+            errors:
+            DIR/job.toml:13: `predictor.limits.files` is 3, expected at least 16
+              hint: an interpreter needs more than a few, and the kernel allows no more
+            DIR/job.toml:12: `predictor.limits.memory` is "1MB", expected a size of at least 64MiB, such as "8GiB"
+        "#]]);
 }
 
 #[test]
@@ -410,5 +423,9 @@ fn threads_that_cannot_be_started_are_an_error() {
     let stack = (1_u64 << 50).to_string();
     let mut command = program();
     command.env("RUST_MIN_STACK", stack).args(["validate", &bench.job(&table, "", None)]);
-    Run::of(&mut command).fails(2, &["error: threads: cannot be started", "hint: "]);
+    Run::of(&mut command).says(2, &expect![[r#"
+        error: threads: cannot be started
+          hint: lower `runtime.threads`, or raise the limits of the system (`ulimit -u`, `ulimit -v`, `pids.max`)
+          because: Resource temporarily unavailable (os error 11)
+    "#]]);
 }

@@ -137,7 +137,13 @@ fn the_nearest_training_row_alone() {
     bench.replace("job.toml", "method = \"nearest\"", &generator);
     bench.replace("job.toml", "dir = \"out\"", "dir = \"again\"");
     let asked = ["--override", "explain.method=generator"];
-    bench.does("run", &asked).fails(1, &["has learnt nothing", "hint: train one with"]);
+    bench.does("run", &asked).says(
+        1,
+        &expect![[r#"
+        error: generator: has learnt nothing: it was made by a run that needed no training
+          hint: train one with `overturn train`, or set `explain.method = "search"`
+    "#]],
+    );
     // What has learnt nothing need not be asked.
     let searched = bench.does("run", &[]).ok().json();
     assert_eq!(searched["method"], "search");

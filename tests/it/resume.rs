@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use expect_test::expect;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::{RngExt, SeedableRng};
@@ -131,17 +132,18 @@ fn only_unfinished_pieces_are_done_again() {
     bench.write(".out.staging/counterfactuals/status=x/part-00000.parquet", "old");
     // An attempt that is refused loses nothing.
     bench.append("job.toml", "[report]\nby = [\"region\"]\n");
-    bench
-        .does("run", &["--resume"])
-        .fails(1, &["cannot be resumed: the job", "without `--resume`"]);
+    bench.does("run", &["--resume"]).says(1, &expect![[r#"
+        error: DIR/out: cannot be resumed: the job, or the version of overturn, changed since the run was stopped
+          hint: run without `--resume` to start over
+    "#]]);
     bench.replace("job.toml", "[report]\nby = [\"region\"]\n", "");
     // A journal of another version is left as it is.
     let journal = fs::read_to_string(bench.path(".out.journal/journal.jsonl")).expect("readable");
     bench.write(".out.journal/journal.jsonl", &journal.replacen("{\"format\":2,", "{", 1));
-    bench.does("run", &["--resume"]).fails(
-        1,
-        &["out: cannot be resumed: its journal has format 1, expected 2", "without `--resume`"],
-    );
+    bench.does("run", &["--resume"]).says(1, &expect![[r#"
+        error: DIR/out: cannot be resumed: its journal has format 1, expected 2
+          hint: another version of overturn has begun the run: resume with that one, or run without `--resume` to start over
+    "#]]);
     bench.write(".out.journal/journal.jsonl", &journal);
     let summary = bench.does("run", &["--resume"]).ok().json();
     assert_eq!(summary["splits_resumed"], finished);
@@ -160,7 +162,13 @@ fn a_table_that_changes_in_between() {
     child.wait().expect("ended");
     fs::remove_dir_all(bench.path("applications")).expect("removed");
     applications(&bench, 29_000, &["--files", "2"]);
-    bench.does("run", &["--resume"]).fails(1, &["cannot be resumed: the tables changed"]);
+    bench.does("run", &["--resume"]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: cannot be resumed: the tables changed since the run was stopped
+          hint: run without `--resume` to start over
+    "#]],
+    );
     bench.does("run", &[]).ok();
     assert_eq!(read_table(&bench.path("out/counterfactuals")).num_rows(), 29_000);
     bench.nothing_is_left();
@@ -216,9 +224,13 @@ fn the_same_again_is_no_work_and_another_is_refused() {
     assert_eq!(second["run_id"], first["run_id"]);
     assert!(fs::read(bench.path("out/manifest.json")).expect("readable") == before);
     bench.replace("job.toml", "split_rows = 2000", "split_rows = 2000\nsamples = 2");
-    bench
-        .does("run", &[])
-        .fails(1, &["out: already holds the results of a run", "output.overwrite"]);
+    bench.does("run", &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: already holds the results of a run
+          hint: set `output.overwrite = true` to replace them, or choose another `output.dir`
+    "#]],
+    );
     bench.replace("job.toml", "dir = \"out\"", "dir = \"out\"\noverwrite = true");
     let third = bench.does("run", &[]).ok().json();
     assert_eq!(third["already_published"], false);
@@ -230,7 +242,13 @@ fn the_same_again_is_no_work_and_another_is_refused() {
     child.kill().expect("killed");
     child.wait().expect("ended");
     bench.replace("job.toml", "samples = 3", "samples = 2");
-    bench.does("report", &[]).fails(2, &["out: has an unfinished run", "--resume"]);
+    bench.does("report", &[]).says(
+        2,
+        &expect![[r#"
+        error: DIR/out: has an unfinished run HASH beside it
+          hint: finish it with `overturn run JOB --resume`, or start it over, first
+    "#]],
+    );
     assert_eq!(bench.does("run", &["--resume"]).ok().json()["already_published"], true);
     assert!(finished_splits(&bench) >= 1);
     fs::remove_dir_all(bench.path(".out.journal")).expect("removed");
@@ -248,8 +266,20 @@ fn two_runs_at_once_cannot_both_publish() {
     wait_for_splits(&mut first, &bench, 1);
     // It holds still meanwhile, or it would be done before the others have begun.
     signal(&first, Signal::SIGSTOP);
-    bench.does("run", &[]).fails(2, &["out: is being written by another run"]);
-    bench.does("run", &["--resume"]).fails(2, &["out: is being written by another run"]);
+    bench.does("run", &[]).says(
+        2,
+        &expect![[r#"
+        error: DIR/out: is being written by another run
+          hint: wait for it to end, or choose another `output.dir`
+    "#]],
+    );
+    bench.does("run", &["--resume"]).says(
+        2,
+        &expect![[r#"
+        error: DIR/out: is being written by another run
+          hint: wait for it to end, or choose another `output.dir`
+    "#]],
+    );
     signal(&first, Signal::SIGCONT);
     ended(first).ok();
     assert!(is_whole(&bench.path("out")));
@@ -275,8 +305,10 @@ fn a_disk_that_is_full_and_one_that_may_not_be_written() {
     assert!(part > size("generator/reference.safetensors") + 4096, "the part is the largest file");
     let bench = prepared(40_000, lines);
     bench.replace("job.toml", "split_rows = 2000", "split_rows = 20000");
-    run_in_little_space(&bench, part / 1024 - 1)
-        .fails(2, &["counterfactuals/part-0", "cannot be written: ", "hint: check the free space"]);
+    run_in_little_space(&bench, part / 1024 - 1).says(2, &expect![[r#"
+        error: DIR/.out.staging/counterfactuals/part-00000.parquet: cannot be written: Parquet error: fail to get inner writer: "File too large (os error 27)"
+          hint: check the free space and the permissions of `output.dir`
+    "#]]);
     assert!(!bench.path("out").exists());
     bench.does("run", &["--resume"]).ok();
     for (found, expected) in tables(&bench).iter().zip(&tables(&roomy)) {
@@ -285,7 +317,10 @@ fn a_disk_that_is_full_and_one_that_may_not_be_written() {
     bench.nothing_is_left();
     // Nobody, root included, can make a folder there.
     bench.replace("job.toml", "dir = \"out\"", "dir = \"/proc/overturn/out\"");
-    bench.does("run", &[]).fails(2, &["/proc/overturn/out: ", "cannot be created", "hint: check"]);
+    bench.does("run", &[]).says(2, &expect![[r#"
+        error: /proc/overturn/out: its folder cannot be created: No such file or directory (os error 2)
+          hint: check the folder's permissions and the free space, or choose another `output.dir`
+    "#]]);
 }
 
 /// A tiny file system that really is full, where the machine lets us make one.
@@ -320,7 +355,10 @@ fn a_file_system_without_space() {
     let refused = read_only.success().then(|| bench.does("run", &[]));
     let unmounted = Command::new("umount").arg(bench.path("small")).status().expect("umount runs");
     assert!(unmounted.success());
-    run.fails(2, &["No space left on device", "hint: "]);
+    run.says(2, &expect![[r#"
+        error: DIR/small/.out.staging/generator/reference.safetensors: cannot be written: No space left on device (os error 28)
+          hint: check the free space and the permissions of `output.dir`
+    "#]]);
     assert!(!left, "something was published");
     if let Some(resumed) = resumed {
         resumed.ok();
@@ -346,13 +384,25 @@ fn a_model_that_dies_in_mid_run() {
     bench.job(&table, "max_reject_share = 0.5", Some(&predictor));
     let explain = with_generator("split_rows = 2000\nrefine = \"off\"\n");
     bench.append("job.toml", &format!("{APPROVED}{explain}"));
-    bench.does("run", &["--threads", "1"]).fails(1, &["scorer.py", "out of order"]);
+    bench.does("run", &["--threads", "1"]).says(
+        1,
+        &expect![[r#"
+        error: scorer.py: exited with status 1 in the handshake; its standard error ended with
+            out of order
+    "#]],
+    );
     assert!(!bench.path("out").exists());
     let finished = finished_splits(&bench);
     assert!(finished >= 1, "{finished}");
     bench.write("repaired", "");
     bench.append("scorer.py", "# another version\n");
-    bench.does("run", &["--resume"]).fails(1, &["cannot be resumed: the model changed"]);
+    bench.does("run", &["--resume"]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: cannot be resumed: the model changed since the run was stopped
+          hint: run without `--resume` to start over
+    "#]],
+    );
     bench.replace("scorer.py", "# another version\n", "");
     let summary = bench.does("run", &["--resume"]).ok().json();
     assert_eq!(summary["splits_resumed"], finished);

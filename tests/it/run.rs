@@ -9,6 +9,7 @@ use arrow::array::{
     StringBuilder,
 };
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
+use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::fitted::{APPROVED, LITTLE, QUICK, applications, scorer, with_generator};
@@ -292,9 +293,9 @@ fn hive_folders() {
     assert!(said.starts_with("3000 ['already_target'"), "{said}");
     bench.replace("job.toml", "\"valid\"]", "\"region\"]");
     bench.replace("job.toml", "dir = \"out\"", "dir = \"other\"");
-    bench
-        .does("run", &[])
-        .fails(1, &["output.partition_by: names `region`, expected one of application_id, sample"]);
+    bench.does("run", &[]).says(1, &expect![[r#"
+        error: output.partition_by: names `region`, expected one of application_id, method, sample, target, original_class, cf_class, status, source, valid
+    "#]]);
 }
 
 #[test]
@@ -414,7 +415,13 @@ fn stored_decisions_and_rows_without_one() {
     bench.explain_job(&table, "");
     bench.does("run", &[]).ok();
     let plain = read_table(&bench.path("out/counterfactuals"));
-    bench.score(&table, "").fails(1, &["already holds"]);
+    bench.score(&table, "").says(
+        1,
+        &expect![[r#"
+        error: DIR/out: already holds the results of a run
+          hint: set `output.overwrite = true` to replace them, or choose another `output.dir`
+    "#]],
+    );
     bench.job(&table, "where = \"application_id < 3000\"", None);
     bench.replace("job.toml", "dir = \"out\"", "dir = \"scored\"");
     bench.does("score", &[]).ok();
@@ -567,9 +574,13 @@ fn explaining_alone_and_reporting_later() {
     let bench = Bench::new();
     let table = applications(&bench, 5000, &["--files", "2", "--nulls", "0.01"]);
     bench.explain_job(&table, "split_rows = 2000\nsamples = 2\n");
-    bench
-        .does("report", &[])
-        .fails(1, &["out: is not the folder of a published run", "overturn run"]);
+    bench.does("report", &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: is not the folder of a published run
+          hint: `overturn run` or `overturn explain` makes one
+    "#]],
+    );
     bench.does("explain", &[]).ok();
     assert!(!bench.names("out").contains(&"reports".to_string()));
     bench.check(&python, &table, &[]);
@@ -598,12 +609,24 @@ fn explaining_alone_and_reporting_later() {
     assert!(before == after);
     // What was made by another job, or from another table, is not reported on.
     bench.replace("job.toml", "samples = 2", "samples = 3");
-    bench.does("report", &[]).fails(1, &["was made before `[explain]` changed", "only `[report]`"]);
+    bench.does("report", &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: was made before `[explain]` changed
+          hint: only `[report]` and `[audit]` may be others than the run's; run the job again
+    "#]],
+    );
     bench.replace("job.toml", "samples = 3", "samples = 2");
     applications(&Bench::new(), 10, &[]);
     fs::remove_dir_all(bench.path("applications")).expect("removed");
     applications(&bench, 5001, &["--files", "2"]);
-    bench.does("report", &[]).fails(1, &["was made before the tables changed"]);
+    bench.does("report", &[]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out: was made before the tables changed
+          hint: only `[report]` and `[audit]` may be others than the run's; run the job again
+    "#]],
+    );
 }
 
 #[test]
@@ -629,32 +652,53 @@ fn what_cannot_be_explained() {
     refused("[report.gates]\nmin_validity = 2\n", &["`report.gates.min_validity` is 2"]);
     bench.explain_job(&table, "");
     bench.replace("job.toml", "class = \"approved\"", "class = \"aproved\"");
-    bench.does("run", &[]).fails(1, &["aproved", "approved"]);
+    bench.does("run", &[]).says(
+        1,
+        &expect![[r#"
+        error: target.class: is `aproved`, expected one of ["approved", "rejected"]
+          hint: did you mean `approved`?
+    "#]],
+    );
     bench.explain_job(&table, "");
     bench.replace(
         "job.toml",
         "max_reject_share",
         "where = \"applied_on < now()\"\nmax_reject_share",
     );
-    bench
-        .does("run", &[])
-        .fails(1, &["input.where", "whose result changes by itself", "--set date"]);
+    bench.does("run", &[]).says(1, &expect![[r#"
+        error: input.where: is `applied_on < now()`, which calls a function whose result changes by itself, such as now() or random()
+          hint: rows in scope must be the same when a run is resumed; give the date with `--set date=…` and write `'${date}'`
+    "#]]);
     bench.explain_job(&table, "");
     bench.replace("job.toml", APPROVED, "");
-    bench.does("run", &[]).fails(1, &["target: is missing", "class = \"approved\""]);
+    bench.does("run", &[]).says(
+        1,
+        &expect![[r#"
+        error: target: is missing, expected what the model should decide instead
+          hint: add a section such as
+            [target]
+            class = "approved"
+    "#]],
+    );
     bench.job(&table, "", None);
     bench.append("job.toml", APPROVED);
-    bench.does("explain", &[]).fails(1, &["explain.generator: is missing", "`overturn train`"]);
+    bench.does("explain", &[]).says(
+        1,
+        &expect![[r#"
+        error: explain.generator: is missing, expected the folder of a fitted generator
+          hint: `overturn train` makes one; `overturn run` trains and explains
+    "#]],
+    );
     // A generator for other features.
     let schema = fs::read_to_string(crate::util::project().join("schemas/credit.toml"));
     let other = schema.expect("readable").replace("\"widowed\"]", "\"widowed\", \"it depends\"]");
     bench.write("schema.toml", &other);
     bench.job(&table, "schema = \"schema.toml\"", None);
     bench.append("job.toml", &format!("{APPROVED}{}", with_generator("")));
-    bench.does("run", &[]).fails(
-        1,
-        &["has other values or policies for the feature `marital_status`", "train a generator"],
-    );
+    bench.does("run", &[]).says(1, &expect![[r#"
+        error: TMP/fitted/out/generator: has other values or policies for the feature `marital_status` than the schema
+          hint: train a generator for this schema and model
+    "#]]);
     // What is wrong with the keys is found before a generator is taken or learnt.
     let doubled = arrow::compute::concat_batches(&rows.schema(), [&rows, &rows.slice(0, 3)]);
     for (name, rows, said) in [
@@ -673,7 +717,11 @@ fn what_cannot_be_explained() {
     let table = bench.parquet("renamed.parquet", &renamed);
     bench.explain_job(&table, "");
     bench.replace("job.toml", "key = \"application_id\"", "key = \"status\"");
-    bench
-        .does("run", &[])
-        .fails(1, &["input.key: names `status`, a column that the output has itself"]);
+    bench.does("run", &[]).says(
+        1,
+        &expect![[r#"
+        error: input.key: names `status`, a column that the output has itself
+          hint: rename the column in the table
+    "#]],
+    );
 }

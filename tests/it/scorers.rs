@@ -4,6 +4,7 @@ use std::path::Path;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
+use expect_test::expect;
 
 use crate::util::{Bench, Run, credit, overturn, python, read_table};
 
@@ -81,9 +82,18 @@ fn a_scorer_that_prints_never_answers_or_answers_short() {
     let job = |command: &str| {
         bench.job(&table, "", Some(&format!("kind = \"subprocess\"\ncommand = [{command:?}]")))
     };
-    overturn(&["score", &job("no-such-scorer")]).fails(1, &["was not found"]);
+    overturn(&["score", &job("no-such-scorer")]).says(1, &expect![[r#"
+        error: no-such-scorer: the program `no-such-scorer` was not found, expected a path or a program on the `PATH` in the handshake
+          hint: `predictor.command` names it; it is started in `DIR`
+    "#]]);
     bench.write("scorer", "not executable");
-    overturn(&["score", &job("./scorer")]).fails(1, &["is not executable"]);
+    overturn(&["score", &job("./scorer")]).says(
+        1,
+        &expect![[r#"
+        error: scorer: `DIR/./scorer` is not executable in the handshake
+          hint: set its executable bit, or name its interpreter first
+    "#]],
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::fitted::{APPROVED, QUICK, applications};
+use crate::fitted::{APPROVED, LITTLE, QUICK, applications, scorer};
 use crate::util::{Bench, Run, overturn, project, python};
 
 /// CPU seconds that the small table may take: ten are promised, machines of CI are slow.
@@ -122,6 +122,33 @@ fn what_makes_a_job_train() {
         let found = first_stage(lines, &[]);
         assert!(found.starts_with("train a generator: at most "), "{lines}: {found}");
     }
+}
+
+/// Rows in scope that are all rejected, as a single one is, are searched from the other rows of the table.
+#[test]
+fn rows_of_one_decision_are_searched_from_other_rows() {
+    let Some(python) = python("rows_of_one_decision_are_searched_from_other_rows") else { return };
+    let bench = Bench::new();
+    let table = applications(&bench, 2000, &[]);
+    bench.write("scorer.py", &scorer("pass", LITTLE));
+    let predictor = format!("kind = \"subprocess\"\ncommand = [{python:?}, \"./scorer.py\"]");
+    let scope = "max_reject_share = 0.5\nwhere = \"loan_amount >= 9000 AND application_id < 12\"";
+    bench.job(&table, scope, Some(&predictor));
+    bench.append("job.toml", APPROVED);
+    let summary = bench.does("run", &[]).ok().json();
+    assert_eq!(summary["method"], "search", "{summary}");
+    let (solved, asked) = (&summary["statuses"]["solved"], &summary["rows_explained"]);
+    assert!(solved.as_u64().is_some_and(|solved| solved > 0) && solved == asked, "{summary}");
+    let said = "rows of `input.where` all have the same decision: trained on all rows of the table; \
+                `input.train_where` says which";
+    let remarks = summary["training"]["remarks"].to_string();
+    assert!(remarks.contains(said), "{remarks}");
+    // Whoever says which rows to train on gets those, and is told what is wrong with them.
+    let only = format!("train_where = \"loan_amount >= 9000\"\n{scope}");
+    bench.replace("job.toml", scope, &only);
+    bench
+        .does("run", &["--override", "output.overwrite=true"])
+        .fails(1, &["decides `rejected` for all"]);
 }
 
 /// SQL with what a search has left: training rows without a generator that has learnt anything.

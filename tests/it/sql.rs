@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use expect_test::expect;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -71,25 +72,54 @@ fn single_rows_and_groups() {
 fn queries_that_make_no_sense() {
     let bench = Bench::new();
     applications(&bench, 50, &[]);
-    ask(&bench, "SELEC 1", &[]).fails(1, &["query: "]);
-    ask(&bench, "SELECT counterfactual('approved') FROM b", &[])
-        .fails(1, &["query: ", "public.b' not found"]);
-    ask(&bench, "SELECT counterfactual('approved', age) FROM a", &[])
-        .fails(1, &["has 2 arguments, expected the target, alone or with the 16 features"]);
-    ask(&bench, "DROP TABLE a", &[]).fails(1, &["query: "]);
-    ask(&bench, "COPY a TO '/tmp/x.parquet'", &[]).fails(1, &["query: "]);
+    ask(&bench, "SELEC 1", &[]).says(1, &expect![[r#"
+        error: query: SQL error: ParserError("Expected: an SQL statement, found: SELEC at Line: 1, Column: 1")
+          hint: column names are case-sensitive; tables are those given with `--table`
+    "#]]);
+    ask(&bench, "SELECT counterfactual('approved') FROM b", &[]).says(
+        1,
+        &expect![[r#"
+        error: query: Error during planning: table 'datafusion.public.b' not found
+          hint: column names are case-sensitive; tables are those given with `--table`
+    "#]],
+    );
+    ask(&bench, "SELECT counterfactual('approved', age) FROM a", &[]).says(1, &expect![[r#"
+        error: query: Error during planning: Execution error: Function 'counterfactual' user-defined coercion failed with: Error during planning: counterfactual has 2 arguments, expected the target, alone or with the 16 features: age, income, debt, savings, loan_amount, loan_term_months, credit_history_months, late_payments, open_accounts, employment, housing, education, purpose, marital_status, sex, region. No function matches the given name and argument types 'counterfactual(Utf8, Int32)'. You might need to add explicit type casts.
+        	Candidate functions:
+        	counterfactual(UserDefined)
+          hint: column names are case-sensitive; tables are those given with `--table`
+    "#]]);
+    ask(&bench, "DROP TABLE a", &[]).says(
+        1,
+        &expect![[r#"
+        error: query: Error during planning: DDL not supported: DropTable
+          hint: column names are case-sensitive; tables are those given with `--table`
+    "#]],
+    );
+    ask(&bench, "COPY a TO '/tmp/x.parquet'", &[]).says(
+        1,
+        &expect![[r#"
+        error: query: Error during planning: DML not supported: COPY
+          hint: column names are case-sensitive; tables are those given with `--table`
+    "#]],
+    );
     let (generator, table) =
         (generator().display().to_string(), format!("Apps={}", bench.text("applications")));
     let model = model();
     let named = ["--generator", &generator, "--model", &model, "--table", &table];
     let count = ["sql", "SELECT count(*) AS n FROM Apps", "--format", "json"];
     assert_eq!(overturn(&[&count[..], &named].concat()).ok().stdout.trim(), "{\"n\":50}");
-    overturn(&[&count[..], &named, &["--table", &table]].concat())
-        .fails(1, &["Apps: cannot name a table", "already exists"]);
-    ask(&bench, "SELECT counterfactual('aproved')['detail'] AS detail FROM a LIMIT 1", &[]).fails(
+    overturn(&[&count[..], &named, &["--table", &table]].concat()).says(
         1,
-        &["query: asks counterfactual for `aproved`", "\"rejected\"", "did you mean `approved`?"],
+        &expect![[r#"
+        error: Apps: cannot name a table: Execution error: The table Apps already exists
+    "#]],
     );
+    ask(&bench, "SELECT counterfactual('aproved')['detail'] AS detail FROM a LIMIT 1", &[])
+        .says(1, &expect![[r#"
+            error: query: asks counterfactual for `aproved`, expected one of ["approved", "rejected"]
+              hint: did you mean `approved`?
+        "#]]);
     let unknown = ask(
         &bench,
         "SELECT counterfactual(CASE WHEN age > 0 THEN 'maybe' END)['detail'] AS detail FROM a LIMIT 1",
@@ -98,9 +128,19 @@ fn queries_that_make_no_sense() {
     let unknown = unknown.ok().stdout;
     assert!(unknown.contains("no_target: the target column says `maybe`"), "{unknown}");
     let nowhere = ["sql", "SELECT 1", "--generator", "/nowhere", "--model", &model];
-    overturn(&[&nowhere[..], &["--table", "a=/nowhere"]].concat()).fails(1, &["/nowhere"]);
-    overturn(&[&nowhere[..], &["--table", "a"]].concat())
-        .fails(1, &["--table: is `a`, expected NAME=PATH"]);
+    overturn(&[&nowhere[..], &["--table", "a=/nowhere"]].concat()).says(
+        1,
+        &expect![[r#"
+        error: /nowhere: does not exist, expected a Parquet file, a folder or a glob
+          hint: in a job file, relative paths start from its folder
+    "#]],
+    );
+    overturn(&[&nowhere[..], &["--table", "a"]].concat()).says(
+        1,
+        &expect![[r#"
+        error: --table: is `a`, expected NAME=PATH
+    "#]],
+    );
 }
 
 #[test]
@@ -155,9 +195,21 @@ fn a_generator_starts_nothing() {
         description["predictor"] = predictor.clone();
         description["origin"]["model"] = json!(hash);
     });
-    ask_of(&old, &["--model", &model, "--table", &table])
-        .fails(1, &["generator.json: has format 6, expected 7", "train the generator again"]);
-    ask_of(&old, &["--table", &table]).fails(1, &["--job <JOB>"]);
+    ask_of(&old, &["--model", &model, "--table", &table]).says(
+        1,
+        &expect![[r#"
+        error: DIR/generator/generator.json: has format 6, expected 7
+          hint: train the generator again
+    "#]],
+    );
+    ask_of(&old, &["--table", &table]).says(1, &expect![[r#"
+        error: the following required arguments were not provided:
+          <--job <JOB>|--model <FILE>|--scorer <COMMAND>>
+
+        Usage: overturn sql --generator <DIR> --format <FORMAT> --table <NAME=PATH> <--job <JOB>|--model <FILE>|--scorer <COMMAND>> <QUERY>
+
+        For more information, try '--help'.
+    "#]]);
     // A command in a newer one is not looked at.
     let new = copied(&bench, &|description| {
         description["predictor"] = predictor.clone();
@@ -188,10 +240,18 @@ fn the_model_is_named_and_must_be_the_same() {
     let mismatch = ["is not the model that", "its SHA-256 is ", &*hash];
     ask_of(&generator, &["--model", &other, "--table", &named]).fails(1, &mismatch);
     ask_of(&generator, &["--scorer", "python3 x.py", "--table", &named]).fails(1, &mismatch);
-    ask_of(&generator, &["--model", "/nowhere", "--table", &named])
-        .fails(1, &["--model: `predictor.model` is `/nowhere`, which does not exist"]);
-    ask_of(&generator, &["--scorer", "'x", "--table", &named])
-        .fails(1, &["--scorer: has a ' without its end"]);
+    ask_of(&generator, &["--model", "/nowhere", "--table", &named]).says(
+        1,
+        &expect![[r#"
+        error: --model: `predictor.model` is `/nowhere`, which does not exist
+    "#]],
+    );
+    ask_of(&generator, &["--scorer", "'x", "--table", &named]).says(
+        1,
+        &expect![[r#"
+        error: --scorer: has an unclosed '
+    "#]],
+    );
     ask_of(&generator, &["--scorer", "x", "--model", &other, "--table", &named]).fails(1, &[]);
 }
 
@@ -220,9 +280,17 @@ fn a_program_is_named_and_must_be_the_same() {
     let command = format!("{} '{}'", python.display(), bench.text("scorer.py"));
     assert_eq!(ask(&command).ok().stdout.lines().count(), 3);
     bench.append("scorer.py", "# changed\n");
-    ask(&command).fails(1, &["is not the model that"]);
-    ask_of(&generator, &["--model", &model(), "--table", &named])
-        .fails(1, &["was trained against a program, not an ONNX file"]);
+    ask(&command).says(1, &expect![[r#"
+        error: PYTHON DIR/scorer.py: is not the model that `DIR/out/generator` was trained against: its SHA-256 is HASH, expected HASH
+          hint: name that model, or train a generator for this one
+    "#]]);
+    ask_of(&generator, &["--model", &model(), "--table", &named]).says(
+        1,
+        &expect![[r#"
+        error: DIR/out/generator: was trained against a program, not an ONNX file
+          hint: name it by `--scorer` or `--job`
+    "#]],
+    );
 }
 
 #[test]

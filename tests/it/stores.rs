@@ -245,11 +245,19 @@ fn from_a_store_into_a_store_the_rows_are_those_of_a_local_run() {
     assert_eq!(lake.names("out/_overturn"), ["commit.json"]);
     assert_eq!(lake.run("b", "out", &[]).ok().json()["already_published"], true);
     let other = ["--override", "explain.split_rows=2000"];
-    lake.run("b", "out", &other)
-        .fails(2, &["already holds the results of a run", "overwrite = true"]);
+    lake.run("b", "out", &other).says(
+        2,
+        &expect![[r#"
+        error: s3://lake/whole/out: already holds the results of a run
+          hint: choose another `output.dir`, or set `overwrite = true` in [output]
+    "#]],
+    );
     lake.run("b", "out", &[&other[..], &["--override", "output.overwrite=true"]].concat()).ok();
     lake.same("out", "local");
-    lake.run("a", "table", &[]).fails(1, &["output.dir", "which holds, or lies in"]);
+    lake.run("a", "table", &[]).says(1, &expect![[r#"
+        error: output.dir: is `s3://lake/whole/table`, which holds, or lies in, `s3://lake/whole/table` (input.features)
+          hint: choose another `output.dir`
+    "#]]);
 }
 
 #[test]
@@ -273,11 +281,54 @@ fn a_killed_run_is_resumed_on_another_machine() {
     assert!(!lake.names("out").iter().any(visible), "visible before it is decided");
     // Another job does not resume from it.
     let other = ["--resume", "--override", "runtime.seed=7"];
-    lake.run("b", "out", &other).fails(1, &["cannot be resumed: the seed changed"]);
+    lake.run("b", "out", &other).says(
+        1,
+        &expect![[r#"
+        error: s3://lake/killed/out: cannot be resumed: the seed changed since the run was stopped
+          hint: run without `--resume` to start over
+    "#]],
+    );
     let run = lake.run("b", "out", &["--resume"]).ok();
     let resumed = run.json()["splits_resumed"].as_u64().expect("a count");
     assert!(resumed >= 3, "{resumed} of its splits were used");
     lake.same("out", "local");
+}
+
+/// The version of a Delta table is that with which the run began, also where the journal comes from the store.
+#[test]
+fn a_run_resumed_on_another_machine_reads_the_version_that_it_began_with() {
+    let Some(lake) = Lake::new("pinned", 8_000) else { return };
+    let python = python("a_run_resumed_on_another_machine").expect("the server has started");
+    let append = |rows: &str| {
+        let mut command = Command::new(&python);
+        command.arg(project().join("tests/python/delta_tables.py"));
+        command.args(["append", &lake.url("delta"), rows]).env("AWS_CONDITIONAL_PUT", "etag");
+        environment(&mut command, lake.port);
+        Run::of(&mut command).ok().json()["version"].as_u64().expect("a version")
+    };
+    let table = lake.bench.path("applications/part-00000.parquet");
+    assert_eq!(append(&table.display().to_string()), 0);
+    lake.bench.replace(
+        "job.toml",
+        "\"${in}/table\"",
+        "{ url = \"${in}/delta\", format = \"delta\" }",
+    );
+    lake.bench.replace("job.toml", "split_rows = 1000", "split_rows = 300");
+    let mut child = lake.command("a", "out", &["--threads", "1"]).spawn().expect("started");
+    let begun = |name: &String| name.ends_with("/journal/00000003.json");
+    while !lake.names("out/_overturn").iter().any(begun) {
+        if child.try_wait().expect("a process").is_some() {
+            panic!("ended early: {:?}", Run::from(child.wait_with_output().expect("ended")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let other = lake.bench.path("applications/part-00001.parquet");
+    assert_eq!(append(&other.display().to_string()), 1);
+    let summary = lake.run("b", "out", &["--resume"]).ok().json();
+    assert!(summary["splits_resumed"].as_u64() > Some(0), "{summary}");
+    assert_eq!(summary["rows_read"].as_u64(), Some(read_table(&table).num_rows() as u64));
 }
 
 #[test]
@@ -289,9 +340,84 @@ fn of_two_runs_at_once_one_publishes() {
     let [first, second] = ended;
     let (won, lost) = if first.code == 0 { (first, second) } else { (second, first) };
     won.ok();
-    lost.fails(2, &["was published meanwhile by another run", "nothing of this one is visible"]);
+    lost.says(2, &expect![[r#"
+        error: s3://lake/twice/out: was published meanwhile by another run, HASH; nothing of this one is visible
+          hint: two runs had the same `output.dir`: give each its own
+    "#]]);
     let names = lake.names("out");
     assert!(names.contains(&"_SUCCESS".to_string()), "{names:?}");
+}
+
+/// Bytes that a run says it has read of its table.
+fn bytes_read(run: &Run) -> u64 {
+    let told = run.stderr.lines().find(|line| line.contains("read from s3://lake"));
+    let bytes = told.and_then(|line| line.split_once("bytes=")).map(|(_, rest)| rest.trim());
+    bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("{}", run.stderr))
+}
+
+#[test]
+fn nothing_is_read_twice_and_what_a_predicate_rules_out_not_at_all() {
+    let Some(lake) = Lake::new("ranges", 40_000) else { return };
+    let files = std::fs::read_dir(lake.bench.path("applications")).expect("a folder").flatten();
+    let table: u64 = files.map(|file| file.metadata().expect("a file").len()).sum();
+    let whole = lake.run("a", "whole", &["--threads", "1"]).ok();
+    let read = bytes_read(&whole);
+    assert!(10 * read <= 11 * table, "{read} bytes of {table}");
+    // The rows of the first of two files, by the statistics in their footers.
+    let keys = read_table(&lake.bench.path("applications/part-00000.parquet"));
+    let keys = keys.column_by_name("application_id").expect("a key");
+    let keys = arrow::array::AsArray::as_primitive::<arrow::datatypes::Int64Type>(keys.as_ref());
+    let last = arrow::compute::max(keys).expect("rows");
+    let within = format!("input.where=application_id <= {last}");
+    let half = lake.run("a", "half", &["--threads", "1", "--override", &within]).ok();
+    let read = bytes_read(&half);
+    assert!(10 * read <= 6 * table, "{read} bytes of {table}");
+}
+
+#[test]
+fn runs_in_a_store_are_verified_reported_and_compared_with() {
+    let Some(lake) = Lake::new("again", 3_000) else { return };
+    let does = |command: &str, arguments: &[&str]| {
+        let mut does = program();
+        does.arg(command).args(arguments).args(["--format", "json"]);
+        environment(does.env("XDG_CACHE_HOME", lake.bench.path("c")), lake.port);
+        Run::of(&mut does)
+    };
+    let (monday, job) = (lake.url("monday"), lake.bench.text("job.toml"));
+    let verified = || does("verify", &[&monday, "--inputs"]).ok().json();
+    let metrics = format!("output.metrics={}", lake.url("metrics.prom"));
+    lake.run("a", "monday", &["--override", &metrics]).ok();
+    let figures = lake.text("metrics.prom").expect("metrics");
+    assert!(figures.contains("overturn_rows{status=\"rejected\"}"), "{figures}");
+    let inside = format!("output.metrics={}", lake.url("monday/x"));
+    lake.run("a", "monday", &["--override", &inside]).fails(1, &["lies in `output.dir`"]);
+    assert_eq!((&verified()["folder"], &verified()["inputs"]), (&monday.clone().into(), &2.into()));
+    // Reports anew, by the job and by the manifest alone.
+    let tables = lake.names("monday/counterfactuals");
+    let sets = [format!("in={}", lake.url("").trim_end_matches('/')), format!("out={monday}")];
+    let by = "audit.by=[\"region\"]";
+    does("report", &[&job, "--set", &sets[0], "--set", &sets[1], "--override", by]).ok();
+    assert!(lake.names("monday").contains(&"reports/audit/groups.parquet".to_string()));
+    verified();
+    does("audit", &[&monday, "--by", "housing"]).ok();
+    let page = lake.text("monday/reports/audit.html").expect("a page");
+    assert!(page.contains("housing") && lake.names("monday/counterfactuals") == tables);
+    verified();
+    // The night after, on another machine.
+    let previous = format!("audit.previous={monday}");
+    let tuesday = lake.run("b", "tuesday", &["--override", &previous]).ok().json();
+    assert!(tuesday["stability"].is_object(), "{tuesday}");
+    let manifest = lake.text("tuesday/manifest.json").expect("a manifest");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    assert_eq!(manifest["run"]["previous"]["path"], monday.clone());
+    assert_eq!(manifest["job"]["audit"]["previous"], monday.clone());
+    does("verify", &[&lake.url("tuesday")]).ok();
+    does("verify", &[&lake.url("never")]).fails(1, &["never: does not exist"]);
+    lake.upload("monday/rejects/part-00000.parquet", b"PAR1");
+    does("verify", &[&monday]).fails(1, &["rejects/part-00000.parquet"]);
+    let wednesday = lake.run("b", "wednesday", &["--override", &previous]);
+    wednesday.fails(1, &["which is not as it was published"]);
+    assert!(!lake.bench.names("c/overturn").iter().any(|name| name.starts_with("apart-")));
 }
 
 /// Answers every request in the same way.
@@ -358,7 +484,7 @@ fn secrets_in_a_job_and_urls_that_cannot_be_used_are_refused_at_once() {
     bench.replace(
         "job.toml",
         "dir = \"out\"",
-        "dir = \"ftp://host/out\"\nmetrics = \"s3://lake/m\"",
+        "dir = \"ftp://host/out\"\nmetrics = \"https://lake/m\"",
     );
     let run = Run::of(program().args(["validate", &bench.text("job.toml")]));
     assert!(!run.stderr.contains("hidden") && !run.stderr.contains("key:secret"), "{}", run.stderr);
@@ -370,6 +496,6 @@ fn secrets_in_a_job_and_urls_that_cannot_be_used_are_refused_at_once() {
           hint: set it in the environment, as `AWS_SECRET_ACCESS_KEY`
         DIR/job.toml:2: `input.features` is `s3://[redacted]@lake/table`, which holds credentials, expected them in the environment
         DIR/job.toml:10: `output.dir` is `ftp://host/out`, which has the scheme `ftp`, expected `s3`, `gs`, `az`, `abfss` or `file`
-        DIR/job.toml:11: `output.metrics` is `s3://lake/m`, expected a path of this machine
+        DIR/job.toml:11: `output.metrics` is `https://lake/m`, which has the scheme `https`, expected `s3`, `gs`, `az`, `abfss` or `file`
     "#]]);
 }

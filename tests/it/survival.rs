@@ -2,6 +2,7 @@
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Int64Type};
+use expect_test::expect;
 
 use crate::fitted::{APPROVED, applications, with_generator};
 use crate::util::{Bench, project, python, read_table, run_python};
@@ -74,14 +75,25 @@ fn what_cannot_be_a_retrained_model_is_told_at_once() {
         bench.append("job.toml", &format!("{APPROVED}{}[report]\n{lines}\n", with_generator("")));
         bench.does("run", &[])
     };
-    job("retrained = [\"none.onnx\"]")
-        .fails(1, &["report.retrained", "none.onnx", "does not exist"]);
-    job("retrained = [[\"python3\", \"scorer.py\"]]").fails(
+    job("retrained = [\"none.onnx\"]").says(
         1,
-        &["`report.retrained` holds [\"python3\",\"scorer.py\"], expected a path for each model"],
+        &expect![[r#"
+        error: DIR/job.toml:17: `report.retrained` is `DIR/none.onnx`, which does not exist
+    "#]],
     );
-    job("gates.min_survival = 0.5").fails(1, &["report.gates.min_survival", "names no model"]);
+    job("retrained = [[\"python3\", \"scorer.py\"]]").says(1, &expect![[r#"
+        error: DIR/job.toml:17: `report.retrained` holds ["python3","scorer.py"], expected a path for each model, as `predictor.kind` is `onnx`
+    "#]]);
+    job("gates.min_survival = 0.5").says(1, &expect![[r#"
+        error: DIR/job.toml:17: `report.gates.min_survival` is given, but `report.retrained` names no model to hold counterfactuals against
+    "#]]);
     bench.write("odd.onnx", "no model");
-    job("retrained = [\"odd.onnx\"]").fails(1, &["odd.onnx"]);
+    job("retrained = [\"odd.onnx\"]").says(
+        1,
+        &expect![[r#"
+        error: DIR/odd.onnx: cannot be read as an ONNX model; it is cut short or something else
+          because: the bytes are not a whole protocol buffer with a graph in it
+    "#]],
+    );
     assert!(!bench.path("out").exists());
 }

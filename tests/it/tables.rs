@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::Int64Type;
+use expect_test::expect;
 use overturn::engine::{Engine, EngineOptions, ScanPlan, gather_stats};
 use overturn::feature::{FeatureSchema, FeatureStats, Stats};
 use overturn::job::{Bytes, Device, RuntimeJob};
@@ -85,7 +86,13 @@ fn hive_partitions_are_columns() {
     assert_eq!(summary["rows_scored"], males);
     assert_eq!(summary["rows_out_of_scope"], 2000 - males);
     bench.parquet("hive/stray.parquet", &with_column(&table.slice(0, 5), "sex", None));
-    bench.score("hive", "").fails(1, &["need the same `name=value` folders"]);
+    bench.score("hive", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/hive/year=2026/sex=female/a.parquet: lies in folders ["year", "sex"], expected []
+          hint: all files of a hive-partitioned table need the same `name=value` folders
+    "#]],
+    );
 }
 
 #[test]
@@ -179,14 +186,19 @@ fn stored_scores_are_joined_and_compared_with_the_model() {
     let wrong =
         bench.parquet("wrong.parquet", &with_column(&stored, "class", Some(Arc::new(flipped))));
     let input = format!("[input.scores]\ntable = \"{wrong}\"\n");
-    overturn(&["validate", &job(&input)]).fails(
-        1,
-        &["wrong.parquet: 1000 of 1000 stored decisions are not the model's", "another model"],
-    );
+    overturn(&["validate", &job(&input)]).says(1, &expect![[r#"
+        error: DIR/wrong.parquet: 1000 of 1000 stored decisions are not the model's (100.00 %, at most 0.10 % may be)
+          hint: the scores come from another model, another version of it, or other features; score again with `overturn score`
+    "#]]);
 
     let input = format!("[input.scores]\ntable = \"{wrong}\"\ndecision = \"klass\"\n");
-    overturn(&["validate", &job(&input)])
-        .fails(1, &["wrong.parquet: has no column `klass`", "did you mean `class`?"]);
+    overturn(&["validate", &job(&input)]).says(
+        1,
+        &expect![[r#"
+        error: DIR/wrong.parquet: has no column `klass`
+          hint: did you mean `class`?
+    "#]],
+    );
 }
 
 #[test]
@@ -373,9 +385,10 @@ fn lists_and_other_types_are_refused_by_name() {
         (0..10).map(|_| Some(vec![Some(1)])),
     );
     let path = bench.parquet("t.parquet", &with_column(&table, "age", Some(Arc::new(list))));
-    bench
-        .score(&path, "")
-        .fails(1, &["column `age` is list(", "expected a number, date or timestamp"]);
+    bench.score(&path, "").says(1, &expect![[r#"
+        error: DIR/t.parquet: column `age` is list(int64), expected a number, date or timestamp for a numeric feature
+          hint: leave the column out of the schema, or store it as numbers
+    "#]]);
 }
 
 #[test]
@@ -390,8 +403,13 @@ fn per_row_constraint_columns_are_found() {
     assert_eq!(summary["constraint_columns"], serde_json::json!(["income__max"]));
     let wrong: Arc<dyn Array> = Arc::new(StringArray::from(vec!["x"; 100]));
     let path = bench.parquet("t.parquet", &with_column(&table, "income__max", Some(wrong)));
-    overturn(&["validate", &bench.job(&path, "", None)])
-        .fails(1, &["column `income__max` is text, expected a number"]);
+    overturn(&["validate", &bench.job(&path, "", None)]).says(
+        1,
+        &expect![[r#"
+        error: DIR/t.parquet: column `income__max` is text, expected a number, date or timestamp
+          hint: columns named `income__…` constrain that feature row by row
+    "#]],
+    );
 }
 
 #[test]
@@ -405,9 +423,12 @@ fn bare_names_and_globs_start_from_the_current_folder() {
         let inferred = infer(table).ok().stdout;
         assert!(inferred.contains("name = \"age\""), "{table}: {inferred}");
     }
-    infer("none.parquet").fails(
+    infer("none.parquet").says(
         1,
-        &["none.parquet: does not exist", "hint: relative paths start from the current folder"],
+        &expect![[r#"
+        error: none.parquet: does not exist, expected a Parquet file, a folder or a glob
+          hint: relative paths start from the current folder
+    "#]],
     );
 }
 
@@ -441,11 +462,27 @@ fn text_files_are_refused_with_the_command_that_converts_them() {
     let bench = Bench::new();
     bench.write("t/a.csv", "application_id,income\n1,2\n");
     bench.write("rows.jsonl", "{\"application_id\": 1}\n");
-    let csv = bench.text("t/a.csv");
-    let convert = format!("duckdb -c \"COPY (FROM '{csv}') TO '{}'\"", bench.text("t/a.parquet"));
-    bench.score("t/a.csv", "").fails(1, &["a.csv: is a CSV file, expected Parquet", &convert]);
-    bench.score("t", "").fails(1, &["t: holds no Parquet file", &convert]);
-    bench.score("rows.jsonl", "").fails(1, &["rows.jsonl: is a JSON file, expected Parquet"]);
+    bench.score("t/a.csv", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/t/a.csv: is a CSV file, expected Parquet
+          hint: convert it: duckdb -c "COPY (FROM 'DIR/t/a.csv') TO 'DIR/t/a.parquet'"
+    "#]],
+    );
+    bench.score("t", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/t: holds no Parquet file
+          hint: convert it: duckdb -c "COPY (FROM 'DIR/t/a.csv') TO 'DIR/t/a.parquet'"
+    "#]],
+    );
+    bench.score("rows.jsonl", "").says(
+        1,
+        &expect![[r#"
+        error: DIR/rows.jsonl: is a JSON file, expected Parquet
+          hint: convert it: duckdb -c "COPY (FROM 'DIR/rows.jsonl') TO 'DIR/rows.parquet'"
+    "#]],
+    );
 }
 
 #[test]
@@ -456,5 +493,7 @@ fn a_value_without_tolerance_is_refused_for_a_regression() {
     let model = format!("kind = \"onnx\"\ntask = \"regression\"\nmodel = \"{}\"", model.display());
     let job = bench.job("t.parquet", "", Some(&model));
     bench.append("job.toml", "[target]\nvalue = 5.0\n");
-    overturn(&["validate", &job]).fails(1, &["`target.value` has no `tolerance`", "or a `range`"]);
+    overturn(&["validate", &job]).says(1, &expect![[r#"
+        error: DIR/job.toml:13: `target.value` has no `tolerance`: a model with continuous values meets a single one only by chance; expected a `tolerance` above 0, or a `range`
+    "#]]);
 }

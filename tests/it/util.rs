@@ -56,11 +56,56 @@ impl Run {
         self
     }
 
+    /// The run must have failed with this code, and have said this beside its log, without what differs from run to
+    /// run: folders as `DIR`, `TMP` and `PROJECT`, hashes as `HASH`.
+    pub fn says(self, code: i32, expected: &Expect) -> Run {
+        assert_eq!(self.code, code, "{self:#?}");
+        let lines: Vec<&str> = self.stderr.lines().filter(|line| logged(line).is_none()).collect();
+        let text = without_hashes(&without_folders(&lines.join("\n")));
+        expected.assert_eq(&format!("{}\n", text.trim()));
+        self
+    }
+
     /// The summary of a run with `--format json`.
     pub fn json(&self) -> serde_json::Value {
         let last = self.stdout.lines().last().unwrap_or_default();
         serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
     }
+}
+
+/// A text with folders of tests as `DIR`, that of what tests share as `TMP`, and the project's as `PROJECT`.
+fn without_folders(text: &str) -> String {
+    let begin = std::env::temp_dir().join(".tmp").display().to_string();
+    let mut pieces = text.split(&begin);
+    let first = pieces.next().unwrap_or_default().to_string();
+    let text = pieces.fold(first, |text, piece| {
+        text + "DIR" + piece.trim_start_matches(|c: char| c.is_ascii_alphanumeric())
+    });
+    let text = text.replace(&project().display().to_string(), "PROJECT");
+    let text = text.replace(env!("CARGO_TARGET_TMPDIR"), "TMP");
+    match std::env::var("OVERTURN_PYTHON") {
+        Ok(python) => text.replace(&python, "PYTHON"),
+        Err(_) => text,
+    }
+}
+
+/// A text with hashes, and the names of runs that are made of them, as `HASH`.
+fn without_hashes(text: &str) -> String {
+    let is_hash = |word: &str| {
+        matches!(word.len(), 16 | 64)
+            && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let mut found = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let word = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        found += if is_hash(&rest[..word]) { "HASH" } else { &rest[..word] };
+        let next = rest[word..].find(|c: char| c.is_ascii_alphanumeric());
+        let next = word + next.unwrap_or(rest.len() - word);
+        found += &rest[word..next];
+        rest = &rest[next..];
+    }
+    found
 }
 
 /// The built program.

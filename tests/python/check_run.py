@@ -49,7 +49,7 @@ QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 MEASURES = ["l0", "l1", "n_changed"]
 LOW_QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5}
 # What a coverage report always has; its other columns are segments.
-COVERAGE = {"level", "target", "status", "source", "rows", "share", "queries", "certified"}
+COVERAGE = {"method", "level", "target", "status", "source", "rows", "share", "queries", "certified"}
 SCHEMA_REASONS = ["null", "infinite", "outside_range", "unseen_category", "broken_rule"]
 OWN_FILES = {"manifest.json", "_SUCCESS"}
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -142,6 +142,9 @@ class Run:
     key: list
     where: str
     sample: int
+    # The method whose rows are checked, and whether it is the one that the summary is of.
+    method: str
+    published: bool
     features: list = field(default_factory=list)
     by: list = field(default_factory=list)
     rules: list = field(default_factory=list)
@@ -155,8 +158,13 @@ class Run:
     def rows(self, query):
         return self.database.execute(query).fetchall()
 
+    def named(self, check):
+        """A check's name: those of other methods than the published one say so."""
+        return check if self.published else f"{self.method}: {check}"
+
     def check(self, name, problems, **figures):
         """Prints a line about a check and keeps its figures."""
+        name = self.named(name)
         self.figures[name] = figures
         if problems:
             self.failed.append(name)
@@ -298,7 +306,7 @@ def read_features(run, place, schema):
         name = spec["name"]
         arrow_type = types.get(name, pyarrow.string())
         seen = stats[place].get("Numeric", {})
-        as_trained = run.manifest["job"]["explain"]["method"] == "nearest"
+        as_trained = run.method == "nearest"
         told = (derived.get(name), follows.get(name), as_trained)
         feature = Feature(place, spec, arrow_type, sql_types[name], seen, *told)
         run.features.append(feature)
@@ -317,7 +325,8 @@ def read_answers(run):
     """The counterfactual table as the views `written` and `answer`, the rejects as `reject`."""
     source = f"read_parquet({text(f'{run.folder}/counterfactuals/**/*.parquet')}"
     source += ", hive_partitioning = true, hive_types_autocast = false)"
-    run.database.execute(f"CREATE VIEW written AS FROM {source}")
+    run.database.execute(f"CREATE VIEW all_written AS FROM {source}")
+    run.database.execute(f"CREATE VIEW written AS FROM all_written WHERE method = {text(run.method)}")
     types = column_types(run, "input")
     columns = [f"CAST({quoted(key)} AS {types[key]}) AS k{place}" for place, key in enumerate(run.key)]
     columns += ["CAST(sample AS INTEGER) AS sample", "CAST(valid AS BOOLEAN) AS valid", "target", "status"]
@@ -327,6 +336,7 @@ def read_answers(run):
     else:
         columns += ["original_class AS before", f"nullif(cf_class, {text(NULL_FOLDER)}) AS after"]
     columns += ["original_score", "cf_score", "margin", "queries", "certified", "cost", *MEASURES]
+    columns += ["robust", "robustness_cost"]
     columns += ["plausibility", "changes"]
     columns += [f"{cell(f, quoted('cf_' + f.name))} AS c{f.place}" for f in run.features]
     run.database.execute(f"CREATE VIEW answer AS SELECT {', '.join(columns)} FROM written")
@@ -353,6 +363,8 @@ def make_pairs(run):
     run.database.execute(f"CREATE VIEW needed AS FROM grouped WHERE {NEEDED}")
     pairs = run.row("SELECT count(*) FROM pair")[0]
     problems = [] if pairs == answers else [f"{answers} counterfactuals, {pairs} of them have a row"]
+    others = run.row(f"SELECT count(*) FROM all_written WHERE method NOT IN {texts(methods_of(run.manifest))}")[0]
+    problems += [f"{others} rows are of methods that the run does not have"] if others else []
     run.check("pairs", problems, counterfactuals=answers, first=firsts)
 
 
@@ -510,7 +522,7 @@ def check_constraints(run):
     problems = [f"{count} of {name} break `{rule}`" for (name, rule), count in zip(names, found) if count]
     problems += type_problems(run)
     run.check("constraints", problems, rules=len(names), violations=sum(found), cells_changed=sum(changed))
-    run.figures["constraints"]["changed"] = dict(zip([f.name for f in run.features], changed))
+    run.figures[run.named("constraints")]["changed"] = dict(zip([f.name for f in run.features], changed))
 
 
 def observed_rules(run):
@@ -638,7 +650,8 @@ def status_rules(run):
     own = "false" if stored else "n_changed = 0"
     needed = ["sample", "target", "before", "status", "valid", "queries", "certified", *MEASURES, "entries"]
     refine = run.manifest["job"]["explain"]["refine"]
-    budget, most = refine["queries_per_row"], refine["max_changes"] or len(run.features)
+    models, needed_models = robust_models(run)
+    budget, most = refine["queries_per_row"] * (1 + models), refine["max_changes"] or len(run.features)
     already = "status = 'already_target'"
     measured = SOLVED if kept_rows(run) >= LEAST_POINTS else "false"
     return {
@@ -670,8 +683,22 @@ def status_rules(run):
             "original_score IS NOT NULL AND NOT original_score BETWEEN 0 AND 1",
         "`original_score` is not there, though the model gives probabilities":
             "false" if stored else "original_score IS NULL AND cf_score IS NOT NULL",
+        "`robust` is there or missing against the status":
+            f"({SOLVED}) <> (robust IS NOT NULL)" if models else "robust IS NOT NULL",
+        "`robust` is no number of the models": f"robust IS NOT NULL AND NOT robust BETWEEN 0 AND {models}",
+        "`robustness_cost` is there or missing against `robust`":
+            f"coalesce(robust >= {needed_models}, false) <> (robustness_cost IS NOT NULL)",
+        "`robustness_cost` is no part of the cost":
+            f"robustness_cost IS NOT NULL AND NOT robustness_cost BETWEEN 0 AND cost + {ROW_TOLERANCE}",
         "unchanged, but with another score": f"{own} AND abs(original_score - cf_score) > {ROW_TOLERANCE}",
     }
+
+
+def robust_models(run):
+    """Models beside the predictor, and how many of them must predict the target."""
+    robust = run.manifest["job"].get("robust") or {"models": [], "share": 0.0}
+    models = len(robust["models"])
+    return models, math.ceil(robust["share"] * models - 1e-9)
 
 
 def check_statuses(run):
@@ -681,11 +708,11 @@ def check_statuses(run):
     problems = [f"{count} rows: {what}" for what, count in zip(rules, found) if count]
     statuses = dict(run.rows("SELECT status, count(*) FROM pair WHERE first GROUP BY 1 ORDER BY 1"))
     told = {name: count for name, count in run.manifest["summary"]["statuses"].items() if count}
-    if told != statuses:
+    if run.published and told != statuses:
         problems.append(f"the manifest says {told}, found {statuses}")
     sources = dict(run.rows("SELECT source, count(*) FROM pair WHERE first AND source IS NOT NULL GROUP BY 1"))
     told = {name: count for name, count in run.manifest["summary"]["sources"].items() if count}
-    if told != sources:
+    if run.published and told != sources:
         problems.append(f"the manifest says {told}, found {sources}")
     run.check("statuses", problems, **{str(status): rows for status, rows in statuses.items()})
 
@@ -798,7 +825,7 @@ def recount(run, source, figures):
 def read_report(run, name, *extra):
     """A report: {(level, target, segment …, extra …): {column: value}}."""
     place = text(f"{run.folder}/reports/{name}.parquet")
-    result = run.database.execute(f"FROM read_parquet({place})")
+    result = run.database.execute(f"FROM read_parquet({place}) WHERE method = {text(run.method)}")
     columns = [column[0] for column in result.description]
     rows = [dict(zip(columns, row)) for row in result.fetchall()]
     return {tuple(row[key] for key in ["level", "target", *run.by, *extra]): row for row in rows}, len(rows)
@@ -869,6 +896,34 @@ def check_validity(run):
     whole = report.get(("all", None, *[None] * len(run.by)), {})
     figures = {name: whole.get(name) for name in ["rows", "validity", "low", "high"]}
     run.check("validity", problems, **figures, groups=len(report))
+
+
+def check_robust(run):
+    """How many counterfactuals hold under enough of the models beside the predictor."""
+    models, needed = robust_models(run)
+    place = run.folder / "reports/robust.parquet"
+    if not models:
+        return run.check("robust", ["there is a report, but no models"] if place.exists() else [], models=0)
+    asked = "valid AND robust IS NOT NULL"
+    figures = counts([asked, f"{asked} AND robust >= {needed}"])
+    means = ["robust", "cost", "robustness_cost"]
+    conditions = [asked, *2 * [f"{asked} AND robustness_cost IS NOT NULL"]]
+    figures += "".join(f", favg({name}) FILTER ({one})" for name, one in zip(means, conditions))
+    expected = {}
+    for group in recount(run, "grouped", "count(*)"):
+        expected[group] = {"rows": (0, 0), "robust": (0, 0)}
+    for group, (rows, robust, held, cost, extra) in recount(run, "needed", figures).items():
+        low, high = wilson(robust, rows)
+        numbers = {"share": share(robust, rows) if rows else None, "low": low, "high": high, "models_mean": held}
+        numbers |= {"cost_mean": cost, "robustness_cost_mean": extra}
+        expected[group] = {"rows": (rows, 0), "robust": (robust, 0), "models": (models, 0), "needed": (needed, 0)}
+        expected[group] |= {name: (number, MEAN_TOLERANCE) for name, number in numbers.items()}
+    report, problems = compare(run, "robust", [], expected)
+    whole = report.get(("all", None, *[None] * len(run.by)), {})
+    told = run.manifest["summary"]["robust"]
+    if told["rows"] - told["not_robust"] != whole.get("robust"):
+        problems.append(f"the manifest says {told}, the report {whole}")
+    run.check("robust", problems, models=models, rows=whole.get("rows"), share=whole.get("share"))
 
 
 @dataclass
@@ -972,7 +1027,7 @@ def check_plausibility_report(run):
     report, problems = compare(run, "plausibility", [], expected)
     whole = report.get(("all", None, *[None] * len(run.by)), {})
     told = run.manifest["summary"]["plausibility"]
-    if differs(told, whole.get("plausibility_p50"), MEAN_TOLERANCE):
+    if run.published and differs(told, whole.get("plausibility_p50"), MEAN_TOLERANCE):
         problems.append(f"the manifest says {told}, the report {whole.get('plausibility_p50')}")
     run.check("plausibility report", problems, groups=len(report), median=told)
 
@@ -1014,12 +1069,74 @@ def commonest_problems(run, report):
     return problems
 
 
+AGREEMENT = """
+    WITH one AS (
+        SELECT {keys}, target, status <> 'already_target' AS needed, valid, cost, l0, l1, n_changed,
+            list_sort(list_transform(changes, c -> c.feature)) AS features,
+            list_sort(list_transform(changes, c -> c.feature || ' ' || CASE
+                WHEN c.feature NOT IN {numeric} THEN 'to ' || c.to
+                WHEN {number_to} > {number_from} THEN 'up' ELSE 'down' END)) AS directions,
+            row_number() OVER (PARTITION BY {keys}, target, method ORDER BY sample) AS nth, method
+        FROM (SELECT *, {named} FROM all_written)
+    ), pair AS (
+        SELECT a.target, a.valid AND b.valid AS shared, a.valid AS first, b.valid AS second,
+            a.features = b.features AS same, a.directions = b.directions AS ways,
+            a.cost AS cost, b.cost AS other_cost, a.l1 AS l1, b.l1 AS other_l1
+        FROM (FROM one WHERE method = {method} AND nth = 1 AND needed) AS a
+        JOIN (FROM one WHERE method = {other} AND nth = 1 AND needed) AS b USING ({keys}, target)
+    )
+    SELECT target, count(*), count(*) FILTER (shared), count(*) FILTER (first AND NOT second),
+        count(*) FILTER (second AND NOT first), count(*) FILTER (NOT first AND NOT second),
+        count(*) FILTER (shared AND same), count(*) FILTER (shared AND ways),
+        favg(cost) FILTER (shared), favg(other_cost) FILTER (shared), favg(l1) FILTER (shared), favg(other_l1) FILTER (shared)
+    FROM pair GROUP BY GROUPING SETS ((), (target))"""
+AGREED = ["rows", "both", "method_only", "other_only", "neither", "same_features", "same_directions",
+          "cost_mean", "other_cost_mean", "l1_mean", "other_l1_mean"]
+
+
+def change_as_number(run, end):
+    """A number as a change has it, dates and times as well."""
+    times = [f.name for f in run.features if f.numeric and time_unit(f.arrow_type)]
+    stamp = f"epoch(CAST(c.{end} AS TIMESTAMP))"
+    plain = f"TRY_CAST(c.{end} AS DOUBLE)"
+    return f"CASE WHEN c.feature IN {texts(times)} THEN {stamp} ELSE {plain} END" if times else plain
+
+
+def check_agreement(run):
+    """Where methods agree, told from the lists of changes."""
+    methods, problems = methods_of(run.manifest), []
+    numeric = texts([f.name for f in run.features if f.numeric] or [""])
+    named = ", ".join(f"{quoted(key)} AS k{place}" for place, key in enumerate(run.key))
+    result = run.database.execute(f"FROM read_parquet({text(f'{run.folder}/reports/agreement.parquet')})")
+    columns = [column[0] for column in result.description]
+    told = [dict(zip(columns, row)) for row in result.fetchall()]
+    told = {(row["method"], row["other"], row["target"]): row for row in told}
+    found = 0
+    for place, method in enumerate(methods):
+        for other in methods[place + 1 :]:
+            query = AGREEMENT.format(keys=run.keys, numeric=numeric, named=named, method=text(method),
+                                     other=text(other), number_to=change_as_number(run, "to"),
+                                     number_from=change_as_number(run, "from"))
+            for target, *figures in run.rows(query):
+                row = told.get((method, other, target))
+                found += 1
+                if row is None:
+                    problems.append(f"{method}, {other}, {target} is missing")
+                    continue
+                for name, figure in zip(AGREED, figures):
+                    if differs(row[name], figure, MEAN_TOLERANCE):
+                        problems.append(f"{method}, {other}, {target} has {name} {row[name]}, found {figure}")
+    if found != len(told):
+        problems.append(f"{len(told)} rows, {found} expected")
+    run.check("agreement", problems, pairs=found)
+
+
 def check_reports(run):
     if not list((run.folder / "reports").glob("coverage.parquet")):
         missing = ["the reports are missing"] if run.manifest["command"] == "run" else []
         return run.check("reports", missing, reports=0)
     checks = [check_coverage, check_validity, check_sparsity, check_plausibility_report, check_features]
-    for check in [*checks, check_quantiles]:
+    for check in [*checks, check_robust, check_quantiles]:
         check(run)
 
 
@@ -1089,15 +1206,22 @@ def arguments():
     return parser.parse_args()
 
 
-def check_run(given, scratch):
-    database = duckdb.connect(f"{scratch}/pairs.duckdb")
+def methods_of(manifest):
+    """The methods of a run, the published one first."""
+    summary = manifest["summary"]
+    return [one["method"] for one in summary.get("methods", [])] or [summary["method"]]
+
+
+def check_run(given, scratch, manifest, method):
+    database = duckdb.connect(f"{scratch}/{method}.duckdb")
     settings = {"memory_limit": MEMORY, "threads": THREADS, "temp_directory": f"{scratch}/spilled"}
     for name, value in settings.items():
         database.execute(f"SET {name} = '{value}'")
     database.execute("SET preserve_insertion_order = false")
-    manifest = json.loads((given.run / "manifest.json").read_text())
-    run = Run(given.run, database, manifest, given.key.split(","), given.where, given.sample_check)
-    check_files(run)
+    published = method == methods_of(manifest)[0]
+    run = Run(given.run, database, manifest, given.key.split(","), given.where, given.sample_check, method, published)
+    if published:
+        check_files(run)
     try:
         check_tables(run, given)
     except (duckdb.Error, pyarrow.ArrowException, OSError) as error:
@@ -1116,13 +1240,21 @@ def check_tables(run, given):
     checks = [check_constraints, check_rules, check_distances, check_costs, check_changes, check_statuses]
     for check in [*checks, check_plausibility, check_reports]:
         check(run)
+    if run.published and len(methods_of(run.manifest)) > 1:
+        check_agreement(run)
 
 
 def main():
-    with tempfile.TemporaryDirectory() as scratch:
-        run = check_run(arguments(), scratch)
-    print(json.dumps({"failed": run.failed, **run.figures}, default=str))
-    sys.exit(1 if run.failed else 0)
+    given = arguments()
+    manifest = json.loads((given.run / "manifest.json").read_text())
+    failed, figures = [], {}
+    for method in methods_of(manifest):
+        with tempfile.TemporaryDirectory() as scratch:
+            run = check_run(given, scratch, manifest, method)
+        failed += run.failed
+        figures |= run.figures
+    print(json.dumps({"failed": failed, **figures}, default=str))
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
 """Runs that are killed around their commit to a Delta table have their rows there exactly once.
 
-    delta_runs.py OVERTURN WORK_FOLDER [--kills 20] [--rows 300] [--seed 0]
+    delta_runs.py OVERTURN WORK_FOLDER [--kills 20] [--rows 300] [--seed 0] [--s3]
 
 Each round is a night: a run appends to one table or replaces a night of another, is killed by SIGKILL a few
 milliseconds after it said that it puts files below the table, that it commits, or that it has committed, and is
 resumed. Another writer appends to the first table meanwhile. At the end every night's rows are compared with its
-folder, by DuckDB and by Python's `deltalake`; the version before the last is read back as it was.
+folder, by DuckDB and by Python's `deltalake`; the version before the last is read back as it was. With `--s3` the
+tables lie in an S3 server on loopback (moto).
 
 The last line is a JSON object. Ends with code 1 if anything was wrong.
 """
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -50,8 +53,30 @@ def prepare(given):
     modes = {"append": 'mode = "append"',
              "replaced": 'mode = "replace_where", where = "status <> \'\'"'}
     for name, mode in modes.items():
-        output = f'table = {{ url = "{given.work / name}", format = "delta", {mode} }}'
-        (given.work / f"{name}.toml").write_text(JOB.format(table=table, root=ROOT, output=output))
+        write_job(given, name, f'table = {{ url = "{given.lake}/{name}", format = "delta", {mode} }}')
+
+
+def write_job(given, name, output):
+    text = JOB.format(table=given.work / "applications", root=ROOT, output=output)
+    (given.work / f"{name}.toml").write_text(text)
+
+
+@contextlib.contextmanager
+def lake(given):
+    """Where the tables are: in the work folder, or in a server that all programs started from here know."""
+    given.lake = str(given.work)
+    if not given.s3:
+        yield
+        return
+    import stores
+
+    with stores.server() as port:
+        os.environ.update(stores.environment(port, given.work / "cache"))
+        os.environ.update({"AWS_DEFAULT_REGION": "us-east-1", "AWS_CONDITIONAL_PUT": "etag"})
+        given.s3 = stores.client(port)
+        given.s3.create_bucket(Bucket=stores.BUCKET)
+        given.lake = f"s3://{stores.BUCKET}/lake"
+        yield
 
 
 def start(given, name, night):
@@ -90,13 +115,19 @@ def main():
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rows", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--s3", action="store_true")
     given = parser.parse_args()
+    with lake(given):
+        campaign(given)
+
+
+def campaign(given):
     prepare(given)
     chance, kills, repeated, failures = random.Random(given.seed), dict.fromkeys(MOMENTS, 0), 0, []
     nights = {"append": [], "replaced": []}
     out, _ = finished(given, "append", 10_000)
     nights["append"].append(out)
-    noise = [sys.executable, HERE / "delta_tables.py", "noise", given.work / "append", str(given.kills * 4)]
+    noise = [sys.executable, HERE / "delta_tables.py", "noise", f"{given.lake}/append", str(given.kills * 4)]
     noise = subprocess.Popen(noise, stdout=subprocess.PIPE, text=True)
     night = 0
     while sum(kills.values()) < given.kills:
@@ -112,12 +143,12 @@ def main():
     written = json.loads(noise.communicate()[0].splitlines()[-1])["written"]
     expected = {"append": (nights["append"], written), "replaced": (nights["replaced"][-1:], 0)}
     for name, (outs, others) in expected.items():
-        found = same(str(given.work / name), *map(str, outs))
+        found = same(f"{given.lake}/{name}", *map(str, outs))
         for reader in ("duckdb", "deltalake"):
             if found[reader] != {"missing": 0, "others": others}:
                 failures.append(f"{name}, by {reader}: {found[reader]}, expected {others} others")
-    now = read(str(given.work / "replaced"))
-    before = read(str(given.work / "replaced"), now["version"] - 1)
+    now = read(f"{given.lake}/replaced")
+    before = read(f"{given.lake}/replaced", now["version"] - 1)
     if before["run_id"] == now["run_id"] or before["rows"] != now["rows"]:
         failures.append(f"the version before the last is not that of another night: {before}")
     print(json.dumps({"kills": kills, "nights": night, "committed_before_kill": repeated, "rows_of_other": written,

@@ -10,8 +10,10 @@
 The last line is a JSON object.
 """
 
+import contextlib
 import json
 import sys
+import tempfile
 import time
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -77,12 +79,24 @@ def connection():
     return database
 
 
-def plain(values):
-    return {name: str(value) for name, value in values.items()}
+@contextlib.contextmanager
+def local(table):
+    """The table as a folder of this machine: DuckDB's extension for stores cannot be had offline."""
+    if not table.startswith("s3://"):
+        yield table
+        return
+    import stores
+
+    with tempfile.TemporaryDirectory() as folder:
+        yield stores.copied(table, folder)
 
 
 def read(table, version=None):
-    version = None if version is None else int(version)
+    with local(table) as table:
+        return read_here(table, None if version is None else int(version))
+
+
+def read_here(table, version):
     delta = DeltaTable(table, version=version)
     rows = delta.to_pyarrow_table()
     database = connection()
@@ -106,6 +120,11 @@ def read(table, version=None):
 
 def same(table, *runs):
     """Every row of the runs is in the table as often as in them, by both readers; what else it has is counted."""
+    with local(table) as here:
+        return same_here(table, here, runs)
+
+
+def same_here(table, here, runs):
     database = connection()
     database.register("python", DeltaTable(table).to_pyarrow_table())
     files = [f"{run}/counterfactuals/**/*.parquet" for run in runs]
@@ -113,7 +132,7 @@ def same(table, *runs):
         f"CREATE TABLE runs AS SELECT * FROM read_parquet({files}, hive_partitioning = true, union_by_name = true)")
     columns = ", ".join(f'"{name}"' for name, *_ in database.execute("DESCRIBE runs").fetchall())
     found = {"rows": database.execute("SELECT count(*) FROM runs").fetchone()[0]}
-    for name, source in (("duckdb", f"delta_scan('{table}')"), ("deltalake", "python")):
+    for name, source in (("duckdb", f"delta_scan('{here}')"), ("deltalake", "python")):
         database.execute(f"CREATE OR REPLACE TABLE found AS SELECT {columns} FROM {source}")
         count = lambda query: database.execute(f"SELECT count(*) FROM ({query})").fetchone()[0]
         found[name] = {

@@ -2,7 +2,7 @@
 
     margin_study.py OVERTURN DATA_FOLDER WORK_FOLDER [--datasets "adult bank covertype demo"] [--models "rf xgb lr"]
                     [--scores "0 0.55 0.6 0.7 0.8 0.9"] [--rows 300] [--train-rows 10000] [--retrained 20]
-                    [--steps 2000] [--report]
+                    [--steps 2000] [--report] [--keep] [--explain KEY=VALUE]...
 
 For each data set and kind of model one classifier is trained and one generator, of so many steps. The same rows are
 explained with every `explain.min_score`; then as many classifiers as are said are trained on bootstrap samples of the
@@ -12,6 +12,9 @@ To choose a default, only rows of the split `train` are looked at: a random fift
 are trained on. With --report the classifier has the split `train`, and rows of the split `test` are explained. The
 demo's table has no split of its own: a fifth by the key's remainder is `test`. Training rows beyond --train-rows are
 left out, at random, for time; bootstrap samples of fewer rows differ more, so that survival is understated.
+
+With --keep, classifiers, retrained ones and generators that an earlier call has left are used again: for trying
+settings of refinement. --explain overrides keys of the job in every run.
 
 Prints a Markdown table for each, a row per min_score, and one of the means over all:
   valid      share of rows with a valid answer
@@ -35,6 +38,7 @@ sys.path.insert(0, str(PROJECT / "jobs/paper"))
 # Before classifiers, which sets the threads of linear algebra: those are not for the program.
 import evaluate
 import classifiers
+import joblib
 import numpy
 import pandas
 import tomllib
@@ -97,7 +101,7 @@ class Cell:
         self.folder = given.work / ("report" if given.report else "choice") / f"{dataset}-{model}"
         demo = dataset == "demo"
         self.case = Demo(given.overturn, given.work, model) if demo else classifiers.Case(given.data, dataset, model)
-        self.job = PROJECT / f"jobs/paper/{dataset}.toml"
+        self.job = self.folder / "job.toml" if demo else PROJECT / f"jobs/paper/{dataset}.toml"
 
     def table(self):
         """Rows in scope, in the table's own types, with the split that is studied."""
@@ -114,7 +118,10 @@ class Cell:
         return rows.astype(dict.fromkeys(self.case.numerics, self.case.number))
 
     def prepare(self):
-        """Classifier, table and generator; gives the rows that were trained on."""
+        """Classifier, table and generator; gives the retrained classifiers."""
+        retrained = self.folder / "retrained.joblib"
+        if self.given.keep and retrained.exists():
+            return joblib.load(retrained)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         table = self.table()
@@ -126,10 +133,13 @@ class Cell:
         table["wanted"] = classifiers.wanted(fitted, rows, self.case.about["features"])
         table.to_parquet(self.folder / "table.parquet", index=False)
         if self.dataset == "demo":
-            self.job = self.folder / "job.toml"
             self.job.write_text(DEMO_JOB % PROJECT)
         self.program("train", "trained", {"train.max_steps": self.given.steps})
-        return train
+        samples = [train.sample(len(train), replace=True, random_state=SEED + 1 + number)
+                   for number in range(self.given.retrained)]
+        models = [self.case.fit(sample) for sample in samples]
+        joblib.dump(models, retrained)
+        return models
 
     def program(self, verb, out, overrides):
         arguments = ["--set", f"cell={self.folder}", "--set", f"out={self.folder / out}"]
@@ -141,16 +151,17 @@ class Cell:
         out = f"score-{score}"
         generator = self.folder / "trained/generator"
         overrides = {"explain.generator": generator, "explain.min_score": score, "report.mmd.space": "none"}
+        overrides |= dict(one.split("=", 1) for one in self.given.explain)
+        shutil.rmtree(self.folder / out, ignore_errors=True)
         self.program("run", out, overrides)
         found = pandas.read_parquet(self.folder / out / "counterfactuals")
         return found.sort_values(["row_id", "sample"]).reset_index(drop=True)
 
     def study(self):
-        train = self.prepare()
+        retrained = self.prepare()
         answers = {score: self.explain(score) for score in self.given.scores}
         holds = {score: [] for score in answers}
-        for number in range(self.given.retrained):
-            again = self.case.fit(train.sample(len(train), replace=True, random_state=SEED + 1 + number))
+        for again in retrained:
             for score, found in answers.items():
                 holds[score].append(self.holds(again, found))
         lines = [self.line(score, answers, holds[score]) for score in answers]
@@ -217,6 +228,8 @@ def main():
     for name, number in [("rows", 300), ("train-rows", 10_000), ("retrained", 20), ("steps", 2_000)]:
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--explain", action="append", default=[], help="KEY=VALUE of the job, in every run")
     given = parser.parse_args()
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)

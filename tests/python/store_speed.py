@@ -11,10 +11,11 @@ import json
 import pathlib
 import re
 import tempfile
+import tomllib
 
 import pyarrow.parquet as pq
 
-from stores import BUCKET, Bench, same, server, tables
+from stores import BUCKET, PROJECT, Bench, same, server, tables
 
 
 def needed_bytes(folder, columns):
@@ -49,7 +50,8 @@ def main():
         local, _ = measured(bench, str(bench.folder / "local"), arguments.threads, local=True)
         store, read = measured(bench, f"s3://{BUCKET}/out/speed", arguments.threads)
         assert same(tables(bench.fetch("out/speed", bench.folder / "found")), tables(bench.folder / "local"))
-        columns = set(pq.read_schema(sorted((bench.folder / "table").glob("*.parquet"))[0]).names)
+        schema = tomllib.loads((PROJECT / "schemas/credit.toml").read_text())
+        columns = {feature["name"] for feature in schema["feature"]} | {"application_id"}
         result = {
             "rows": arguments.rows,
             "rows_per_second": [round(of["rows_per_second"]) for of in (local, store)],
@@ -57,8 +59,9 @@ def main():
             "cpu_seconds": [round(of["cpu_seconds"], 1) for of in (local, store)],
             "peak_mib": [of["peak_bytes"] >> 20 for of in (local, store)],
             "bytes_read": read,
-            "bytes_of_table": needed_bytes(bench.folder / "table", columns),
+            "bytes_needed": needed_bytes(bench.folder / "table", columns),
         }
+        result["read_share"] = round(read / result["bytes_needed"], 3)
         print(json.dumps(result))
 
 

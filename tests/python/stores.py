@@ -81,17 +81,33 @@ def environment(port, cache):
     }
 
 
+def client(port):
+    config = botocore.config.Config(max_pool_connections=32, retries={"max_attempts": 5})
+    return boto3.client(
+        "s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
+        aws_access_key_id=KEY, aws_secret_access_key=SECRET, config=config,
+    )
+
+
+def copied(url, folder):
+    """The objects below a URL as a folder of this machine, for readers that know no store."""
+    bucket, prefix = url.removeprefix("s3://").split("/", 1)
+    store = client(os.environ["AWS_ENDPOINT_URL"].rsplit(":", 1)[1])
+    pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix + "/")
+    for item in (item for page in pages for item in page.get("Contents", [])):
+        path = pathlib.Path(folder) / item["Key"][len(prefix) + 1:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store.download_file(bucket, item["Key"], str(path))
+    return str(folder)
+
+
 class Bench:
     """A folder, a bucket and a program."""
 
     def __init__(self, program, folder, port, rows, unit, files=4):
         self.program, self.folder, self.port, self.unit = str(program), pathlib.Path(folder), port, unit
         self.folder.mkdir(parents=True, exist_ok=True)
-        config = botocore.config.Config(max_pool_connections=32, retries={"max_attempts": 5})
-        self.s3 = boto3.client(
-            "s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
-            aws_access_key_id=KEY, aws_secret_access_key=SECRET, config=config,
-        )
+        self.s3 = client(port)
         self.s3.create_bucket(Bucket=BUCKET)
         self.prepare(rows, files)
 

@@ -16,7 +16,7 @@ use crate::report::ReportColumns;
 use measure::{Gap, Sides, gaps_between};
 
 /// p-values after Holm up to which a gap is one.
-const SIGNIFICANT: f64 = 0.05;
+pub(super) const SIGNIFICANT: f64 = 0.05;
 
 /// The table, and what the gate `max_gap` asks of it.
 pub struct Gaps {

@@ -82,6 +82,7 @@ impl Causes {
             ("device", old.provenance.device != new.provenance.device),
             ("version of overturn or of a library", old.versions != new.versions),
             ("generator", brought && generator),
+            ("`[robust]`", other_robust((&old, &new), &before, &now)),
         ];
         configuration.extend(others.into_iter().filter(|of| of.1).map(|of| of.0.to_string()));
         let model =
@@ -108,6 +109,13 @@ impl Causes {
     }
 }
 
+/// Whether other models than before stand beside the predictor, or another share of them must agree.
+fn other_robust((old, new): (&RunState<'_>, &RunState<'_>), before: &Value, now: &Value) -> bool {
+    let share = |job: &Value| job.pointer("/robust/share").cloned();
+    let shares = !new.provenance.robust.is_empty() && share(before) != share(now);
+    old.provenance.robust != new.provenance.robust || shares
+}
+
 /// A job's settings without those that have no effect.
 fn settings(job: &Value) -> Value {
     let mut job = job.clone();
@@ -132,6 +140,7 @@ mod tests {
             fingerprint: "a".to_string(),
             inputs: Vec::new(),
             model: model.to_string(),
+            robust: Vec::new(),
             schema: "s".to_string(),
             generator: String::new(),
             seed: 0,
@@ -181,6 +190,17 @@ mod tests {
         brought["explain"]["generator"] = json!("b");
         let other = between(("m", &brought, "g"), ("m", &brought, "h"));
         assert_eq!(other.configuration, ["generator"]);
+        let mut beside = provenance("m");
+        beside.robust = vec!["r".to_string()];
+        let (old, generator) = (provenance("m"), files("g"));
+        let state = |provenance| RunState {
+            provenance,
+            job: &monday,
+            versions: &versions,
+            generator: &generator,
+        };
+        assert_eq!(Causes::between(state(&old), state(&beside)).configuration, ["`[robust]`"]);
+        let old = ("m", &monday, "g");
         let mut renamed = monday.clone();
         renamed["predictor"]["kind"]["Onnx"]["rename"] = json!({ "a": "b" });
         assert_eq!(of_causes(&between(old, ("m", &renamed, "g"))).0, "model");

@@ -10,10 +10,11 @@ use super::groups::Groups;
 use super::results::{RecordedResult, RecordedResults, ResultSetup, Slice};
 use crate::error::{Error, Result};
 use crate::explain::{CurrentRows, Recheck};
-use crate::feature::{Cell, Edit, Edits};
+use crate::feature::{Cell, Edit, Edits, numbers};
 use crate::job::Target;
 use crate::metrics::Status;
 use crate::predictor::{Outcome, Predictor, Task};
+use crate::report::column;
 
 /// Costs that differ by less than this share are the same: they are sums, made in another order.
 const SAME_COST: f64 = 1e-9;
@@ -206,9 +207,11 @@ impl RunComparison {
         let mut valid = vec![None; promised.len()];
         if !asked.is_empty() {
             let scores = self.asking.predictor.predict(&taken(&remade.features, asked.clone())?)?;
+            let ranges = self.ranges(batch)?;
             for (at, row) in asked.into_iter().enumerate() {
-                let target = pairs[promised[row as usize].0].now.target;
-                valid[row as usize] = Some(self.holds(&scores.outcome, at, target));
+                let MatchedRow { row: input, now, .. } = pairs[promised[row as usize].0];
+                let range = ranges.as_ref().map(|ranges| ranges[input as usize]);
+                valid[row as usize] = Some(self.holds(&scores.outcome, at, (now.target, range)));
             }
         }
         for (row, (index, _)) in promised.into_iter().enumerate() {
@@ -227,15 +230,38 @@ impl RunComparison {
         self.asking.share >= 1.0 || ((key >> 64) as u64 as f64) < self.asking.share * 2f64.powi(64)
     }
 
-    /// Whether the model's counterfactual about a row is the wanted one. A row that it fails on does not hold.
-    fn holds(&self, outcome: &Outcome, row: usize, target: u32) -> bool {
-        match (outcome, self.asking.predictor.task(), &self.asking.target) {
-            (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }, _) => {
-                let target_class = self.setup.targets.get(target as usize);
-                classes.get(labels[row] as usize).is_some_and(|class| Some(class) == target_class)
+    /// The target range of each row of a regression; none for classes.
+    fn ranges(&self, batch: &RecordBatch) -> Result<Option<Vec<(f64, f64)>>> {
+        let rows = batch.num_rows();
+        match (self.asking.predictor.task(), &self.asking.target) {
+            (Task::Regression, Target::Range { low, high }) => Ok(Some(vec![(*low, *high); rows])),
+            (Task::Regression, Target::Column { name, tolerance }) => {
+                let values = numbers(column(batch, name)?)?;
+                // A row without a target was rejected.
+                let range = |value: Option<f64>| {
+                    let value = value.unwrap_or(f64::NAN);
+                    (value - tolerance, value + tolerance)
+                };
+                Ok(Some(values.iter().map(range).collect()))
             }
-            (Outcome::Values(values), _, Target::Range { low, high }) => {
-                (*low..=*high).contains(&values[row])
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the model's prediction for a row is the target. A row that it fails on does not hold.
+    fn holds(
+        &self,
+        outcome: &Outcome,
+        row: usize,
+        (target, range): (u32, Option<(f64, f64)>),
+    ) -> bool {
+        match (outcome, self.asking.predictor.task()) {
+            (Outcome::Classes { labels, .. }, Task::Classification { classes, .. }) => {
+                let target = self.setup.targets.get(target as usize);
+                classes.get(labels[row] as usize).is_some_and(|class| Some(class) == target)
+            }
+            (Outcome::Values(values), _) => {
+                range.is_some_and(|(low, high)| (low..=high).contains(&values[row]))
             }
             _ => false,
         }

@@ -1,6 +1,6 @@
 //! The run that another is compared with: published, as it was published, and of the same kind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow::datatypes::{Field, FieldRef};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -25,14 +25,15 @@ pub struct Previous {
     pub run: PreviousRun,
     /// What it was.
     pub manifest: Manifest,
+    /// The folder itself, or the copy of one that is in a store.
+    pub folder: PathBuf,
 }
 
-/// Finds a published run of counterfactuals.
+/// Finds a published run of counterfactuals in a folder, which is called `shown`.
 ///
 /// # Errors
 /// When there is none in the folder, or it is not as its manifest says.
-pub fn find_run(folder: &Path) -> Result<Previous> {
-    let shown = folder.display().to_string();
+pub fn find_run(folder: &Path, shown: &str) -> Result<Previous> {
     let none = |problem: String| {
         Error::input(KEY, format!("is `{shown}`, which {problem}"))
             .hint("name the folder of a published `overturn run`, or leave the key out")
@@ -54,7 +55,8 @@ pub fn find_run(folder: &Path) -> Result<Previous> {
     let sha256 =
         manifest_sha256(folder).map_err(|error| none(format!("cannot be read: {error}")))?;
     let run_id = manifest.run_id().unwrap_or_default().to_string();
-    Ok(Previous { run: PreviousRun { path: shown, run_id, sha256 }, manifest })
+    let run = PreviousRun { path: shown.to_string(), run_id, sha256 };
+    Ok(Previous { run, manifest, folder: folder.to_path_buf() })
 }
 
 impl Previous {
@@ -68,6 +70,13 @@ impl Previous {
             entry.path.strip_prefix(COUNTERFACTUALS).is_some_and(|rest| rest.starts_with('/'))
         };
         self.manifest.tables.iter().filter(ours)
+    }
+
+    /// The method that it has published, where it has several.
+    pub fn method(&self) -> Option<&str> {
+        let methods = self.manifest.summary["methods"].as_array();
+        methods.filter(|methods| !methods.is_empty())?;
+        self.manifest.summary["method"].as_str()
     }
 
     /// Rows of them.
@@ -109,14 +118,14 @@ impl Previous {
         if faults.is_empty()
             && let Some(file) = self.tables().next()
         {
-            faults = self.column_faults(file, setup)?;
+            faults = self.column_faults(file, &setup.of(self.method()))?;
         }
         Error::from_faults(Kind::Input, faults)
     }
 
     /// Columns that are missing or of another type. All files of a run have the same.
     fn column_faults(&self, file: &TableEntry, setup: &ResultSetup) -> Result<Vec<Fault>> {
-        let path = Path::new(&self.run.path).join(&file.path);
+        let path = self.folder.join(&file.path);
         let unreadable =
             |error| Error::input(path.display().to_string(), "cannot be read").source(error);
         let opened = std::fs::File::open(&path).map_err(parquet::errors::ParquetError::from);
@@ -171,7 +180,7 @@ impl Previous {
     pub fn check_files(&self, go_on: &(dyn Fn() -> Result<()> + Sync)) -> Result<()> {
         let tables: Vec<&TableEntry> = self.tables().collect();
         tables.par_iter().try_for_each(|entry| {
-            let path = Path::new(&self.run.path).join(&entry.path);
+            let path = self.folder.join(&entry.path);
             let shown = path.display().to_string();
             let (_, found) = sha256_while(&path, go_on)?
                 .map_err(|error| Error::input(&shown, format!("cannot be read: {error}")))?;

@@ -13,8 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Result};
 use crate::feature::{FeatureSchema, RowReader, Rows, key_hashes, numbers};
 use crate::metrics::Status;
-use crate::output::ROW_HASH;
-use crate::report::{column, read, written_statuses};
+use crate::output::{METHOD, ROW_HASH};
+use crate::report::{column, read, written_of_method, written_statuses};
 
 /// Seed of the hashes of keys: any will do, as long as it is one.
 const SEED: u64 = 0;
@@ -61,6 +61,8 @@ pub struct ResultSetup {
     pub schema: Arc<FeatureSchema>,
     /// What targets are called, in the order of their numbers.
     pub targets: Vec<String>,
+    /// The published method, where the run has several.
+    pub method: Option<String>,
 }
 
 /// A run's first counterfactual for every key and target.
@@ -116,10 +118,18 @@ impl ResultSetup {
         key_hashes(key, SEED)
     }
 
+    /// The same of another run of this kind, by the method that it has published.
+    #[must_use]
+    pub fn of(&self, method: Option<&str>) -> ResultSetup {
+        ResultSetup { method: method.map(String::from), ..self.clone() }
+    }
+
     /// The columns that are read.
     pub(super) fn columns(&self) -> SchemaRef {
         let features = self.schema.names().map(|name| format!("cf_{name}"));
-        let names = self.key.iter().map(String::as_str).chain(READ).map(String::from);
+        let method = self.method.is_some().then_some(METHOD);
+        let names = self.key.iter().map(String::as_str).chain(method).chain(READ);
+        let names = names.map(String::from);
         let fields = names
             .chain(features)
             .filter_map(|name| Some(Arc::new(self.table.field_with_name(&name).ok()?.clone())));
@@ -248,7 +258,8 @@ impl ResultBlock {
         let mut block =
             ResultBlock { entries: Vec::new(), rows, changed: Vec::new(), rises: Vec::new() };
         for batch in read(folder, name, &columns)? {
-            block.add(setup, &batch?, (&reader, slice))?;
+            let batch = written_of_method(batch?, setup.method.as_deref())?;
+            block.add(setup, &batch, (&reader, slice))?;
         }
         Ok(block)
     }
@@ -317,7 +328,7 @@ impl ResultBlock {
             let Some(new) = rows.cells[feature].numbers().filter(|_| !at.is_empty()) else {
                 continue;
             };
-            let before = told(texts, counterfactuals.column(feature).data_type())?;
+            let before = parsed_numbers(texts, counterfactuals.column(feature).data_type())?;
             for (row, before) in at.into_iter().zip(before) {
                 if before.is_some_and(|before| new[row] > before) {
                     self.rises[first + row * words + feature / 64] |= 1 << (feature % 64);
@@ -374,7 +385,7 @@ fn target_of(targets: &[String], name: &str) -> Result<u32> {
 }
 
 /// What texts of a column say, as numbers.
-fn told(texts: Vec<Option<&str>>, data_type: &DataType) -> Result<Vec<Option<f64>>> {
+fn parsed_numbers(texts: Vec<Option<&str>>, data_type: &DataType) -> Result<Vec<Option<f64>>> {
     let texts: ArrayRef = Arc::new(StringArray::from(texts));
     let values = cast(&texts, data_type)
         .map_err(|error| Error::internal("changes", "cannot be read back").source(error))?;

@@ -7,8 +7,8 @@
 
 mod blocks;
 mod charts;
+mod context;
 mod data;
-mod facts;
 mod plate;
 mod policy;
 mod sections;
@@ -24,8 +24,8 @@ use askama::Template;
 
 use crate::error::{Error, Result};
 use blocks::{Block, PageSection};
+pub use context::{PageContext, PastRun, RowAccounts};
 use data::Data;
-pub use facts::{PageFacts, PastRun, RowAccounts};
 use sections::{SectionInput, sections};
 use words::{clipped, counted, listed, name};
 
@@ -59,19 +59,19 @@ struct Page<'a> {
 ///
 /// # Errors
 /// When a table cannot be read, or was written by another version.
-pub fn render(folder: &Path, facts: &PageFacts) -> Result<String> {
-    let data = Data::read(folder)?;
-    let sections = sections(&SectionInput { data: &data, facts, folder })?;
-    let version = facts.versions.iter().find(|(of, _)| of == "overturn");
+pub fn render(folder: &Path, context: &PageContext) -> Result<String> {
+    let data = Data::read(folder, context.published.as_deref())?;
+    let sections = sections(&SectionInput { data: &data, context, folder })?;
+    let version = context.versions.iter().find(|(of, _)| of == "overturn");
     let version = version.map_or(String::new(), |(_, version)| version.clone());
     let page = Page {
-        title: format!("Recourse audit of run {}", clipped(&facts.run.run_id, 16)),
-        run: &facts.run.run_id,
-        lead: lead(&data, facts),
+        title: format!("Recourse audit of run {}", clipped(&context.run.run_id, 16)),
+        run: &context.run.run_id,
+        lead: lead(&data, context),
         policy: policy::policy(STYLE, SCRIPT),
         first: sections.first().map_or("", |section| section.id),
         sections: &sections,
-        foot: format!("Run {} · overturn {version}", facts.run.run_id),
+        foot: format!("Run {} · overturn {version}", context.run.run_id),
         version,
         style: STYLE,
         script: SCRIPT,
@@ -79,7 +79,7 @@ pub fn render(folder: &Path, facts: &PageFacts) -> Result<String> {
     page.render().map_err(|error| Error::internal("the audit's page", "has no text").source(error))
 }
 
-fn lead(data: &Data, facts: &PageFacts) -> String {
+fn lead(data: &Data, context: &PageContext) -> String {
     let targets: Vec<String> =
         data.targets().into_iter().map(|of| format!("“{}”", name(Some(of)))).collect();
     let targets_text = match targets.as_slice() {
@@ -91,6 +91,6 @@ fn lead(data: &Data, facts: &PageFacts) -> String {
     format!(
         "{} were put to the model.{targets_text} For those it refuses, this page says who could have had another decision, by \
          which change and at what cost, who is shut out, and how far groups differ.",
-        counted(facts.accounts.explained(), "row")
+        counted(context.accounts.explained(), "row")
     )
 }

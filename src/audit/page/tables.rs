@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::{cast, concat_batches};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::error::{Error, Result};
+use crate::output::METHOD;
 
 /// A table.
 pub(super) struct PageTable {
@@ -36,6 +37,17 @@ impl PageTable {
             reader.collect::<Result<_, _>>().map_err(|error| unreadable(error.into()))?;
         let batch = concat_batches(&schema, &batches).map_err(|error| unreadable(error.into()))?;
         Ok(Some(PageTable { name: name.to_string(), batch }))
+    }
+
+    /// The rows of one method; all where none is named.
+    pub(super) fn of_method(self, method: Option<&str>) -> Result<PageTable> {
+        let Some(method) = method else { return Ok(self) };
+        let rows = self.texts(METHOD)?.into_iter();
+        let rows = BooleanArray::from_iter(rows.map(|of| Some(of.as_deref() == Some(method))));
+        let batch = filter_record_batch(&self.batch, &rows).map_err(|error| {
+            Error::internal("the audit's page", "rows do not fit").source(error)
+        })?;
+        Ok(PageTable { name: self.name, batch })
     }
 
     /// How many rows there are.

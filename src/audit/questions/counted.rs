@@ -82,10 +82,10 @@ impl Variants for CountedVariants<'_> {
     }
 
     fn responses(&mut self, copies: &[(Variant<'_>, &[Reach])]) -> Result<Option<Vec<Responses>>> {
-        let told = self.variants.responses(copies)?;
-        let asked = told.as_ref().map_or(0, Vec::len) as u64;
+        let shown_responses = self.variants.responses(copies)?;
+        let asked = shown_responses.as_ref().map_or(0, Vec::len) as u64;
         self.asked.fetch_add(asked, Ordering::Relaxed);
-        Ok(told)
+        Ok(shown_responses)
     }
 
     fn predict(&mut self, copies: &[Variant<'_>]) -> Result<Scores> {

@@ -63,14 +63,14 @@ pub(super) fn explicit(
                     group.rows.iter().map(|row| u64::from(of[*row as usize])).sum::<u64>()
                 };
                 let (copies, flipped) = (sum(&of.copies), sum(&of.flipped));
-                let told = asker.names.shows(rows) && copies > 0;
+                let shown = asker.names.shows(rows) && copies > 0;
                 let rows_flipped = count(&group.rows, |row| of.flipped[row] > 0);
                 asker.names.begin(&mut columns, &group);
                 columns.text(Some(&asker.explainer.schema().features[*feature].name));
                 columns.count(rows);
                 columns.count(copies);
                 columns.count(flipped);
-                columns.number(told.then(|| flipped as f64 / copies as f64));
+                columns.number(shown.then(|| flipped as f64 / copies as f64));
                 columns.count(rows_flipped);
                 asker.names.share(&mut columns, rows_flipped, rows);
             }

@@ -26,11 +26,11 @@ impl QuestionNames {
 
     /// A share of rows with its interval; nothing of groups that are too small to tell of.
     pub(in crate::audit) fn share(&self, columns: &mut ReportColumns, part: u64, whole: u64) {
-        let told = self.shows(whole);
+        let shown = self.shows(whole);
         let Interval { low, high } = wilson(part, whole);
-        columns.number(told.then(|| part as f64 / whole as f64));
-        columns.number(told.then_some(low));
-        columns.number(told.then_some(high));
+        columns.number(shown.then(|| part as f64 / whole as f64));
+        columns.number(shown.then_some(low));
+        columns.number(shown.then_some(high));
     }
 
     /// Whether figures of so many rows are told.

@@ -44,7 +44,7 @@ pub(super) use sampler::REFERENCE_ROWS as REFERENCES;
 pub use sampler::{SampleSetup, SampleSizes, Sampler};
 pub use search::ExplainerSetup;
 use search::Variation;
-pub use second_search::doubted;
+pub use second_search::{GatedGaps, doubted, gated};
 
 /// Refused rows that are kept, at most.
 const MOST_REFUSED: usize = 200_000;
@@ -154,10 +154,10 @@ impl Questions<'_> {
         let all_refused = sampler.rows_refused;
         let rows = QuestionRows::new(sampler)?;
         let needs = self.needs(&asker, &rows);
-        let mut told = QuestionResults::default();
+        let mut results = QuestionResults::default();
         let held = rows.refused.len() as u64;
         if self.job.reasons && held < all_refused {
-            told.remarks.push(format!(
+            results.remarks.push(format!(
                 "candidate reasons are told of {held} of {all_refused} rows that need another decision: \
                  no more are held in memory, or asked about with `audit.queries`"
             ));
@@ -169,31 +169,31 @@ impl Questions<'_> {
             // What earlier sections have left over is for the later ones.
             let left = self.job.queries.saturating_sub(asker.predictor.asked());
             let allotted = share(&needs[first..], left).swap_remove(0);
-            self.tell_section(&asker, (&rows, &allotted), &mut told)?;
+            self.write_section(&asker, (&rows, &allotted), &mut results)?;
         }
-        told.asked = asker.predictor.asked();
-        Ok(told)
+        results.asked = asker.predictor.asked();
+        Ok(results)
     }
 
     /// Asks what a section asks, and says what came of it.
-    fn tell_section(
+    fn write_section(
         &self,
         asker: &Asker<'_>,
         (rows, allotted): (&QuestionRows, &Allotment),
-        told: &mut QuestionResults,
+        results: &mut QuestionResults,
     ) -> Result<()> {
-        let SectionNeed { section, rows: wanted, .. } = allotted.need;
+        let SectionNeed { section, rows: needed, .. } = allotted.need;
         let before = asker.predictor.asked();
         asker.searched.set(None);
-        self.tell(asker, rows, (allotted, told))?;
+        self.write(asker, rows, (allotted, results))?;
         let asked = asker.predictor.asked() - before;
         let looked_at = asker.searched.get().unwrap_or(allotted.rows());
         tracing::info!(
-            "the audit: `{section}` has asked {asked} times about {looked_at} of {wanted} rows"
+            "the audit: `{section}` has asked {asked} times about {looked_at} of {needed} rows"
         );
-        if looked_at < wanted {
-            told.remarks.push(format!(
-                "the audit: `{section}` tells of {looked_at} of {wanted} rows: `audit.queries` allows no more"
+        if looked_at < needed {
+            results.remarks.push(format!(
+                "the audit: `{section}` tells of {looked_at} of {needed} rows: `audit.queries` allows no more"
             ));
         }
         Ok(())
@@ -243,11 +243,11 @@ impl Questions<'_> {
         needs
     }
 
-    fn tell(
+    fn write(
         &self,
         asker: &Asker<'_>,
         rows: &QuestionRows,
-        (allotted, told): (&Allotment, &mut QuestionResults),
+        (allotted, results): (&Allotment, &mut QuestionResults),
     ) -> Result<()> {
         let tables = match allotted.need.section {
             "actions" => actions::actions(asker, &rows.refused, allotted)?,
@@ -265,11 +265,11 @@ impl Questions<'_> {
             _ => {
                 let some = rows.refused.slice(0, allotted.rows() as usize);
                 let Reasons { reasons, counts } = reasons::reasons(asker, (&some, &rows.passing))?;
-                told.reasons = Some(reasons);
+                results.reasons = Some(reasons);
                 vec![("reason_counts", counts)]
             }
         };
-        told.tables.extend(tables);
+        results.tables.extend(tables);
         Ok(())
     }
 }
@@ -321,8 +321,8 @@ impl Asker<'_> {
         std::iter::from_fn(move || {
             let left = allotted.questions.saturating_sub(self.predictor.asked() - began);
             let affordable = left / allotted.need.per_row.max(1);
-            let wanted = (allotted.need.rows as usize).min(rows.len()).saturating_sub(first);
-            let next = wanted.min(most).min(affordable as usize);
+            let needed = (allotted.need.rows as usize).min(rows.len()).saturating_sub(first);
+            let next = needed.min(most).min(affordable as usize);
             if next == 0 {
                 return None;
             }

@@ -49,15 +49,15 @@ impl Reservoir {
     /// # Errors
     /// Only if there is a bug.
     pub(super) fn offer(&mut self, batch: &RecordBatch, rows: &[(Ticket, usize)]) -> Result<()> {
-        let wanted = rows.iter().filter(|(ticket, _)| self.wants(ticket));
+        let taken = rows.iter().filter(|(ticket, _)| self.wants(ticket));
         let index = self.batches.len();
-        let wanted = wanted.map(|(ticket, row)| Kept { ticket: *ticket, batch: index, row: *row });
-        let wanted: Vec<Kept> = wanted.collect();
-        if wanted.is_empty() {
+        let taken = taken.map(|(ticket, row)| Kept { ticket: *ticket, batch: index, row: *row });
+        let taken: Vec<Kept> = taken.collect();
+        if taken.is_empty() {
             return Ok(());
         }
         self.batches.push(batch.clone());
-        self.kept.extend(wanted);
+        self.kept.extend(taken);
         // Seldom enough to cost nothing, often enough that batches do not pile up.
         let long = self.kept.len() >= 2 * self.most + 1024;
         if long || self.batches.len() > 64 { self.prune(self.most) } else { Ok(()) }

@@ -225,7 +225,7 @@ impl Sampler {
     fn kept(&mut self, offered: &Offered, attributes: &[ArrayRef]) -> Vec<usize> {
         let mut kept = Vec::new();
         for (row, ticket) in offered.tickets.iter().enumerate() {
-            let wanted = match offered.passing[row] {
+            let selected = match offered.passing[row] {
                 Some(rank) => self.wants_passing(&Ticket { rank, ..*ticket }),
                 None => {
                     self.refused.wants(ticket)
@@ -233,7 +233,7 @@ impl Sampler {
                         || self.group_wants(ticket, (attributes, offered.input[row] as usize))
                 }
             };
-            if wanted || self.any.wants(ticket) {
+            if selected || self.any.wants(ticket) {
                 kept.push(row);
             }
         }
@@ -261,8 +261,8 @@ impl Sampler {
     ) -> Result<()> {
         let all: Vec<(Ticket, usize)> =
             kept.iter().map(|row| offered.tickets[*row]).zip(0..).collect();
-        let of = |wanted: &dyn Fn(usize) -> bool| -> Vec<(Ticket, usize)> {
-            all.iter().filter(|(_, at)| wanted(kept[*at])).copied().collect()
+        let of = |selected: &dyn Fn(usize) -> bool| -> Vec<(Ticket, usize)> {
+            all.iter().filter(|(_, at)| selected(kept[*at])).copied().collect()
         };
         self.any.offer(joined, &all)?;
         let refused = of(&|row| offered.passing[row].is_none());

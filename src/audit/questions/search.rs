@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::sample::Chosen;
 use crate::artefact::Artefact;
 use crate::error::{Error, Result};
-use crate::explain::{ColumnIndices, ExplainSetup, ExplainStats, Explainer};
+use crate::explain::{ColumnIndices, ExplainSetup, ExplainStats, Explainer, RobustModels};
 use crate::feature::{FeatureSchema, key_hashes};
 use crate::job::{ExplainJob, Target};
 use crate::nearest::Points;
@@ -40,6 +40,8 @@ pub struct ExplainerSetup<'a> {
     pub target: &'a Target,
     /// How rows were explained.
     pub explain: &'a ExplainJob,
+    /// Models under which counterfactuals had to hold too.
+    pub robust: RobustModels,
     /// Random streams of the run.
     pub streams: Streams,
 }
@@ -70,7 +72,7 @@ pub(super) type FoundRows = HashMap<(u128, u32), SearchResult>;
 impl ExplainerSetup<'_> {
     /// Nothing differs, but for limits that belong to the run: one counterfactual a row, and no clock.
     pub fn unchanged(&self) -> Variation {
-        let mut explain = self.explain.clone();
+        let mut explain = self.explain.alone();
         explain.samples = 1;
         explain.refine.max_time = None;
         Variation { schema: Arc::clone(&self.schema), columns: self.columns.clone(), explain }
@@ -92,6 +94,7 @@ impl ExplainerSetup<'_> {
             table: Arc::clone(&self.table),
             columns: variation.columns.clone(),
             predictor,
+            robust: self.robust.clone(),
             decisions: None,
             target: self.target,
             explain: &variation.explain,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::Float64Type;
 use hashbrown::HashMap;
 
@@ -13,12 +13,15 @@ use super::reservoir::Ticket;
 use super::sample::{Chosen, SampledGroup};
 use super::search::{CHUNK_ROWS, SearchResult};
 use super::{Asker, NamedTable};
+use crate::audit::gaps::SIGNIFICANT;
 use crate::error::{Error, Result};
 use crate::output::second_search_schema;
 use crate::report::{ReportColumns, column};
 
 /// The verdict about what the search may have made.
 const INCONCLUSIVE: &str = "inconclusive";
+/// The metric that the gate is held against.
+const RECOURSE: &str = "recourse_rate";
 /// Times the questions of the run.
 const TIMES: u32 = 4;
 
@@ -102,30 +105,34 @@ fn figure(
 }
 
 /// How far a gap moves, and how far it may: of shares the tolerance, of costs that share of the reference's.
-fn moved(metric: &str, (own, reference): (TwoSearches, TwoSearches), tolerance: f64) -> (f64, f64) {
-    let moved = ((own.second - reference.second) - (own.first - reference.first)).abs();
+fn moved(
+    metric: &str,
+    (of_group, reference): (TwoSearches, TwoSearches),
+    tolerance: f64,
+) -> (f64, f64) {
+    let moved = ((of_group.second - reference.second) - (of_group.first - reference.first)).abs();
     let scale = if metric == "cost_mean" { reference.first.abs() } else { 1.0 };
     (moved, tolerance * scale)
 }
 
 fn tell(
     asker: &Asker<'_>,
-    (metric, group, own): (&str, &SampledGroup, Option<TwoSearches>),
+    (metric, group, of_group): (&str, &SampledGroup, Option<TwoSearches>),
     reference: Option<Option<TwoSearches>>,
     columns: &mut ReportColumns,
 ) {
     let rows = group.rows.len() as u64;
-    let own = own.filter(|_| asker.names.shows(rows));
+    let of_group = of_group.filter(|_| asker.names.shows(rows));
     let reference = reference.flatten();
-    let both = own.zip(reference);
+    let both = of_group.zip(reference);
     let moved = both.map(|pair| moved(metric, pair, asker.tolerance));
     asker.names.begin(columns, group);
     columns.text(Some(metric));
     columns.count(rows);
-    columns.number(own.map(|own| own.first));
-    columns.number(own.map(|own| own.second));
-    columns.number(both.map(|(own, reference)| own.first - reference.first));
-    columns.number(both.map(|(own, reference)| own.second - reference.second));
+    columns.number(of_group.map(|of_group| of_group.first));
+    columns.number(of_group.map(|of_group| of_group.second));
+    columns.number(both.map(|(of_group, reference)| of_group.first - reference.first));
+    columns.number(both.map(|(of_group, reference)| of_group.second - reference.second));
     columns.number(moved.map(|(moved, _)| moved));
     columns.number(moved.map(|(_, tolerance)| tolerance));
     let verdict = moved.map(|(moved, most)| if moved > most { INCONCLUSIVE } else { "holds" });
@@ -161,7 +168,7 @@ pub fn doubted(gaps: &RecordBatch, second: &RecordBatch) -> Result<RecordBatch> 
         };
         let reference = against[row].as_deref() == Some("reference");
         let moves = moved.get(&(group[row].clone(), stands.to_string()));
-        let moves = moves.is_some_and(|(gap, own)| if reference { *gap } else { *own });
+        let moves = moves.is_some_and(|(gap, of_group)| if reference { *gap } else { *of_group });
         if moves {
             verdicts[row].as_ref().map(|_| INCONCLUSIVE.to_string())
         } else {
@@ -174,6 +181,44 @@ pub fn doubted(gaps: &RecordBatch, second: &RecordBatch) -> Result<RecordBatch> 
     let mut columns = gaps.columns().to_vec();
     columns[index] = verdicts;
     RecordBatch::try_new(gaps.schema(), columns).map_err(lost)
+}
+
+/// Gaps that the gate is held against, after a second search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GatedGaps {
+    /// The widest gap of `recourse_rate` against a reference group that Holm's p lets stand and the second search does
+    /// not move by more than it may, 0 if there is none; none if no group could be compared.
+    pub widest: Option<f64>,
+    /// Gaps that Holm's p lets stand, and that the second search moves by more.
+    pub doubted: usize,
+}
+
+/// The gaps that the gate is held against: what the search may have made is no gap of the model.
+///
+/// # Errors
+/// Only if there is a bug.
+pub fn gated(gaps: &RecordBatch, second: &RecordBatch) -> Result<GatedGaps> {
+    let moved = moved_groups(second)?;
+    let (group, against) = (group_keys(gaps)?, texts(gaps, "against")?);
+    let metrics = texts(gaps, "metric")?;
+    let number = |name: &str| column(gaps, name).map(|of| of.as_primitive::<Float64Type>());
+    let (difference, holm) = (number("difference")?, number("p_holm")?);
+    let mut found = GatedGaps { widest: None, doubted: 0 };
+    for row in 0..gaps.num_rows() {
+        let gated = metrics[row].as_deref() == Some(RECOURSE)
+            && against[row].as_deref() == Some("reference")
+            && difference.is_valid(row);
+        if !gated {
+            continue;
+        }
+        let stands = holm.is_valid(row) && holm.value(row) <= SIGNIFICANT;
+        let moves = moved.get(&(group[row].clone(), RECOURSE.to_string()));
+        let doubted = stands && moves.is_some_and(|(gap, _)| *gap);
+        found.doubted += usize::from(doubted);
+        let width = if stands && !doubted { difference.value(row).abs() } else { 0.0 };
+        found.widest = Some(found.widest.map_or(width, |widest| widest.max(width)));
+    }
+    Ok(found)
 }
 
 type GroupTexts = [Option<String>; 3];
@@ -189,8 +234,8 @@ fn moved_groups(second: &RecordBatch) -> Result<HashMap<(GroupTexts, String), (b
     let (first, again, most) = (number("figure")?, number("figure_again")?, number("tolerance")?);
     let of_row = |row: usize| {
         let gap = verdicts[row].as_deref() == Some(INCONCLUSIVE);
-        let own = (again[row] - first[row]).abs() > most[row];
-        ((groups[row].clone(), metrics[row].clone().unwrap_or_default()), (gap, own))
+        let of_group = (again[row] - first[row]).abs() > most[row];
+        ((groups[row].clone(), metrics[row].clone().unwrap_or_default()), (gap, of_group))
     };
     Ok((0..second.num_rows()).map(of_row).collect())
 }
@@ -210,7 +255,49 @@ fn texts(table: &RecordBatch, name: &str) -> Result<Vec<Option<String>>> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Float64Array;
+
     use super::*;
+
+    #[test]
+    fn gaps_of_the_search_are_held_against_no_gate() {
+        let texts =
+            |list: [Option<&str>; 4]| Arc::new(StringArray::from(list.to_vec())) as ArrayRef;
+        let numbers =
+            |list: [Option<f64>; 4]| Arc::new(Float64Array::from(list.to_vec())) as ArrayRef;
+        let all = |text| texts([Some(text); 4]);
+        let values = texts([Some("a"), Some("b"), Some("c"), Some("a")]);
+        let gaps = RecordBatch::try_from_iter([
+            ("target", all("yes")),
+            ("attribute", all("sex")),
+            ("value", Arc::clone(&values)),
+            (
+                "against",
+                texts([Some("reference"), Some("reference"), Some("reference"), Some("rest")]),
+            ),
+            ("metric", all(RECOURSE)),
+            ("difference", numbers([Some(-0.3), Some(0.1), Some(0.2), Some(0.9)])),
+            ("p_holm", numbers([Some(0.01), Some(0.04), Some(0.3), Some(0.0)])),
+        ]);
+        let gaps = gaps.expect("a table");
+        let second = |verdict: &str| {
+            let verdicts = texts([Some(verdict), Some("holds"), Some("holds"), None]);
+            let second = RecordBatch::try_from_iter([
+                ("target", all("yes")),
+                ("attribute", all("sex")),
+                ("value", texts([Some("a"), Some("b"), Some("c"), Some("d")])),
+                ("metric", all(RECOURSE)),
+                ("verdict", verdicts),
+                ("figure", numbers([Some(0.5); 4])),
+                ("figure_again", numbers([Some(0.5); 4])),
+                ("tolerance", numbers([Some(0.05); 4])),
+            ]);
+            gated(&gaps, &second.expect("a table")).expect("told")
+        };
+        assert_eq!(second("holds"), GatedGaps { widest: Some(0.3), doubted: 0 });
+        // What is left is another gap, which stands; the third does not.
+        assert_eq!(second(INCONCLUSIVE), GatedGaps { widest: Some(0.1), doubted: 1 });
+    }
 
     #[test]
     fn a_group_has_its_own_rows_only() {
@@ -227,14 +314,14 @@ mod tests {
         let first = [found(true, 2.0), found(false, f64::NAN), found(true, 1.0), found(true, 1.0)];
         let second = [found(true, 2.0), found(true, 4.0), found(true, 1.0), found(true, 0.5)];
         let of = |metric, rows: &[u32]| figure(metric, rows, (&first, &second)).expect("rows");
-        let (own, reference) = (of("recourse_rate", &[0, 1]), of("recourse_rate", &[2, 3]));
-        assert_eq!(own, TwoSearches { first: 0.5, second: 1.0 });
+        let (of_group, reference) = (of("recourse_rate", &[0, 1]), of("recourse_rate", &[2, 3]));
+        assert_eq!(of_group, TwoSearches { first: 0.5, second: 1.0 });
         // The gap was -0.5 and is 0.
-        assert_eq!(moved("recourse_rate", (own, reference), 0.05), (0.5, 0.05));
-        let (own, reference) = (of("cost_mean", &[0, 1]), of("cost_mean", &[2, 3]));
-        assert_eq!((own.second, reference.second), (3.0, 0.75));
+        assert_eq!(moved("recourse_rate", (of_group, reference), 0.05), (0.5, 0.05));
+        let (of_group, reference) = (of("cost_mean", &[0, 1]), of("cost_mean", &[2, 3]));
+        assert_eq!((of_group.second, reference.second), (3.0, 0.75));
         // From 1 to 2.25; a twentieth of the reference's mean cost, 1, may be.
-        assert_eq!(moved("cost_mean", (own, reference), 0.05), (1.25, 0.05));
+        assert_eq!(moved("cost_mean", (of_group, reference), 0.05), (1.25, 0.05));
         assert_eq!(figure("cost_mean", &[], (&first, &second)), None);
     }
 }

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::constrain::conditions::beta;
-use crate::feature::{RowWriter, UNSEEN_CODE};
+use crate::feature::{Cell, RowWriter, UNSEEN_CODE};
 
 fn numeric(keys: &str) -> String {
     format!("[[feature]]\nname = \"age\"\nkind = \"numeric\"\n{keys}\n")
@@ -402,6 +402,36 @@ fn numbers_beyond_the_precision_of_doubles_stay_as_they_are() {
     for (written, original) in written.columns().iter().zip(case.batch.columns()) {
         assert!(Arc::ptr_eq(written, original));
     }
+}
+
+/// Of two categories that do not go together the one goes of which the network is less sure.
+#[test]
+fn a_broken_rule_is_repaired_by_what_the_network_takes_for_likeliest() {
+    let text = "[[feature]]\nname = \"soil\"\nkind = \"categorical\"\nvalues = [\"clay\", \"sand\"]\n\
+                [[feature]]\nname = \"area\"\nkind = \"categorical\"\nvalues = [\"hill\", \"coast\"]\n\
+                [[rule]]\ncheck = \"soil <> 'sand' OR area = 'coast'\"\n";
+    let text_column = |values: &[&str]| shared(StringArray::from(values.to_vec()));
+    let case = Case::parse(
+        text,
+        vec![("soil", text_column(&["clay"; 3])), ("area", text_column(&["hill"; 3]))],
+    );
+    let mut output = case.encoder.encode_rows(&case.rows);
+    let first = |feature: usize| output.layout.slots[feature].range().start;
+    let (soil, area) = (first(0), first(1));
+    // Logits of clay and sand, hill and coast.
+    let logits = [[1.0, 5.0, 2.0, 1.0], [1.0, 1.5, 2.0, 0.0], [2.0, 1.0, 2.0, 1.0]];
+    for (row, [clay, sand, hill, coast]) in logits.into_iter().enumerate() {
+        let values = &mut output.values[row * output.width..][..output.width];
+        (values[soil], values[soil + 1]) = (clay, sand);
+        (values[area], values[area + 1]) = (hill, coast);
+    }
+    let settled = case.process(&output, &case.widest());
+    let codes = |feature: usize| settled.cells[feature].codes().expect("codes").to_vec();
+    assert_eq!((codes(0), codes(1)), (vec![1, 0, 0], vec![1, 0, 0]));
+    let (repaired, rows) =
+        case.constraints.repaired(&output, &case.rows, &case.widest(), &case.bounds);
+    assert_eq!(repaired, [0, 1], "the third keeps the rule");
+    assert_eq!(rows.cell(1, 0), Cell::Code(1));
 }
 
 /// A column of lists of texts.

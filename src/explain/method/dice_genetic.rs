@@ -124,11 +124,12 @@ impl CounterfactualMethod for DiceGenetic {
                 proposals.extend(all[*index].proposals());
             }
             let predictions = cache.predict_unprobed(&proposals)?;
-            let mut told = predictions.into_iter();
+            let mut predictions_left = predictions.into_iter();
             for index in open {
                 let population = &mut all[index];
-                let own: Vec<_> = told.by_ref().take(population.members.len()).collect();
-                let bred = self.bred(cache, population, &own);
+                let of_population: Vec<_> =
+                    predictions_left.by_ref().take(population.members.len()).collect();
+                let bred = self.bred(cache, population, &of_population);
                 population.breed(cache, bred);
             }
         }
@@ -155,15 +156,15 @@ impl DiceGenetic {
             *probabilities = None;
         }
         let request = population.variables.request as usize;
-        let mut place = 0;
+        let mut scored = 0;
         let mut bred = Vec::with_capacity(predictions.len());
         for (member, prediction) in
             std::mem::take(&mut population.members).into_iter().zip(predictions)
         {
             // What was not asked about has no loss.
             let Some(prediction) = prediction else { continue };
-            let shortfall = shortfall(&scores, place, &cache.batch.targets, request);
-            place += 1;
+            let shortfall = shortfall(&scores, scored, &cache.batch.targets, request);
+            scored += 1;
             let changes = population.variables.changes(&member);
             let loss = shortfall + self.distance(&population.variables, &member, changes.len());
             let loss = if loss.is_nan() { f64::INFINITY } else { loss };
@@ -193,10 +194,10 @@ impl DiceGenetic {
 }
 
 /// How far a prediction is from the target: DiCE's hinge loss.
-fn shortfall(scores: &Scores, place: usize, targets: &Targets, request: usize) -> f64 {
+fn shortfall(scores: &Scores, scored: usize, targets: &Targets, request: usize) -> f64 {
     match (&scores.outcome, targets) {
         (Outcome::Values(values), Targets::Ranges { low, high }) => {
-            let value = values[place];
+            let value = values[scored];
             if value.is_nan() {
                 return f64::NAN;
             }
@@ -209,10 +210,10 @@ fn shortfall(scores: &Scores, place: usize, targets: &Targets, request: usize) -
             match probabilities {
                 Some(all) => {
                     let width = all.len() / labels.len().max(1);
-                    let shares = &all[place * width..(place + 1) * width];
+                    let shares = &all[scored * width..(scored + 1) * width];
                     hinge(shares, target as usize)
                 }
-                None => f64::from(u8::from(labels[place] != target)),
+                None => f64::from(u8::from(labels[scored] != target)),
             }
         }
         _ => f64::NAN,

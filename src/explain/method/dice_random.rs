@@ -77,11 +77,11 @@ impl CounterfactualMethod for DiceRandom {
                 break;
             }
             let predictions = cache.predict_unprobed(&proposals)?;
-            let mut told = proposals.into_iter().zip(predictions);
+            let mut predictions_left = proposals.into_iter().zip(predictions);
             let mut first = 0;
             for (index, end) in ends {
-                let own = told.by_ref().take(end - first);
-                all[index].learn(cache, own);
+                let of_request = predictions_left.by_ref().take(end - first);
+                all[index].learn(cache, of_request);
                 first = end;
             }
         }
@@ -140,9 +140,9 @@ impl RandomCopies {
     fn learn(
         &mut self,
         cache: &QueryCache<'_>,
-        told: impl Iterator<Item = (Proposal, Option<PredictionIndex>)>,
+        predictions_left: impl Iterator<Item = (Proposal, Option<PredictionIndex>)>,
     ) {
-        for (proposal, prediction) in told {
+        for (proposal, prediction) in predictions_left {
             let valid = prediction.filter(|prediction| cache.decides(*prediction));
             let new = valid.filter(|one| self.found.iter().all(|(known, _)| known != one));
             self.found.extend(new.map(|prediction| (prediction, proposal.changes)));

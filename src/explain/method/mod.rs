@@ -74,7 +74,7 @@ pub(super) fn method_of(
     refiner: &Refiner,
 ) -> Box<dyn CounterfactualMethod> {
     match job.method {
-        ExplainMethod::Auto | ExplainMethod::Generator => Box::new(GeneratorMethod),
+        ExplainMethod::Auto | ExplainMethod::Cfrl => Box::new(GeneratorMethod),
         ExplainMethod::Search | ExplainMethod::Nearest => Box::new(NearestRow),
         ExplainMethod::DiceRandom => Box::new(DiceRandom::new(job, refiner)),
         ExplainMethod::DiceGenetic => Box::new(DiceGenetic::new(job, refiner)),

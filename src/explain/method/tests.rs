@@ -1,17 +1,30 @@
 //! What no method must ever do, over random schemas, tables, models and budgets; and what each must find where the
 //! counterfactual is plain.
 
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use proptest::prelude::*;
 
 use super::sparsity::PosthocSparsity;
 use super::spread::spreads;
 use crate::constrain::tests::random::case;
-use crate::explain::Worker;
 use crate::explain::refine::tests::{Ground, explained, part_and_whole};
 use crate::explain::refine::{Change, Changes, Outcomes, Proposal, QueryCache, difference};
+use crate::explain::{ExplainStats, Worker, take};
 use crate::feature::Cell;
-use crate::job::{DiceSpec, ExplainJob, ExplainMethod, Refine, SparsitySearch};
+use crate::job::{ComparedMethod, DiceSpec, ExplainJob, ExplainMethod, Refine, SparsitySearch};
 use crate::metrics::{Source, Status};
+
+/// All methods. The generator's proposals are given here: what a network says depends on the others of its batch by
+/// rounding.
+const METHODS: [ExplainMethod; 6] = [
+    ExplainMethod::Cfrl,
+    ExplainMethod::Search,
+    ExplainMethod::Nearest,
+    ExplainMethod::DiceRandom,
+    ExplainMethod::DiceGenetic,
+    ExplainMethod::Lore,
+];
 
 const RIVALS: [(ExplainMethod, Source); 4] = [
     (ExplainMethod::Nearest, Source::Neighbour),
@@ -24,7 +37,7 @@ fn job(method: ExplainMethod, mode: Refine, budget: u32) -> ExplainJob {
     let mut job = ExplainJob::usual(mode);
     job.method = method;
     job.refine.queries_per_row = budget;
-    job.refine.min_score = 0.0;
+    job.refine.min_score = Some(0.0);
     job
 }
 
@@ -83,8 +96,8 @@ proptest! {
         let ground = Ground::new(&columns, rows, seed);
         let some: Vec<u32> = (0..rows as u32).rev().step_by(2).collect();
         let batch = ground.some(&some);
-        for (method, _) in RIVALS {
-            let worker = ground.worker(&job(method, Refine::Off, 100));
+        for method in METHODS {
+            let worker = ground.worker(&job(method, refine_of(method), 100));
             let whole = explained(&worker, &ground.batch, &ground.generated);
             let part = explained(&worker, &batch, &ground.generated.take(&some));
             let constraints = &ground.case.constraints;
@@ -99,6 +112,81 @@ proptest! {
             }
         }
     }
+}
+
+/// What a job's methods write about rows, a line each, in order.
+fn lines(worker: &Worker, rows: &RecordBatch) -> Vec<String> {
+    let table = worker.explain(rows, &mut ExplainStats::default()).expect("explained");
+    let options = FormatOptions::default();
+    let columns = table.columns().iter();
+    let columns: Vec<ArrayFormatter<'_>> = columns
+        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("a column"))
+        .collect();
+    let line = |row| columns.iter().map(|of| format!("{}|", of.value(row))).collect::<String>();
+    let mut lines: Vec<String> = (0..table.num_rows()).map(line).collect();
+    lines.sort_unstable();
+    lines
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn every_method_keeps_constraints_and_budgets(
+        (columns, rows, seed) in case(),
+        budget in prop_oneof![1..6u32, Just(40u32), Just(300u32)],
+    ) {
+        let ground = Ground::new(&columns, rows, seed);
+        for method in METHODS {
+            let job = job(method, refine_of(method), budget);
+            check(&ground, &job, &ground.refine(&job))?;
+        }
+    }
+
+    #[test]
+    fn tables_depend_on_what_rows_say_alone((columns, rows, seed) in case()) {
+        let ground = Ground::new(&columns, rows, seed);
+        let table = &ground.case.batch;
+        let order: Vec<u32> = (0..rows as u32).rev().step_by(2)
+            .chain((0..rows as u32).rev().skip(1).step_by(2)).collect();
+        let (first, second) = order.split_at(rows / 3);
+        for method in METHODS.into_iter().filter(|method| *method != ExplainMethod::Cfrl) {
+            let mut job = job(method, refine_of(method), 60);
+            job.samples = 2;
+            let worker = ground.worker(&job);
+            let whole = lines(&worker, table);
+            let permuted = take(table, &order).expect("rows");
+            prop_assert_eq!(&lines(&worker, &permuted), &whole, "{:?} in another order", method);
+            let mut parts = Vec::new();
+            for part in [first, second].into_iter().filter(|part| !part.is_empty()) {
+                parts.extend(lines(&worker, &take(table, part).expect("rows")));
+            }
+            parts.sort_unstable();
+            prop_assert_eq!(&parts, &whole, "{:?} in other batches", method);
+        }
+    }
+
+    #[test]
+    fn a_method_says_the_same_beside_others((columns, rows, seed) in case()) {
+        let ground = Ground::new(&columns, rows, seed);
+        let table = &ground.case.batch;
+        let compared = |method: &ExplainMethod| {
+            ComparedMethod { method: *method, refine: refine_of(*method) }
+        };
+        let mut together = job(METHODS[5], refine_of(METHODS[5]), 60);
+        together.compare = METHODS[1..5].iter().map(compared).collect();
+        let mut alone: Vec<String> = METHODS[1..]
+            .iter()
+            .flat_map(|method| lines(&ground.worker(&job(*method, refine_of(*method), 60)), table))
+            .collect();
+        alone.sort_unstable();
+        prop_assert_eq!(lines(&ground.worker(&together), table), alone);
+    }
+}
+
+/// How much a method's counterfactuals are refined by default.
+fn refine_of(method: ExplainMethod) -> Refine {
+    if method.is_rival() { Refine::Off } else { Refine::Full }
 }
 
 /// The first number of the first row.

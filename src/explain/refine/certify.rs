@@ -131,6 +131,9 @@ impl Worker {
                 outcomes.scores.put(&[request], &cache.scores(&[prediction]));
                 let finding = &mut outcomes.findings[request as usize];
                 finding.margin = cache.margin(prediction);
+                finding.robust = cache.held(prediction);
+                finding.robustness_cost =
+                    cache.robustness_cost(request, (prediction, cost(proposal)));
                 (finding.valid, finding.status) = (true, Status::Solved);
                 finding.source = Some(Source::Candidate);
             }

@@ -30,13 +30,16 @@ impl Worker {
             .collect();
         let none = Changes::new();
         let rows = cache.rows(shown.iter().map(|shown| shown.map_or(&none, |one| &one.changes)));
-        let finding = |chosen: &Option<&Candidate>| Finding {
+        let finding = |(request, chosen): (u32, &Option<&Candidate>)| Finding {
             status: if chosen.is_some() { Status::Solved } else { Status::Unsolved },
             source: chosen.map(|one| one.source),
             valid: chosen.is_some(),
             queries: 0,
             certified: false,
             margin: chosen.map_or(f64::NAN, |one| cache.margin(one.prediction)),
+            robust: chosen.and_then(|one| cache.held(one.prediction)),
+            robustness_cost: chosen
+                .and_then(|one| cache.robustness_cost(request, (one.prediction, one.cost))),
         };
         let mut scores = self.shared.with_probability_slots(&cache.batch.decided);
         let (indexes, predictions): (Vec<u32>, Vec<u32>) = (0u32..)
@@ -47,7 +50,7 @@ impl Worker {
         Ok(Outcomes {
             rows,
             scores,
-            findings: chosen.iter().map(finding).collect(),
+            findings: (0u32..).zip(&chosen).map(finding).collect(),
             rules: Vec::new(),
             fallback: (self.shared.samples > 1).then(|| fallback(cache, candidates)),
         })
@@ -55,8 +58,13 @@ impl Worker {
 
     /// Whether a counterfactual changes no more features than it may.
     pub(super) fn may_show(&self, candidate: &Candidate) -> bool {
+        self.may_change(&candidate.changes)
+    }
+
+    /// Whether changes are no more than there may be.
+    pub(super) fn may_change(&self, changes: &Changes) -> bool {
         let most = self.shared.refiner.job.max_changes;
-        most.is_none_or(|most| candidate.changes.len() <= most as usize)
+        most.is_none_or(|most| changes.len() <= most as usize)
     }
 
     /// The best valid counterfactual of a request; among those that cost as little, the most plausible one.
@@ -164,6 +172,7 @@ fn fallback(cache: &QueryCache<'_>, candidates: &CandidateSet) -> Fallback {
         margins: first()
             .map(|one| one.map_or(f64::NAN, |one| cache.margin(one.prediction)))
             .collect(),
+        robust: first().map(|one| cache.held(one?.prediction)).collect(),
     }
 }
 

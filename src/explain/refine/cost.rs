@@ -115,6 +115,11 @@ impl Costs {
         if cost.by_one > 0.0 { cost.by_one * cost.std } else { cost.fixed + by_rank }
     }
 
+    /// The standard deviation of a number; 1 for a category.
+    pub(super) fn std(&self, feature: usize) -> f64 {
+        self.features[feature].std
+    }
+
     /// Smaller moves of a number do not count.
     pub(super) fn tolerance(&self, feature: usize) -> f64 {
         self.features[feature].tolerance
@@ -123,8 +128,12 @@ impl Costs {
 
 impl Refiner {
     /// What changes of a row cost.
-    pub(in crate::explain) fn cost(&self, edits: &[Change], own: impl Fn(usize) -> Cell) -> f64 {
-        self.costs.total(edits, own)
+    pub(in crate::explain) fn cost(
+        &self,
+        edits: &[Change],
+        originally: impl Fn(usize) -> Cell,
+    ) -> f64 {
+        self.costs.total(edits, originally)
     }
 
     /// What rows cost, as written to the table. A feature that follows from others costs nothing by itself.

@@ -36,6 +36,7 @@ impl Outcomes {
         self.scores.put(&[index], &fallback.scores.take(&[index]));
         let finding = &mut self.findings[request];
         finding.margin = fallback.margins[request];
+        (finding.robust, finding.robustness_cost) = (fallback.robust[request], None);
         (finding.valid, finding.status) = (true, Status::Solved);
         finding.source = Some(fallback.source);
     }

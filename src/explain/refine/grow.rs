@@ -40,13 +40,18 @@ impl Worker {
         let mut growing: Vec<Growing> =
             hard.filter_map(|request| self.seed(cache, request as u32, &nearby[request])).collect();
         for _ in 1..MOST {
-            let (proposals, of) = extensions(&growing);
+            let proposals = extensions(&growing);
             if proposals.is_empty() {
                 break;
             }
             growing.iter_mut().for_each(|item| item.ended = true);
+            // What breaks a rule between features takes its partner along.
+            let sources = vec![Source::Neighbour; proposals.len()];
+            let (proposals, _) = cache.prepared(proposals, &sources);
             let predictions = cache.predict(&proposals)?;
-            for ((proposal, index), prediction) in proposals.into_iter().zip(of).zip(predictions) {
+            for (proposal, prediction) in proposals.into_iter().zip(predictions) {
+                let of = growing.binary_search_by_key(&proposal.request, |item| item.request);
+                let Ok(index) = of else { continue };
                 let item: &mut Growing = &mut growing[index];
                 let Some(prediction) = prediction else { continue };
                 let share = cache.share(prediction).unwrap_or(0.0);
@@ -95,11 +100,10 @@ impl Worker {
     }
 }
 
-/// What every growing list could become next, and whose each proposal is.
-fn extensions(growing: &[Growing]) -> (Vec<Proposal>, Vec<usize>) {
+/// What every growing list could become next.
+fn extensions(growing: &[Growing]) -> Vec<Proposal> {
     let mut proposals = Vec::new();
-    let mut of = Vec::new();
-    for (index, item) in growing.iter().enumerate().filter(|(_, item)| !item.ended) {
+    for item in growing.iter().filter(|item| !item.ended) {
         for addition in &item.additions {
             if item.changes.iter().any(|change| change.feature == addition.feature) {
                 continue;
@@ -108,10 +112,9 @@ fn extensions(growing: &[Growing]) -> (Vec<Proposal>, Vec<usize>) {
             changes.push(*addition);
             changes.sort_by_key(|change| change.feature);
             proposals.push(Proposal { request: item.request, changes });
-            of.push(index);
         }
     }
-    (proposals, of)
+    proposals
 }
 
 #[cfg(test)]
@@ -125,19 +128,20 @@ mod tests {
 
     #[test]
     fn what_is_there_is_not_added_again() {
-        let item = |ended| Growing {
-            request: 7,
+        let item = |request, ended| Growing {
+            request,
             additions: vec![change(2), change(0), change(5)],
             changes: Changes::from_slice(&[change(2)]),
             share: 0.1,
             ended,
         };
-        let (proposals, of) = extensions(&[item(true), item(false)]);
+        let proposals = extensions(&[item(6, true), item(7, false)]);
         let features: Vec<Vec<usize>> = proposals
             .iter()
             .map(|proposal| proposal.changes.iter().map(|change| change.feature).collect())
             .collect();
         assert_eq!(features, [[0, 2], [2, 5]]);
-        assert_eq!(of, [1, 1], "an ended list grows no more");
+        let of = |request| proposals.iter().filter(|of| of.request == request).count();
+        assert_eq!((of(6), of(7)), (0, 2), "an ended list grows no more");
     }
 }

@@ -17,6 +17,8 @@ use crate::feature::Cell;
 use crate::job::Refine;
 use crate::predictor::Task;
 
+/// The least margin where the job says none and the model gives no probabilities.
+const USUAL: f64 = 0.55;
 /// Rows near to a counterfactual that a model without probabilities is asked about: with the counterfactual itself a
 /// share in fifths, for four more questions about each valid proposal.
 const NEARBY: u64 = 4;
@@ -26,7 +28,8 @@ const APART: f64 = 0.1;
 /// misses a high margin by little would be refined down to the border, and hold worse than with a low one.
 const PARTS: u32 = 4;
 /// What a counterfactual that certainly holds is worth more than one that certainly does not, in the unit of costs.
-/// Rows for which a further margin is cheap get more of it than is asked for, others no more than that.
+/// Rows for which a margin is cheap get more of it than others. Less than a feature's penalty: no further feature
+/// changes for it.
 const SURVIVAL_VALUE: f64 = 2.0;
 /// What every changed feature counts beyond its cost where a margin is worth something: further changes are the
 /// easiest way to one, and a long list of changes is hard to act on.
@@ -34,18 +37,33 @@ const FEATURE_PENALTY: f64 = 2.0;
 /// The same of a category beyond that: most bring more margin than a number that stops where it may.
 const CATEGORY_PENALTY: f64 = 0.5;
 /// Share of counterfactuals that held when models were trained again, by margin: rounded from counterfactuals of
-/// `tests/margin.sh` to rows of training splits, when margins did not count yet.
-const SURVIVAL: [(f64, f64); 9] = [
-    (0.5, 0.42),
+/// `tests/margin.sh` to rows of training splits. Of models that look at numbers smoothly …
+const SURVIVAL: Survival = [
+    (0.5, 0.44),
     (0.52, 0.5),
-    (0.55, 0.6),
-    (0.6, 0.7),
-    (0.65, 0.77),
-    (0.7, 0.84),
-    (0.8, 0.91),
-    (0.9, 0.94),
-    (1.0, 0.96),
+    (0.55, 0.62),
+    (0.6, 0.76),
+    (0.65, 0.84),
+    (0.7, 0.88),
+    (0.8, 0.93),
+    (0.9, 0.96),
+    (1.0, 0.97),
 ];
+/// … and of models that show breakpoints: ensembles of trees differ more from one training to the next.
+const SURVIVAL_OF_TREES: Survival = [
+    (0.5, 0.31),
+    (0.52, 0.35),
+    (0.55, 0.42),
+    (0.6, 0.51),
+    (0.65, 0.59),
+    (0.7, 0.69),
+    (0.8, 0.82),
+    (0.9, 0.91),
+    (1.0, 0.95),
+];
+
+/// Margins, and the share of counterfactuals that are expected to hold.
+type Survival = [(f64, f64); 9];
 
 /// What counterfactuals are held to.
 pub(super) struct RequiredMargins {
@@ -55,6 +73,8 @@ pub(super) struct RequiredMargins {
     pub(super) probes: bool,
     /// Whether a margin beyond the least is worth something: where it is a probability.
     margin_counts: bool,
+    /// Share of counterfactuals that are expected to hold.
+    survival: &'static Survival,
     /// What every request is held to; 0 for validity alone.
     thresholds: Vec<f64>,
     /// Of every counterfactual its request …
@@ -68,14 +88,24 @@ pub(super) struct RequiredMargins {
 impl RequiredMargins {
     pub(super) fn new(worker: &Worker, requests: usize) -> RequiredMargins {
         let job = &worker.shared.refiner.job;
-        let least = if job.mode == Refine::Off { 0.0 } else { job.min_score };
         let task = worker.shared.predictor.task();
         let tells = !matches!(task, Task::Classification { probabilities: false, .. });
+        let gives_probabilities = matches!(task, Task::Classification { probabilities: true, .. });
+        let asked = match job.min_score {
+            _ if job.mode == Refine::Off => Some(0.0),
+            // Margin is bought where it is worth its price, and forced on nobody.
+            None if gives_probabilities => None,
+            asked => Some(asked.unwrap_or(USUAL)),
+        };
+        let least = asked.unwrap_or(0.0);
         RequiredMargins {
             least,
             probes: least > 0.0 && !tells,
-            margin_counts: least > 0.0
-                && matches!(task, Task::Classification { probabilities: true, .. }),
+            margin_counts: gives_probabilities && asked != Some(0.0),
+            survival: match worker.shared.refiner.plateaus.are_known() {
+                true => &SURVIVAL_OF_TREES,
+                false => &SURVIVAL,
+            },
             thresholds: vec![least; requests],
             requests: Vec::new(),
             decided: Vec::new(),
@@ -123,14 +153,16 @@ impl QueryCache<'_> {
         self.required.margin_counts
     }
 
-    /// What a counterfactual's margin is worth, in the unit of costs.
+    /// What a counterfactual's margin is worth, in the unit of costs: that of all models, if there are some beside the
+    /// predictor.
     pub(super) fn margin_value(&self, prediction: PredictionIndex) -> f64 {
-        self.value_of_margin(self.margin(prediction))
+        self.value_of_margin(self.margin_together(prediction))
     }
 
     /// The same of a margin.
     pub(super) fn value_of_margin(&self, margin: f64) -> f64 {
-        if self.required.margin_counts { SURVIVAL_VALUE * survival_at(margin) } else { 0.0 }
+        let RequiredMargins { margin_counts, survival, .. } = &self.required;
+        if *margin_counts { SURVIVAL_VALUE * survival_at(survival, margin) } else { 0.0 }
     }
 
     /// What a change counts beyond its cost.
@@ -156,14 +188,20 @@ impl QueryCache<'_> {
             let inside =
                 candidates.by_request[request as usize].iter().filter(|one| self.is_inside(one));
             let best = inside.map(|one| self.margin(one.prediction)).fold(0.0, f64::max);
-            self.required.thresholds[request as usize] = part_of(self.required.least, best);
+            // What too few of the models beside the predictor accept may have the margin all the same.
+            if !self.reaches(request, best) {
+                self.required.thresholds[request as usize] = part_of(self.required.least, best);
+            }
         }
         let RequiredMargins { thresholds, requests, decided, margins, .. } = &self.required;
         let predictions = requests.iter().zip(decided).zip(margins);
-        for (valid, ((request, decided), margin)) in self.valid.iter_mut().zip(predictions) {
+        let robust = (0u32..).zip(requests).map(|(index, request)| self.is_robust(*request, index));
+        let robust: Vec<bool> = robust.collect();
+        let found = self.valid.iter_mut().zip(&robust).zip(predictions);
+        for ((valid, robust), ((request, decided), margin)) in found {
             let threshold = thresholds[*request as usize];
             if threshold < self.required.least {
-                *valid = *decided && reaches(*margin, threshold);
+                *valid = *decided && *robust && reaches(*margin, threshold);
             }
         }
     }
@@ -196,15 +234,16 @@ impl QueryCache<'_> {
             let Some(probed) = probed else { continue };
             if probed.iter().all(|nearby| *nearby == prediction) {
                 // No row is near: nothing speaks against it, but how far inside it is stays unknown.
-                self.valid[prediction as usize] = true;
+                let request = self.required.requests[prediction as usize];
+                self.valid[prediction as usize] = self.is_robust(request, prediction);
                 continue;
             }
             let agreeing = probed.iter().filter(|nearby| self.decides(**nearby)).count();
             let margin = (1 + agreeing) as f64 / (1 + probed.len()) as f64;
             self.required.margins[prediction as usize] = margin;
             let request = self.required.requests[prediction as usize];
-            self.valid[prediction as usize] =
-                reaches(margin, self.required.thresholds[request as usize]);
+            self.valid[prediction as usize] = self.is_robust(request, prediction)
+                && reaches(margin, self.required.thresholds[request as usize]);
         }
         Ok(())
     }
@@ -247,17 +286,17 @@ fn reaches(margin: f64, threshold: f64) -> bool {
 }
 
 /// Share of counterfactuals with such a margin that are expected to hold.
-fn survival_at(margin: f64) -> f64 {
+fn survival_at(survival: &Survival, margin: f64) -> f64 {
     let within = |pair: &&[(f64, f64)]| margin <= pair[1].0;
-    match SURVIVAL.windows(2).find(within) {
+    match survival.windows(2).find(within) {
         // Below the border, or not known.
-        Some(_) if margin < SURVIVAL[0].0 => SURVIVAL[0].1,
+        Some(_) if margin < survival[0].0 => survival[0].1,
         Some(pair) => {
             let ((low, from), (high, to)) = (pair[0], pair[1]);
             from + (to - from) * (margin - low) / (high - low)
         }
-        None if margin.is_nan() => SURVIVAL[0].1,
-        None => SURVIVAL[SURVIVAL.len() - 1].1,
+        None if margin.is_nan() => survival[0].1,
+        None => survival[survival.len() - 1].1,
     }
 }
 
@@ -282,14 +321,15 @@ mod tests {
 
     #[test]
     fn the_farther_inside_the_surer() {
-        assert_eq!(
-            (survival_at(f64::NAN), survival_at(0.3), survival_at(0.5), survival_at(1.0)),
-            (0.42, 0.42, 0.42, 0.96)
-        );
-        assert!((survival_at(0.75) - 0.875).abs() < 1e-12);
-        let shares: Vec<f64> =
-            (50..=100).map(|margin| survival_at(f64::from(margin) / 100.0)).collect();
-        assert!(shares.windows(2).all(|pair| pair[0] < pair[1]));
+        for survival in [&SURVIVAL, &SURVIVAL_OF_TREES] {
+            let at = |margin| survival_at(survival, margin);
+            let (least, most) = (survival[0].1, survival[8].1);
+            assert_eq!((at(f64::NAN), at(0.3), at(0.5), at(1.0)), (least, least, least, most));
+            let middle = (survival[5].1 + survival[6].1) / 2.0;
+            assert!((at(0.75) - middle).abs() < 1e-12);
+            let shares: Vec<f64> = (50..=100).map(|margin| at(f64::from(margin) / 100.0)).collect();
+            assert!(shares.windows(2).all(|pair| pair[0] < pair[1]));
+        }
     }
 
     #[test]

@@ -10,8 +10,10 @@
 mod candidate_set;
 mod certify;
 mod choose;
+mod clearance;
 mod cost;
 mod distinct;
+mod further;
 mod grow;
 mod linear_plausibility;
 mod margin;
@@ -24,6 +26,7 @@ mod ranks;
 mod reduce;
 mod resample;
 mod responses;
+mod robust;
 mod settle;
 mod shrink;
 mod singles;
@@ -107,6 +110,8 @@ struct Fallback {
     scores: Scores,
     valid: Vec<bool>,
     margins: Vec<f64>,
+    /// Under how many models beside the predictor they hold.
+    robust: Vec<Option<u32>>,
 }
 
 /// What a refiner is made of.
@@ -149,9 +154,14 @@ impl Refiner {
         &self.layout
     }
 
+    /// The method whose proposals are refined.
+    pub(super) fn method(&self) -> ExplainMethod {
+        self.method
+    }
+
     /// Whether the generator is asked at all.
     pub(super) fn asks_generator(&self) -> bool {
-        self.method == ExplainMethod::Generator
+        self.method == ExplainMethod::Cfrl
     }
 
     /// How many times the usual number of questions there may be about a row.
@@ -202,7 +212,11 @@ impl Worker {
             cache.relax(&candidates);
             if full {
                 self.minimise(&mut cache, &mut candidates, nearby)?;
+                if refiner.does(Step::Shrink) {
+                    self.finish_numbers(&mut cache, &mut candidates)?;
+                }
             }
+            self.settle_for_fewer(&mut cache, &mut candidates)?;
         }
         if full && refiner.does(Step::Certificate) {
             self.settle(&mut cache, &mut candidates)?;
@@ -213,8 +227,9 @@ impl Worker {
         if full && widest && refiner.does(Step::Certificate) {
             self.certify(&mut cache, &mut outcomes)?;
         }
-        for (finding, queries) in outcomes.findings.iter_mut().zip(&cache.queries) {
-            finding.queries = *queries;
+        let queries = cache.queries.iter().zip(&cache.robust.queries);
+        for (finding, (own, others)) in outcomes.findings.iter_mut().zip(queries) {
+            finding.queries = own + others;
         }
         outcomes.rules = proposals.rules();
         cache.count_unsolved(&outcomes.findings, &mut stats.unsolved);

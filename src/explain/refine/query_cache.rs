@@ -11,6 +11,7 @@ use hashbrown::hash_map::Entry;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::margin::RequiredMargins;
+use super::robust::RobustChecks;
 use super::{Change, Changes, Proposal};
 use crate::constrain::{Conditions, FeasibleSet, RowBounds};
 use crate::error::{Error, Result};
@@ -78,6 +79,8 @@ pub(in crate::explain) struct QueryCache<'a> {
     implausible: Vec<bool>,
     shares: Vec<f32>,
     pub(super) required: RequiredMargins,
+    /// What models beside the predictor say.
+    pub(super) robust: RobustChecks<'a>,
     /// What takes single cells, if the model can.
     variants: Option<Box<dyn Variants + 'a>>,
 }
@@ -106,6 +109,7 @@ impl<'a> QueryCache<'a> {
             implausible: Vec::new(),
             shares: Vec::new(),
             required: RequiredMargins::new(worker, requests),
+            robust: RobustChecks::new(worker, (&batch.before, requests))?,
             variants: worker.shared.predictor.variants(&batch.before)?,
         })
     }
@@ -262,10 +266,7 @@ impl<'a> QueryCache<'a> {
         let proposals: Vec<&Proposal> =
             some.iter().map(|index| &proposals[*index as usize]).collect();
         let requests: Vec<u32> = proposals.iter().map(|proposal| proposal.request).collect();
-        let scores = match self.variants.is_some() {
-            true => self.query_by_cells(&proposals)?,
-            false => self.query_by_rows(&proposals, &requests)?,
-        };
+        let scores = self.ask(None, &proposals, &requests)?;
         let shared = &self.worker.shared;
         let targets = self.batch.targets.take(&requests);
         let reached = is_valid(&scores, &targets);
@@ -274,9 +275,12 @@ impl<'a> QueryCache<'a> {
             &reached,
         );
         let both = reached.into_iter().zip(&implausible);
-        let decides = both.map(|(reached, implausible)| reached && !implausible).collect();
+        let decides: Vec<bool> =
+            both.map(|(reached, implausible)| reached && !implausible).collect();
         let margins = margins(&scores, &targets, &shared.codec);
+        self.query_robust(&proposals, &decides)?;
         let valid = self.required.record(&requests, decides, margins);
+        let valid = self.record_robust(&proposals, valid);
         self.valid.extend(valid);
         self.implausible.extend(implausible);
         self.shares.extend(shares(&scores, &targets));
@@ -284,8 +288,25 @@ impl<'a> QueryCache<'a> {
         Ok(())
     }
 
-    /// Asks about the cells that proposals change, which the model can be asked about without a batch of whole rows.
-    fn query_by_cells(&mut self, proposals: &[&Proposal]) -> Result<Scores> {
+    /// Asks the predictor, or the model beside it with this index.
+    pub(super) fn ask(
+        &mut self,
+        model: Option<usize>,
+        proposals: &[&Proposal],
+        requests: &[u32],
+    ) -> Result<Scores> {
+        let by_cells = match model {
+            Some(model) => self.robust.variants(model).is_some(),
+            None => self.variants.is_some(),
+        };
+        match by_cells {
+            true => self.query_by_cells(model, proposals),
+            false => self.query_by_rows(model, proposals, requests),
+        }
+    }
+
+    /// Asks about the cells that proposals change, which a model can be asked about without a batch of whole rows.
+    fn query_by_cells(&mut self, model: Option<usize>, proposals: &[&Proposal]) -> Result<Scores> {
         let (constraints, originals) = (&self.worker.shared.constraints, &self.batch.originals);
         let all: Vec<Cow<'_, [Change]>> = proposals
             .iter()
@@ -299,22 +320,31 @@ impl<'a> QueryCache<'a> {
         let copies: Vec<Variant<'_>> =
             copies.map(|(proposal, edits)| Variant { row: proposal.request, edits }).collect();
         let began = Instant::now();
-        let variants = self.variants.as_mut();
+        let variants = match model {
+            Some(model) => self.robust.variants(model),
+            None => self.variants.as_deref_mut(),
+        };
         let scores = variants.map(|variants| variants.predict(&copies));
-        self.model_seconds += began.elapsed().as_secs_f64();
+        self.add_model_time(began);
         scores.unwrap_or_else(|| Err(Error::internal("refining", "the model takes no cells")))
     }
 
     /// Asks about whole rows in the table's types.
-    fn query_by_rows(&mut self, proposals: &[&Proposal], requests: &[u32]) -> Result<Scores> {
+    fn query_by_rows(
+        &mut self,
+        model: Option<usize>,
+        proposals: &[&Proposal],
+        requests: &[u32],
+    ) -> Result<Scores> {
         let shared = &self.worker.shared;
+        let predictor = model.map_or(&shared.predictor, |model| shared.robust.predictor(model));
         let originals = self.batch.originals.take(requests);
         let rows = self.changed(proposals, &originals);
         let before = take(&self.batch.before, requests)?;
         let batch = shared.writer.write(&rows, &originals, &before)?;
         let began = Instant::now();
-        let scores = shared.predictor.predict(&batch)?;
-        self.model_seconds += began.elapsed().as_secs_f64();
+        let scores = predictor.predict(&batch)?;
+        self.add_model_time(began);
         Ok(scores)
     }
 
@@ -379,6 +409,11 @@ impl<'a> QueryCache<'a> {
             };
             *into.entry(cause.to_string()).or_default() += 1;
         }
+    }
+
+    /// Adds the time since a moment to what models took.
+    pub(super) fn add_model_time(&mut self, began: Instant) {
+        self.model_seconds += began.elapsed().as_secs_f64();
     }
 
     /// Adds the time since a moment to two stages, what was our own work and what the model took.

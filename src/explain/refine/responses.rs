@@ -5,14 +5,15 @@
 use super::candidate_set::CandidateSet;
 use super::plateaus::Plateau;
 use super::query_cache::QueryCache;
+use super::robust::Shown;
 use super::{Change, Changes, Proposal};
 use crate::encode::Slots;
 use crate::error::Result;
 use crate::explain::Worker;
 use crate::feature::Cell;
 use crate::metrics::Source;
-use crate::predictor::{Reach, Responses, Values};
-use crate::target::{is_valid, margins};
+use crate::predictor::{Reach, Values};
+use crate::target::is_valid;
 
 /// Looks that are taken together.
 const AT_ONCE: usize = 256;
@@ -45,7 +46,7 @@ struct RequestResponses {
     beside: Changes,
     /// Those that get the target, with the margin that the request is held to; ascending by score.
     valid: Vec<ValidChange>,
-    /// Everything that was seen, and how far inside the target it is.
+    /// Everything that was seen, and how far inside the target it is, under the models beside the predictor too.
     values: Vec<(usize, Values)>,
     margins: Vec<f64>,
     /// How far inside the target the changes beside are, as far as that was seen.
@@ -130,8 +131,14 @@ impl Worker {
         while rows.peek().is_some() {
             let some: Vec<_> = rows.by_ref().take(AT_ONCE).collect();
             let Some(found) = cache.responses(&some)? else { return Ok(None) };
-            for ((request, beside, _), found) in some.into_iter().zip(found) {
-                looks.extend(found.map(|found| self.seen(cache, (request, beside), found)));
+            let others = cache.robust_responses(&some, &found)?;
+            let found = found.into_iter().zip(others);
+            for ((request, beside, _), (found, others)) in some.into_iter().zip(found) {
+                let Some(found) = found else { continue };
+                let shown = cache.beside_models(request, found, &others);
+                let (look, fragile) = self.seen(cache, (request, beside), shown);
+                fragile.iter().for_each(|changes| cache.note_fragile(request, changes));
+                looks.push(look);
             }
         }
         Ok(Some(looks))
@@ -170,39 +177,42 @@ impl Worker {
     }
 
     /// What a model shows of a request's row. Of numbers for which it says the same only the nearest to the original
-    /// is a proposal.
+    /// is a proposal. Also gives changes that hold under too few of the models beside the predictor.
     fn seen(
         &self,
         cache: &QueryCache<'_>,
         (request, beside): (u32, Changes),
-        Responses { values, scores }: Responses,
-    ) -> RequestResponses {
-        let targets = cache.batch.targets.take(&vec![request; values.len()]);
-        let decided = is_valid(&scores, &targets);
-        let margins = margins(&scores, &targets, &self.shared.codec);
-        let valid: Vec<bool> = decided
+        shown: Shown,
+    ) -> (RequestResponses, Vec<Changes>) {
+        let targets = cache.batch.targets.take(&vec![request; shown.values.len()]);
+        let decided = is_valid(&shown.scores, &targets);
+        let margins = shown.margins(&targets, self);
+        let accepted: Vec<bool> = decided
             .into_iter()
             .zip(&margins)
             .map(|(decided, margin)| decided && cache.reaches(request, *margin))
             .collect();
+        let robust = |at: usize| cache.would_be_robust(request, shown.held_at(at));
+        let fragile = (0..accepted.len()).filter(|at| accepted[*at] && !robust(*at));
+        let fragile = fragile.filter_map(|at| nearest(cache, request, shown.values[at]));
+        let fragile = fragile.map(|change| with(&beside, change)).collect();
+        let valid: Vec<bool> = (0..accepted.len()).map(|at| accepted[at] && robust(at)).collect();
+        let together = shown.together(&margins);
+        let Shown { values, weakest, .. } = shown;
         let seen =
-            Seen { values: &values, margins: &margins, margin_counts: cache.margin_counts() };
+            Seen { values: &values, margins: &together, margin_counts: cache.margin_counts() };
         let change_to = |at: usize| nearest(cache, request, values[at]).filter(|_| valid[at]);
         let found = seen.worthwhile(change_to, |feature| cache.original(request, feature));
         let ranked = found.into_iter().map(|(at, change)| {
-            let score = self.score(cache, request, &[change]) - cache.value_of_margin(margins[at]);
+            let score = self.score(cache, request, &[change]) - cache.value_of_margin(together[at]);
             ValidChange { change, score }
         });
         let mut ranked: Vec<ValidChange> = ranked.collect();
         ranked.sort_by(|one, two| one.score.total_cmp(&two.score));
-        RequestResponses {
-            request,
-            beside,
-            valid: ranked,
-            values,
-            margins,
-            reached: f64::NEG_INFINITY,
-        }
+        // The way to the target goes by the model that is farthest from it of those that are needed.
+        let margins = margins.iter().zip(weakest).map(|(own, weakest)| own.min(weakest)).collect();
+        let reached = f64::NEG_INFINITY;
+        (RequestResponses { request, beside, valid: ranked, values, margins, reached }, fragile)
     }
 
     /// The changes beside which a second one is looked for: of the features that bring the model nearest the

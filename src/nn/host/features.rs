@@ -158,7 +158,8 @@ impl HostFeatures {
         self.blocks.iter().map(|block| block.start + self.first..block.end + self.first)
     }
 
-    fn latent(&self) -> usize {
+    /// Numbers of a latent.
+    pub fn latent(&self) -> usize {
         self.shape.latent as usize
     }
 

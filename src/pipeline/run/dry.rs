@@ -9,13 +9,14 @@ use futures::StreamExt;
 use serde::Serialize;
 use tokio::task::block_in_place;
 
+use super::super::model::open_robust;
 use super::super::{Observer, Scope, seconds_since};
 use super::{RunMode, Stages};
 use crate::artefact::{load, load_neighbours};
 use crate::engine::{ScanPlan, Split};
 use crate::error::{Error, Result};
 use crate::explain::{ExplainSetup, ExplainStats, Explainer, check_fit};
-use crate::job::{ExplainMethod, Job};
+use crate::job::{CommitMode, ExplainMethod, Job};
 use crate::output::check_output;
 use crate::predictor;
 use crate::runtime::Runtime;
@@ -42,6 +43,9 @@ pub struct DryRun {
     pub explaining_seconds: Option<f64>,
     /// Where the tables would be.
     pub output: String,
+    /// The table that the counterfactuals would be committed to, if the job names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
 }
 
 /// Says what a run would do. Writes nothing.
@@ -51,21 +55,24 @@ pub struct DryRun {
 pub fn dry_run(job: &Job, mode: RunMode, runtime: &Runtime, observer: &Observer) -> Result<DryRun> {
     let stages = Stages::new(job, mode, runtime, observer)?;
     check_output(&job.output.dir, job.output.overwrite)?;
+    stages.check_table()?;
     let (inputs, keys, splits) = (&stages.inputs, stages.check_keys()?, stages.splits());
     let plan = runtime.block_on(stages.plan(&splits, &job.output.dir, None))?;
     let method = job.method_for(keys.rows);
-    let trains = job.explain.generator.is_none() && method == ExplainMethod::Generator;
+    let needed = method == ExplainMethod::Cfrl || job.explain.others_ask_generator();
+    let trains = job.explain.generator.is_none() && needed;
     let explaining_seconds = stages.probe(keys.rows, splits.first())?;
     Ok(DryRun {
         rows: inputs.features.rows,
         rows_in_scope: keys.rows,
         files: inputs.features.files,
         splits: splits.len(),
-        stages: stages.outline(splits.len(), method),
+        stages: stages.outline(splits.len(), if needed { ExplainMethod::Cfrl } else { method }),
         plan: plan.lines(),
         training_seconds: if trains { job.train.limits.max_time.as_secs_f64() } else { 0.0 },
         explaining_seconds,
         output: job.output.shown(),
+        table: job.output.table.as_ref().map(|table| table.url.clone()),
     })
 }
 
@@ -75,7 +82,7 @@ impl Stages<'_> {
         let mut stages = Vec::new();
         stages.push(match &job.explain.generator {
             Some(folder) => format!("take the generator from {}", folder.display()),
-            None if method == ExplainMethod::Generator => format!(
+            None if method == ExplainMethod::Cfrl => format!(
                 "train a generator: at most {} steps, {:.0} s",
                 job.train.limits.max_steps,
                 job.train.limits.max_time.as_secs_f64()
@@ -89,14 +96,34 @@ impl Stages<'_> {
             Some(scores) => format!("take decisions from {}", scores.table.join(", ")),
             None => "ask the model for its decisions".to_string(),
         });
+        let compared = match job.explain.compares() {
+            true => format!(" and for each of {} methods", job.explain.compare.len() + 1),
+            false => String::new(),
+        };
         stages.push(format!(
-            "explain {splits} splits on {} threads, at most {} for each row and target",
+            "explain {splits} splits on {} threads, at most {} for each row and target{compared}",
             self.runtime.threads, job.explain.samples
         ));
+        let robust = &job.robust;
+        if !robust.models.is_empty() {
+            stages.push(format!(
+                "hold counterfactuals to {} of {} models beside the predictor",
+                robust.needed(),
+                robust.models.len()
+            ));
+        }
         if self.mode == RunMode::Run {
             stages.push(
                 "report coverage, validity, sparsity, plausibility, features and MMD".to_string(),
             );
+        }
+        if let Some(table) = &job.output.table {
+            let mode = match table.mode {
+                CommitMode::Append => "append to",
+                CommitMode::Overwrite => "replace all rows of",
+                CommitMode::ReplaceWhere => "replace rows of",
+            };
+            stages.push(format!("{mode} the table {}", table.url));
         }
         stages.push(format!("publish {}", job.output.shown()));
         stages
@@ -121,6 +148,7 @@ impl Stages<'_> {
             table: self.columns.schema(inputs),
             columns: self.columns.indexes.clone(),
             predictor: Arc::clone(&predictor),
+            robust: open_robust(job, (inputs, runtime.threads), predictor.task())?,
             decisions: None,
             target: self.target,
             explain: &job.explain,

@@ -9,6 +9,7 @@ use futures::{StreamExt, stream};
 
 use super::super::audit::{auditor, merge};
 use super::super::{Inputs, Observer, Scope};
+use super::compare::Compared;
 use super::execute::Done;
 use super::summary::{EXAMPLES, Example, example};
 use super::{RunMode, Stages};
@@ -17,12 +18,12 @@ use crate::audit::{AuditCounts, Auditor};
 use crate::engine::{ScanPlan, Split, SplitScan};
 use crate::error::{Error, Result};
 use crate::explain::target_names;
-use crate::job::{MmdSpace, Target, TaskSpec};
-use crate::metrics::Tally;
+use crate::job::{ExplainMethod, MmdSpace, Target, TaskSpec};
+use crate::metrics::{AgreementCounts, Tally};
 use crate::output::{REJECTS, counterfactual_schema};
 use crate::report::{
-    AtTarget, CountSinks, Counter, CounterSetup, FurtherCounts, Keep, MmdComparison, MmdRow,
-    MmdSample, SplitFigures, SplitReader, count_rejects, read_row,
+    AtTarget, ComparedFigures, CountSinks, Counter, CounterSetup, FurtherCounts, Keep,
+    MmdComparison, MmdRow, MmdSample, SplitFigures, SplitReader, count_rejects, read_row,
 };
 use crate::runtime::spawn;
 
@@ -31,13 +32,20 @@ const OPEN_FILES: usize = 256;
 
 /// What the tables of a run come to.
 pub(super) struct Figures {
-    pub(super) tally: Tally,
-    pub(super) mmd: Vec<MmdRow>,
+    pub(super) published: MethodFigures,
+    /// What other methods come to, if there are any.
+    pub(super) compared: Option<Compared>,
     /// Rows set aside, by reason.
     pub(super) rejected: BTreeMap<String, u64>,
     pub(super) examples: Vec<Example>,
     /// Counts of groups, unless nothing asks for them.
     pub(super) audit: Option<AuditCounts>,
+}
+
+/// What one method comes to.
+pub(super) struct MethodFigures {
+    pub(super) tally: Tally,
+    pub(super) mmd: Vec<MmdRow>,
 }
 
 impl Stages<'_> {
@@ -62,7 +70,7 @@ impl Stages<'_> {
             spawn(Arc::clone(&reader).split(split.clone(), files))
         });
         let mut counted = stream::iter(splits).buffered(self.runtime.threads);
-        let mut totals = self.totals(artefact)?;
+        let mut totals = self.totals(artefact, &reader)?;
         while let Some(split) = counted.next().await {
             self.runtime.check_signals()?;
             totals.add(split?)?;
@@ -89,6 +97,7 @@ impl Stages<'_> {
                 self.is_regression(),
             ),
             key: job.input.key.clone(),
+            methods: self.methods(artefact).iter().map(|of| of.name().to_string()).collect(),
             targets: target_names(self.target, &artefact.description.targets.task()),
             every: matches!(self.target, Target::Every),
             seed: self.runtime.streams().seed_of("explain"),
@@ -112,28 +121,38 @@ impl Stages<'_> {
         }
     }
 
-    fn totals<'a>(&'a self, artefact: &'a Artefact) -> Result<Totals<'a>> {
+    fn totals<'a>(&'a self, artefact: &'a Artefact, reader: &SplitCounter) -> Result<Totals<'a>> {
         let width = artefact.description.layout.width;
         let seed = self.runtime.streams().seed_of("mmd");
         let mmd = &self.job.report.mmd;
+        let totals = |method| {
+            let comparison = MmdComparison::new(mmd, (&artefact.reference, width), seed)?;
+            let (sample, tally) = (MmdSample::new(width), Tally::default());
+            Ok(MethodTotals { method, comparison, sample, tally })
+        };
+        let methods = self.methods(artefact).into_iter().map(totals).collect::<Result<Vec<_>>>()?;
         Ok(Totals {
-            comparison: MmdComparison::new(mmd, (&artefact.reference, width), seed)?,
-            sample: MmdSample::new(width),
+            agreement: (methods.len() > 1).then(|| reader.counter.no_agreement()),
+            methods,
             keep: self.keep(),
             by_segment: !self.job.report.by.is_empty(),
             at_target: Box::new(|target| self.at_target(target)),
-            tally: Tally::default(),
             rejected: BTreeMap::new(),
             examples: Vec::new(),
             audit: None,
         })
     }
 
+    /// Whether there are reports to make, beside the audit.
+    pub(super) fn reports_anew(&self) -> bool {
+        matches!(self.mode, RunMode::Run | RunMode::Report)
+    }
+
     /// Which counterfactuals are compared as distributions.
     fn keep(&self) -> Keep {
         let mmd = &self.job.report.mmd;
         match mmd.rows {
-            _ if self.mode == RunMode::Explain || mmd.space == MmdSpace::None => Keep::None,
+            _ if !self.reports_anew() || mmd.space == MmdSpace::None => Keep::None,
             0 => Keep::All,
             rows => Keep::Most(rows as usize),
         }
@@ -157,58 +176,98 @@ impl Stages<'_> {
 
 /// What the splits come to so far, in their order.
 struct Totals<'a> {
-    comparison: MmdComparison<'a>,
-    /// Where not all rows are compared: those that may be.
-    sample: MmdSample,
+    /// Of each method, the published one first.
+    methods: Vec<MethodTotals<'a>>,
+    agreement: Option<AgreementCounts>,
     keep: Keep,
     by_segment: bool,
     at_target: Box<dyn Fn(u32) -> AtTarget<'a> + 'a>,
-    tally: Tally,
     rejected: BTreeMap<String, u64>,
     examples: Vec<(String, usize)>,
     audit: Option<AuditCounts>,
 }
 
+/// What they come to for one method.
+struct MethodTotals<'a> {
+    method: ExplainMethod,
+    comparison: MmdComparison<'a>,
+    /// Where not all rows are compared: those that may be.
+    sample: MmdSample,
+    tally: Tally,
+}
+
 impl Totals<'_> {
-    fn add(&mut self, (split, audit): (SplitFigures, Option<AuditCounts>)) -> Result<()> {
+    fn add(&mut self, (mut split, audit): (SplitFigures, Option<AuditCounts>)) -> Result<()> {
         merge(&mut self.audit, audit);
-        let SplitFigures { tally, mut sample, rejected, examples, .. } = split;
-        self.tally.merge(&tally)?;
-        sample.renumber(&tally.segments, &self.tally.segments);
-        match self.keep {
-            Keep::None => {}
-            Keep::Most(most) => {
-                self.sample.append(sample);
-                self.sample.prune_if_long(most);
-            }
-            Keep::All => self.compare(&sample)?,
-        }
-        for (reason, rows) in rejected {
+        for (reason, rows) in std::mem::take(&mut split.rejected) {
             *self.rejected.entry(reason).or_default() += rows;
         }
-        self.examples.extend(examples);
+        self.examples.append(&mut split.examples);
         self.examples.truncate(EXAMPLES);
-        Ok(())
-    }
-
-    fn compare(&mut self, sample: &MmdSample) -> Result<()> {
-        let segments = self.by_segment.then_some(&self.tally.segments[..]);
-        self.comparison.add(sample, segments, &self.at_target)
+        let mut figures = vec![];
+        if let Some(compared) = split.compared.take() {
+            let ComparedFigures { others, agreement } = *compared;
+            self.agreement.iter_mut().for_each(|total| total.merge(&agreement));
+            figures = others;
+        }
+        let figures = std::iter::once(split).chain(figures);
+        let how = (self.keep, self.by_segment, self.at_target.as_ref());
+        self.methods.iter_mut().zip(figures).try_for_each(|(of, split)| of.add(split, how))
     }
 
     fn finish(mut self, reader: &SplitCounter) -> Result<Figures> {
-        if let Keep::Most(most) = self.keep {
-            let mut sample = std::mem::take(&mut self.sample);
-            sample.prune(most);
-            self.compare(&sample)?;
+        let how = (self.keep, self.by_segment, self.at_target.as_ref());
+        let mut found = Vec::new();
+        for of in self.methods.drain(..) {
+            found.push((of.method, of.finish(how)?));
         }
+        let (_, published) = found.remove(0);
+        let compared = self.agreement.map(|agreement| Compared { others: found, agreement });
         Ok(Figures {
-            mmd: self.comparison.finish(),
+            published,
+            compared,
             examples: reader.examples(&self.examples)?,
-            tally: self.tally,
             rejected: self.rejected,
             audit: self.audit,
         })
+    }
+}
+
+/// Which counterfactuals are compared as distributions, whether by segment, and what is at a target.
+type How<'h, 'a> = (Keep, bool, &'h (dyn Fn(u32) -> AtTarget<'a> + 'a));
+
+impl<'a> MethodTotals<'a> {
+    fn add(&mut self, split: SplitFigures, how: How<'_, 'a>) -> Result<()> {
+        let SplitFigures { tally, mut sample, .. } = split;
+        self.tally.merge(&tally)?;
+        sample.renumber(&tally.segments, &self.tally.segments);
+        match how.0 {
+            Keep::None => Ok(()),
+            Keep::Most(most) => {
+                self.sample.append(sample);
+                self.sample.prune_if_long(most);
+                Ok(())
+            }
+            Keep::All => self.compare(&sample, how),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        sample: &MmdSample,
+        (_, by_segment, at_target): How<'_, 'a>,
+    ) -> Result<()> {
+        let segments = by_segment.then_some(&self.tally.segments[..]);
+        self.comparison.add(sample, segments, at_target)
+    }
+
+    fn finish(mut self, how: How<'_, 'a>) -> Result<MethodFigures> {
+        if let Keep::Most(most) = how.0 {
+            let mut sample = std::mem::take(&mut self.sample);
+            sample.prune(most);
+            self.compare(&sample, how)?;
+        }
+        Ok(MethodFigures { mmd: self.comparison.finish(), tally: self.tally })
     }
 }
 
@@ -243,6 +302,8 @@ impl SplitCounter {
         self.observer.advance(found.tally.rows);
         if let Some(most) = self.counter.most() {
             found.sample.prune(most);
+            let others = found.compared.iter_mut().flat_map(|compared| &mut compared.others);
+            others.for_each(|other| other.sample.prune(most));
         }
         Ok((found, audit))
     }
@@ -267,7 +328,7 @@ impl SplitCounter {
                 audit.begin(&batch)?;
             }
             let further = audit.as_mut().map(|audit| audit as &mut dyn FurtherCounts);
-            reader.count(&self.counter, &input, &mut CountSinks { figures, further })?;
+            reader.count(&self.counter, &input, CountSinks { figures: &mut *figures, further })?;
         }
         reader.finish()
     }

@@ -90,7 +90,8 @@ impl Stages<'_> {
         let (mut job, folder) = (self.job.clone(), staging.checkpoint());
         job.explain.method = job.method_for(rows);
         tracing::info!(method = ?job.explain.method, rows, "chose the method");
-        let unchanged = || refuse_changed(&self.provenance.inputs, &self.stamps);
+        let stores = &self.job.input.stores;
+        let unchanged = || refuse_changed(&self.provenance.inputs, &self.stamps, stores);
         let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
         let trained = fit_generator(&job, context, checkpoint, (self.runtime, self.observer))?;
         let files = save_generator(staging, &trained, &self.writer_options()?)?;

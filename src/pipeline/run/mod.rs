@@ -3,10 +3,12 @@
 //! reports. Every finished split is journalled, so that a killed run resumes where it stopped.
 
 mod columns;
+mod compare;
 mod dry;
 mod execute;
 mod figures;
 mod generator;
+mod journal;
 mod lineage;
 mod nights;
 mod prometheus;
@@ -19,12 +21,9 @@ mod summary;
 mod survival;
 mod table;
 
-use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-
-use serde::{Deserialize, Serialize};
 
 use super::overlaps::check_overlaps;
 use super::partitions::{
@@ -36,31 +35,34 @@ use super::{
     versions,
 };
 use crate::artefact::{Artefact, Description, load_neighbours};
-use crate::engine::SplitRecord;
-use crate::error::{Error, Fault, Kind, Result};
+use crate::error::{Error, Result};
 use crate::explain::{ExplainSetup, Explainer, check_fit};
 use crate::job::{ExplainMethod, Job, Target, TaskSpec};
 use crate::lineage::Lineage;
 use crate::output::{
-    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, Journal, Manifest, Mirror, Opened, OpenedJournal,
-    REJECTS, RunProvenance, SUCCESS_FILE, Shard, Staging, WriterOptions, counterfactual_schema,
-    journal_of, parse_journal, refuse_folders, refuse_taken, rejects_schema, tidy,
+    COUNTERFACTUALS, GENERATOR, Manifest, Mirror, Opened, REJECTS, RunProvenance, SUCCESS_FILE,
+    Shard, Staging, WriterOptions, counterfactual_schema, refuse_folders, refuse_taken,
+    rejects_schema, tidy,
 };
 use crate::runtime::Runtime;
+use crate::storage::is_url;
 
 use super::provenance::{self, Stamp, gather as gather_provenance, refuse_changed};
 use columns::ScanColumns;
 pub(super) use columns::check_segment_columns;
 pub use dry::{DryRun, dry_run};
-use execute::{Done, is_there};
-use generator::{GeneratorRecord, is_of_generator};
+use execute::Done;
+pub use journal::journal_pieces;
+use journal::{JOURNAL_FORMAT, JournalHeader, JournalLine, Progressed, begun, unfinished};
 pub(super) use nights::previous_run;
 use publish::Finished;
 pub use publish::gate_error;
 pub(super) use questions::check_questions;
-pub use rereport::{published_job, report};
+pub use rereport::{audit, published_job, report};
 pub use shard::{ShardSummary, publish, run_shard};
-pub use summary::{Example, RunSummary, Seconds, StabilitySummary, TargetSummary};
+pub use summary::{
+    AgreementSummary, Example, MethodSummary, RunSummary, Seconds, StabilitySummary, TargetSummary,
+};
 
 /// How much of the whole is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub enum RunMode {
     Explain,
     /// Reports of a published run.
     Report,
+    /// The audit of a published run, whose other reports stay as they are.
+    Audit,
 }
 
 impl RunMode {
@@ -80,32 +84,14 @@ impl RunMode {
             RunMode::Run => "run",
             RunMode::Explain => "explain",
             RunMode::Report => "report",
+            RunMode::Audit => "audit",
         }
     }
-}
 
-/// A line of the journal.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum JournalLine {
-    Generator(Box<GeneratorRecord>),
-    Split(Box<SplitRecord>),
-}
-
-/// Version of what the lines of a journal are. The first had counts for reports, and files beside it.
-const JOURNAL_FORMAT: u32 = 2;
-
-/// The first line of the journal.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct JournalHeader {
-    #[serde(default = "first_format")]
-    format: u32,
-    #[serde(flatten)]
-    provenance: RunProvenance,
-}
-
-fn first_format() -> u32 {
-    1
+    /// Whether it works on a run that was published.
+    fn works_on_published(self) -> bool {
+        matches!(self, RunMode::Report | RunMode::Audit)
+    }
 }
 
 /// What a run shares with its stages.
@@ -137,14 +123,6 @@ enum Begin {
     Resume,
     /// What shards have finished.
     Shards,
-}
-
-/// What was finished before, and the journal to continue.
-struct Progressed {
-    journal: Journal,
-    generator: Option<GeneratorRecord>,
-    /// By the number of the split.
-    records: BTreeMap<usize, SplitRecord>,
 }
 
 /// Rows in scope, whose keys were found to be good.
@@ -179,7 +157,7 @@ fn explain_all(
     // What is published is whole: only a run that was stopped is resumed.
     let earlier = match begin {
         Begin::Afresh => None,
-        Begin::Resume => unfinished(&job.output.dir),
+        Begin::Resume => begun(job)?,
         Begin::Shards => shard::provenance_of_shards(job),
     };
     let job = &earlier.map_or_else(|| job.clone(), |read| provenance::pinned(job, &read));
@@ -194,8 +172,9 @@ fn explain_all(
     stages.check_table()?;
     let keyed = stages.check_keys()?;
     let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
+    let context = context.with_robust(job, runtime.threads)?;
     let explained = stages.explained(&context, keyed, begin);
-    let (staging, mut finished) = explained.inspect_err(|_| context.predictor.stop())?;
+    let (staging, mut finished) = explained.inspect_err(|_| context.stop())?;
     // Reports need no model of the job's.
     drop(context);
     finished.began = began;
@@ -349,59 +328,6 @@ impl<'a> Stages<'a> {
         Ok(remarks)
     }
 
-    /// The journal of this run: a fresh one, or that of the run to be resumed.
-    fn journal(&self, staging: &Staging, resume: bool) -> Result<Progressed> {
-        let path = staging.journal().join(JOURNAL_FILE);
-        let header = Journal::header::<JournalHeader>(&path).filter(|_| resume);
-        if let Some(header) = &header {
-            self.refuse_format(header.format)?;
-            self.refuse_other(&header.provenance)?;
-        }
-        let found: Option<OpenedJournal<JournalHeader, JournalLine>> =
-            if header.is_some() { Journal::open(&path)? } else { None };
-        if let Some(found) = found {
-            return progressed(found, staging);
-        }
-        staging.start_over()?;
-        let header = JournalHeader { format: JOURNAL_FORMAT, provenance: self.provenance.clone() };
-        let journal = Journal::create(&path, &header, staging.mirror())?;
-        Ok(Progressed { journal, generator: None, records: BTreeMap::new() })
-    }
-
-    /// Only what this version has written can be resumed.
-    fn refuse_format(&self, format: u32) -> Result<()> {
-        if format == JOURNAL_FORMAT {
-            return Ok(());
-        }
-        let problem = format!(
-            "cannot be resumed: its journal has format {format}, expected {JOURNAL_FORMAT}"
-        );
-        Err(Error::input(self.job.output.shown(), problem).hint(
-            "another version of overturn has begun the run: resume with that one, or run without \
-             `--resume` to start over",
-        ))
-    }
-
-    /// Only the very same run can be resumed.
-    fn refuse_other(&self, found: &RunProvenance) -> Result<()> {
-        if found.fingerprint == self.provenance.fingerprint {
-            return Ok(());
-        }
-        let fault = |what: &str| {
-            Fault::new(
-                self.job.output.shown(),
-                format!("cannot be resumed: the {what} changed since the run was stopped"),
-            )
-            .hint("run without `--resume` to start over")
-        };
-        let mut faults: Vec<Fault> =
-            provenance::differences(found, &self.provenance).into_iter().map(fault).collect();
-        if faults.is_empty() {
-            faults.push(fault("job, or the version of overturn,"));
-        }
-        Error::from_faults(Kind::Input, faults)
-    }
-
     /// Explains what is left.
     fn explain(
         &self,
@@ -456,6 +382,7 @@ impl<'a> Stages<'a> {
                 table: self.columns.schema(inputs),
                 columns: self.columns.indexes.clone(),
                 predictor: Arc::clone(&context.predictor),
+                robust: context.robust.clone(),
                 decisions,
                 target: self.target,
                 explain: &job.explain,
@@ -505,7 +432,8 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
     let counterfactuals = counterfactual_schema(&key, &features, regression);
     refuse_taken(&key, &[&counterfactuals, &rejects_schema(&key)])?;
     refuse_folders(&key, &job.output.partition_by)?;
-    let folder = job.output.metrics.as_ref().and_then(|path| path.parent());
+    let local = job.output.metrics.as_ref().filter(|path| !is_url(&path.to_string_lossy()));
+    let folder = local.and_then(|path| path.parent());
     match folder.filter(|folder| *folder != Path::new("") && !folder.is_dir()) {
         None => Ok(()),
         Some(folder) => {
@@ -513,46 +441,4 @@ pub(super) fn check_output_names(job: &Job, inputs: &Inputs) -> Result<()> {
             Err(Error::spec("output.metrics", problem).hint("make the folder first"))
         }
     }
-}
-
-/// What of a journal can be used: splits whose files are there. All other files are removed: they are halves, or of
-/// a run before.
-fn progressed(
-    found: OpenedJournal<JournalHeader, JournalLine>,
-    staging: &Staging,
-) -> Result<Progressed> {
-    let (mut generator, mut records) = (None, BTreeMap::new());
-    for entry in found.entries {
-        match entry {
-            JournalLine::Generator(record) => {
-                generator = Some(*record).filter(|record| record.is_there(staging));
-                // Splits of another generator are of no use.
-                records.clear();
-            }
-            JournalLine::Split(record) => {
-                records.entry(record.split).or_insert(*record);
-            }
-        }
-    }
-    records.retain(|_, record| generator.is_some() && is_there(record, staging));
-    let files = records.values().flat_map(|record| &record.files);
-    let files = generator.iter().flat_map(|record: &GeneratorRecord| &record.files).chain(files);
-    let known: HashSet<&str> = files.map(|file| file.name.as_str()).collect();
-    let generated = generator.is_some();
-    staging.sweep(&|name| known.contains(name) || (generated && is_of_generator(name)))?;
-    tracing::info!(splits = records.len(), "resuming from the journal");
-    let journal = found.journal.mirrored(staging.mirror());
-    Ok(Progressed { journal, generator, records })
-}
-
-/// The run that was stopped before it could publish into a folder, if there is one.
-fn unfinished(folder: &Path) -> Option<RunProvenance> {
-    let header = Journal::header::<JournalHeader>(&journal_of(folder).join(JOURNAL_FILE))?;
-    Some(header.provenance)
-}
-
-/// Finished pieces that the bytes of a journal tell of; none if it tells nothing. For tests of what damaged ones
-/// come to.
-pub fn journal_pieces(content: &[u8]) -> Option<usize> {
-    parse_journal::<JournalHeader, JournalLine>(content).map(|found| found.entries.len())
 }

@@ -55,11 +55,15 @@ impl NightColumns {
             index_of(&constraint.column);
         });
         let segments = stages.job.audit.by.iter().map(&mut index_of).collect();
+        let target = match stages.target {
+            Target::Column { name, .. } => Some(index_of(name)),
+            _ => None,
+        };
         let indexes = ColumnIndices {
             key: inputs.key.to_vec(),
             features: inputs.feature_columns.to_vec(),
             constraints: inputs.constraints.clone(),
-            target: None,
+            target,
         };
         NightColumns { names, indexes, segments }
     }
@@ -88,13 +92,7 @@ pub(in crate::pipeline) fn previous_run(
     if !job.audit.has(Section::Stability) {
         return Ok(None);
     }
-    if matches!((task, target), (Task::Regression, Target::Column { .. })) {
-        let problem =
-            "is given, but the value that `target.column` wants of a row is not in the table";
-        return Err(Error::spec("audit.previous", problem)
-            .hint("it goes with classes, and with a range of values for all rows"));
-    }
-    let previous = find_run(folder)?;
+    let previous = find_run(folder, &job.shown(folder))?;
     let settings = serde_json::to_value(job).unwrap_or_default();
     previous.check(&settings, &answer_setup((job, target), inputs, task))?;
     Ok(Some(previous))
@@ -107,6 +105,7 @@ fn answer_setup((job, target): (&Job, &Target), inputs: &Inputs, task: &Task) ->
         key: job.input.key.clone(),
         schema: Arc::clone(&inputs.schema),
         targets: target_names(target, task),
+        method: job.explain.published().map(String::from),
     }
 }
 
@@ -223,11 +222,13 @@ impl Stages<'_> {
         self.observer.stage("comparing nights", Some(of * done.rows_in_scope));
         for number in 0..of {
             let slice = Slice { number, of };
-            let answers = |folder: &Path, files: &[String]| {
-                block_in_place(|| RecordedResults::read(&comparison.setup, folder, files, slice))
+            let answers = |setup: &ResultSetup, folder: &Path, files: &[String]| {
+                block_in_place(|| RecordedResults::read(setup, folder, files, slice))
             };
-            let before = answers(Path::new(&previous.run.path), &previous.files())?;
-            let nights = Nights { before, now: answers(staging.folder(), &now)?, slice };
+            let (setup, folder) = (&comparison.setup, &previous.folder);
+            let before = answers(&setup.of(previous.method()), folder, &previous.files())?;
+            let now = answers(setup, staging.folder(), &now)?;
+            let nights = Nights { before, now, slice };
             let reader = Arc::new(NightReader {
                 inputs: Arc::clone(&self.inputs),
                 scan: scan.clone(),

@@ -6,11 +6,19 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use super::summary::RunSummary;
+use crate::error::Kind;
 use crate::output::resolved;
+use crate::storage::{ObjectUrl, Stores, wait};
 
 /// Writes the figures of a run. A symbolic link stays and what it leads to is replaced; anything but a regular
 /// file is left alone.
-pub(super) fn write(path: &Path, summary: &RunSummary) -> io::Result<()> {
+pub(super) fn write(path: &Path, summary: &RunSummary, stores: &Stores) -> io::Result<()> {
+    if let Ok(url) = ObjectUrl::parse(&path.to_string_lossy()) {
+        let store = stores.open(&url, Kind::Output).map_err(io::Error::other)?;
+        let content = text(summary).into_bytes();
+        return wait(async move { store.write(url.key(), content).await })
+            .map_err(io::Error::other);
+    }
     let path = resolved(path)?;
     if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other("it is no regular file and is not replaced"));
@@ -58,6 +66,9 @@ fn text(summary: &RunSummary) -> String {
     metric("l0", "Mean share of changed categorical features.", &by_target(|of| of.l0));
     metric("l1", "Mean change of standardised numeric features.", &by_target(|of| of.l1));
     metric("mmd2", "MMD² against training rows of the class.", &by_target(|of| of.mmd2));
+    if let Some(share) = summary.robust.and_then(|of| of.share) {
+        metric("robust", "Share of counterfactuals that enough models accept.", &plain(share));
+    }
     let passed = f64::from(u8::from(summary.passes()));
     metric("published", "Whether the run passed its gates.", &plain(passed));
     metric("run_seconds", "Seconds of the whole run.", &plain(summary.seconds.total));

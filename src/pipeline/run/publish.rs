@@ -7,8 +7,9 @@ use arrow::array::RecordBatch;
 
 use super::super::audit::{Audited, CountedRun, write_page};
 use super::super::{ModelProvenance, TrainSummary, manifest, seconds_since};
+use super::compare::{agreement_summary, methods_summary};
 use super::execute::Done;
-use super::figures::Figures;
+use super::figures::{Figures, MethodFigures};
 use super::generator::GeneratorRecord;
 use super::summary::{RunSummary, Seconds, TargetSummary};
 use super::{RunMode, Stages, prometheus, provenance};
@@ -23,8 +24,7 @@ use crate::output::{
     counterfactual_schema, part_name, rejects_schema, report_name, verify,
 };
 use crate::report::{
-    MmdRow, Names, Reached, Survival, check_gates, coverage, features, mmd_ratio, mmd_table,
-    plausibility, rules, sparsity, survival, validity,
+    MmdRow, Names, Reached, Robust, Survival, check_gates, mmd_ratio, rules, survival,
 };
 use crate::runtime::usage;
 
@@ -55,10 +55,13 @@ impl Stages<'_> {
         let nights = self.nights(&staging, &done, &artefact)?;
         let mut audited = Audited::default();
         if self.mode != RunMode::Explain {
-            let mut tables = self.reports(&figures, &names)?;
-            tables.push(("rules".to_string(), self.rules(&artefact)?));
+            let mut tables = Vec::new();
+            if self.reports_anew() {
+                tables = self.reports(&figures, &names)?;
+                tables.push(("rules".to_string(), self.rules(&artefact)?));
+            }
             if !retrained.is_empty() {
-                tables.push(("survival".to_string(), survival(&retrained)?));
+                tables.push(("survival".to_string(), survival(&retrained, names.method)?));
             }
             audited = self.audit(&mut figures, &names)?;
             self.ask_model((staging.folder(), &done), &artefact, &mut audited)?;
@@ -79,22 +82,26 @@ impl Stages<'_> {
         summary.stability = stability;
         summary.widest_gap = audited.widest_gap;
         summary.remarks.append(&mut audited.remarks);
-        summary.gates = self.gates(&summary);
         summary.seconds.reporting = reporting;
         summary.seconds.verifying = seconds_since(verifying);
         summary.seconds.total = seconds_since(began);
         if let Some(before) = before {
-            summary = before.reported_anew(summary);
+            summary = match self.reports_anew() {
+                true => before.reported_anew(summary),
+                false => before.audited_anew(summary),
+            };
         }
+        summary.gates = self.gates(&summary);
         self.make_visible(staging, files, summary, &artefact)
     }
 
     /// Every row read must be out of scope, explained or rejected, and be found so in the tables.
     fn account(&self, done: &Done, figures: &Figures) -> Result<()> {
-        let (explained, rejected) = (figures.tally.rows, figures.rejected());
+        let (explained, rejected) = (figures.published.tally.rows, figures.rejected());
+        figures.compared.iter().try_for_each(|compared| compared.account(explained))?;
         let accounted = explained + rejected == done.rows_in_scope;
         // A run that was published before has no records any more.
-        let recorded = self.mode == RunMode::Report
+        let recorded = self.mode.works_on_published()
             || done.records().map(|record| record.explained).sum::<u64>() == explained
                 && done.records().flat_map(|record| record.rejected.values()).sum::<u64>()
                     == rejected;
@@ -130,24 +137,17 @@ impl Stages<'_> {
     fn names(&self, artefact: &Artefact) -> Names {
         let task = artefact.description.targets.task();
         Names {
+            method: self.methods(artefact)[0].name(),
             targets: target_names(self.target, &task),
             by: self.job.report.by.clone(),
             schema: self.inputs.schema.clone(),
         }
     }
 
-    /// The figures of the reports.
-    fn reports(&self, figures: &Figures, names: &Names) -> Result<Vec<(String, RecordBatch)>> {
-        let (tally, space) = (&figures.tally, self.job.report.mmd.space.name());
-        let tables = [
-            ("coverage", coverage(tally, names, figures.rejected())?),
-            ("validity", validity(tally, names)?),
-            ("sparsity", sparsity(tally, names)?),
-            ("plausibility", plausibility(tally, names)?),
-            ("features", features(tally, names)?),
-            ("mmd", mmd_table(&figures.mmd, names, space)?),
-        ];
-        Ok(tables.map(|(name, table)| (name.to_string(), table)).into())
+    /// Models beside the predictor, and how many of them must predict the target; none without models.
+    pub(super) fn robust(&self) -> Option<(usize, u32)> {
+        let robust = &self.job.robust;
+        (!robust.models.is_empty()).then(|| (robust.models.len(), robust.needed()))
     }
 
     /// The audit's tables.
@@ -192,18 +192,21 @@ impl Stages<'_> {
         (figures, names): (Figures, &Names),
         training: Option<TrainSummary>,
     ) -> RunSummary {
-        let Figures { tally, mmd, rejected, examples, .. } = figures;
+        let (methods, agreement) =
+            (methods_summary(&figures, names), agreement_summary(&figures, names));
+        let Figures { published: MethodFigures { tally, mmd }, rejected, examples, .. } = figures;
         let total = tally.total();
         let mut explaining = StageSeconds::default();
         done.records().for_each(|record| explaining.add(&record.seconds));
         let in_counterfactuals = |file: &&StagedFile| file.name.starts_with(COUNTERFACTUALS);
         let rows_read = self.inputs.features.rows;
         let used = usage();
-        let trained = |trained: &TrainSummary| trained.load_seconds + trained.train_seconds;
         let mut summary = RunSummary {
             command: self.mode.name().to_string(),
             run_id: self.provenance.run_id.clone(),
             method: self.job.explain.method,
+            methods,
+            agreement,
             already_published: false,
             rows_read,
             rows_out_of_scope: rows_read - done.rows_in_scope,
@@ -219,6 +222,7 @@ impl Stages<'_> {
             n_changed: total.valid.changed.mean(),
             plausibility: total.plausibility.quantile(0.5),
             survival: None,
+            robust: self.robust().map(|asked| Robust::of(&total.robust, asked)),
             stability: None,
             widest_gap: None,
             targets: targets(&tally, names, &mmd),
@@ -226,12 +230,7 @@ impl Stages<'_> {
             splits: done.splits.len(),
             splits_resumed: done.resumed,
             rows_per_second: done.rows_explained as f64 / done.explain_seconds.max(1e-9),
-            seconds: Seconds {
-                training: training.as_ref().map_or(0.0, trained),
-                checking: done.check_seconds,
-                explaining: done.explain_seconds,
-                ..Seconds::default()
-            },
+            seconds: seconds(done, training.as_ref()),
             explaining,
             cpu_seconds: used.cpu_seconds,
             peak_bytes: used.peak_bytes,
@@ -261,6 +260,7 @@ impl Stages<'_> {
             reject_share: summary.rejected() as f64 / in_scope.max(1) as f64,
             plausibility: summary.plausibility,
             survival: summary.survival.map(|of| of.mean),
+            robust: summary.robust.and_then(|of| of.share),
             recourse_validity: summary.stability.as_ref().and_then(|of| of.recourse_validity),
             needless_churn: summary.stability.as_ref().and_then(|of| of.needless_churn),
             gap: summary.widest_gap,
@@ -283,7 +283,8 @@ impl Stages<'_> {
         provenance.generator = artefact.description.origin.weights.clone();
         let passes = summary.passes();
         self.runtime.check_signals()?;
-        provenance::refuse_changed(&self.provenance.inputs, &self.stamps)?;
+        let stores = &self.job.input.stores;
+        provenance::refuse_changed(&self.provenance.inputs, &self.stamps, stores)?;
         ModelProvenance::of(&self.provenance).refuse_changed(self.job)?;
         if passes {
             summary.table = self.commit_table(staging.folder(), &files)?.or(summary.table);
@@ -292,7 +293,7 @@ impl Stages<'_> {
         let mut manifest =
             manifest(self.command.name(), provenance, (self.job, &summary), written)?;
         if self.mode != RunMode::Explain && !self.job.audit.sections.is_empty() {
-            write_page(&staging, &mut manifest)?;
+            write_page(&staging, &mut manifest, &self.job.output.dir)?;
         }
         staging.write(MANIFEST_FILE, &manifest.text()?)?;
         let folder = if passes { staging.publish()? } else { staging.set_aside()? };
@@ -304,7 +305,8 @@ impl Stages<'_> {
     /// Replaces the file for Prometheus, if the job names one. The run is over by now: a failure is a remark.
     pub(super) fn write_metrics(&self, summary: &mut RunSummary) {
         let Some(path) = &self.job.output.metrics else { return };
-        if let Err(error) = prometheus::write(path, summary) {
+        let written = prometheus::write(path, summary, &self.job.output.stores);
+        if let Err(error) = written {
             let text = format!("the metrics were not written: {}: {error}", path.display());
             tracing::warn!("{text}");
             summary.remarks.push(text);
@@ -332,13 +334,13 @@ pub fn gate_error(summary: &RunSummary) -> Result<()> {
 
 impl Figures {
     /// Rows set aside.
-    fn rejected(&self) -> u64 {
+    pub(super) fn rejected(&self) -> u64 {
         self.rejected.values().sum()
     }
 }
 
 /// Mean times that the model was asked about a row that needed a counterfactual.
-fn queries_per_row(total: &GroupTally) -> Option<f64> {
+pub(super) fn queries_per_row(total: &GroupTally) -> Option<f64> {
     let needed: u64 = total
         .statuses
         .iter()
@@ -361,6 +363,17 @@ fn unsolved_by_cause(done: &Done) -> BTreeMap<String, u64> {
         *causes.entry(cause.clone()).or_default() += rows;
     }
     causes
+}
+
+/// What is known of the time when reports are made.
+fn seconds(done: &Done, training: Option<&TrainSummary>) -> Seconds {
+    let trained = |trained: &TrainSummary| trained.load_seconds + trained.train_seconds;
+    Seconds {
+        training: training.map_or(0.0, trained),
+        checking: done.check_seconds,
+        explaining: done.explain_seconds,
+        ..Seconds::default()
+    }
 }
 
 /// How many counterfactuals were not found, and which budget was spent on them.

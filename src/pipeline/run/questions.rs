@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 
 use super::super::audit::Audited;
+use super::super::model::open_robust;
 use super::super::{Inputs, Scope};
 use super::Stages;
 use super::columns::index_of;
@@ -13,8 +14,8 @@ use super::execute::Done;
 use crate::artefact::{Artefact, load_neighbours};
 use crate::audit::check_codes;
 use crate::audit::questions::{
-    ExplainerSetup, QuestionNames, QuestionResults, Questions, SampleSetup, Sampler, doubted,
-    protected, sizes,
+    ExplainerSetup, GatedGaps, QuestionNames, QuestionResults, Questions, SampleSetup, Sampler,
+    doubted, gated, protected, sizes,
 };
 use crate::engine::{ScanPlan, Split, SplitScan};
 use crate::error::{Error, Fault, Kind, Result};
@@ -61,6 +62,16 @@ pub(in crate::pipeline) fn check_questions(job: &Job, schema: &FeatureSchema) ->
     }
 }
 
+/// What is said of gaps that do not count.
+fn doubted_remark(gaps: usize) -> Option<String> {
+    (gaps > 0).then(|| {
+        format!(
+            "{gaps} gaps of `recourse_rate` are not held against `report.gates.max_gap`: a second search with four \
+             times the questions moves them by more than `audit.tolerance`"
+        )
+    })
+}
+
 impl Stages<'_> {
     /// Adds what the job's audit asks the model; nothing if it asks nothing.
     ///
@@ -77,6 +88,9 @@ impl Stages<'_> {
         if let Some((_, second)) = table(Section::SecondSearch.name()) {
             let gaps = format!("{AUDIT}/{}", Section::Gaps.name());
             for (_, table) in audited.tables.iter_mut().filter(|(name, _)| *name == gaps) {
+                let GatedGaps { widest, doubted: some } = gated(table, second)?;
+                audited.widest_gap = widest;
+                audited.remarks.extend(doubted_remark(some));
                 *table = doubted(table, second)?;
             }
         }
@@ -117,6 +131,7 @@ impl Stages<'_> {
                 columns: self.columns.indexes.clone(),
                 target: self.target,
                 explain: &self.job.explain,
+                robust: open_robust(self.job, (inputs, threads), &task)?,
                 streams: self.runtime.streams(),
             },
             names: QuestionNames { targets, attributes: job.by.clone(), min_cell: job.min_cell },
@@ -186,6 +201,7 @@ impl Stages<'_> {
                 self.is_regression(),
             ),
             key: self.job.input.key.clone(),
+            methods: self.methods(artefact).iter().map(|of| of.name().to_string()).collect(),
             targets: targets.to_vec(),
             every,
             seed: self.runtime.streams().seed_of("explain"),

@@ -2,11 +2,12 @@
 //! segments. The run's folder is replaced in one step, its tables untouched.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
 
+use super::super::fetch::{fetch, fetch_run};
 use super::super::partitions::check_label;
 use super::super::{Observer, versions};
 use super::execute::Done;
@@ -18,13 +19,17 @@ use crate::artefact::load;
 use crate::engine::SplitRecord;
 use crate::error::{Error, Fault, Kind, Result};
 use crate::explain::check_fit;
-use crate::job::{Job, PredictorKind, Section};
+use crate::job::{Job, OutputJob, PredictorJob, PredictorKind, Section, scratch_of};
 use crate::output::{
-    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, PreviousFound, REJECTS, REPORTS,
-    Replace, RunProvenance, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT, find_previous,
-    is_part, resolved,
+    AUDIT, COUNTERFACTUALS, GENERATOR, MANIFEST_FILE, Manifest, Mirror, Opened, PreviousFound,
+    REJECTS, REPORTS, Replace, RunProvenance, SUCCESS_FILE, StagedFile, Staging, TRAINING_REPORT,
+    find_previous, is_part, report_name, resolved,
 };
 use crate::runtime::Runtime;
+use crate::storage::{ObjectUrl, Stores, is_url};
+
+/// What the audit makes among the reports, beside its own folder.
+const AUDITED: [&str; 3] = ["audit.html", "stability.parquet", "reasons.parquet"];
 
 /// A published run.
 pub(super) struct Published {
@@ -40,14 +45,27 @@ pub(super) struct Published {
 /// # Errors
 /// When there is no such run, or its tables no longer go with the job's; the run stays as it is then.
 pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
+    remake(job, RunMode::Report, (runtime, observer))
+}
+
+/// The same for the audit alone: the other reports stay as they are.
+///
+/// # Errors
+/// As [`report`].
+pub fn audit(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSummary> {
+    remake(job, RunMode::Audit, (runtime, observer))
+}
+
+fn remake(
+    job: &Job,
+    mode: RunMode,
+    (runtime, observer): (&Runtime, &Observer),
+) -> Result<RunSummary> {
     let began = Instant::now();
-    if let Some(url) = &job.output.url {
-        let problem = "is in a store, where reports are not made anew";
-        return Err(Error::output(url.to_string(), problem)
-            .hint("copy the results to this machine, and give `output.dir` that path"));
-    }
-    let published = Published::read(&job.output.dir)?;
-    if let Some(other) = unfinished(&job.output.dir) {
+    let url = job.output.url.as_ref().map(|url| PathBuf::from(url.to_string()));
+    let folder = fetch_run(url.as_deref().unwrap_or(&job.output.dir), &job.output.stores)?;
+    let published = Published::read(&folder)?;
+    if let Some(other) = unfinished(&job.output.dir).filter(|_| url.is_none()) {
         let problem = format!("has an unfinished run {} beside it", other.run_id);
         return Err(Error::output(job.output.dir.display().to_string(), problem)
             .hint("finish it with `overturn run JOB --resume`, or start it over, first"));
@@ -55,20 +73,21 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let job = &provenance::pinned(job, &published.provenance);
     let mut stages = Stages::new(job, published.command, runtime, observer)?;
     published.refuse_others(&stages)?;
-    stages.mode = RunMode::Report;
+    // A run without reports gets them all, so that its page can tell of them.
+    let mode = if published.is_reported() { mode } else { RunMode::Report };
+    stages.mode = mode;
     refuse_itself(job)?;
     stages.provenance = published.provenance_of(&stages)?;
     let keyed = stages.check_keys()?;
-    let replace = Replace { allowed: true, keep: job.output.keep };
-    let staging = Staging::begin(&job.output.dir, replace)?;
+    let staging = staging_of(job, &stages.provenance)?;
     staging.start_over()?;
     // Reports that are stopped are begun anew.
     staging.clear_journal();
-    link(&job.output.dir, staging.folder())?;
+    link(&folder, staging.folder(), mode)?;
     staging.tables(&[REPORTS])?;
     let artefact = load(&staging.folder().join(GENERATOR), runtime.device)?;
     let task = artefact.description.targets.task();
-    let shown = job.output.dir.join(GENERATOR).display().to_string();
+    let shown = format!("{}/{GENERATOR}", job.output.shown());
     check_fit(&artefact.description, &stages.inputs.schema, &task, &shown)?;
     runtime.block_on(check_label(job, &stages.inputs, &task))?;
     let record = |split| {
@@ -78,18 +97,34 @@ pub fn report(job: &Job, runtime: &Runtime, observer: &Observer) -> Result<RunSu
     let splits = stages.splits().into_iter().map(|split| (split.clone(), record(split.index)));
     let splits = splits.collect();
     let done = Done { splits, rows_in_scope: keyed.rows, ..Done::default() };
-    let generator = published.generator();
+    let generator = published.generator(mode);
     let before = published.summary();
     stages.publish(staging, Finished { done, generator, artefact, began, before })
 }
 
+/// Where reports are made: beside the run, or for the store that it is in, whose results they replace.
+fn staging_of(job: &Job, provenance: &RunProvenance) -> Result<Staging> {
+    let output = OutputJob { overwrite: true, ..job.output.clone() };
+    match Mirror::open(&output, provenance, false)? {
+        Some(Opened::Ready(mirror)) => Staging::for_store(&job.output.dir, mirror, false),
+        Some(Opened::Published(_)) => Err(Error::internal("reports", "are not made anew")),
+        None => {
+            let replace = Replace { allowed: true, keep: job.output.keep };
+            Staging::begin(&job.output.dir, replace)
+        }
+    }
+}
+
 /// A run cannot be compared with itself.
 fn refuse_itself(job: &Job) -> Result<()> {
-    let same = |folder: &Path| resolved(folder).ok() == resolved(&job.output.dir).ok();
+    let same = |folder: &Path| match &job.output.url {
+        Some(url) => job.shown(folder) == url.to_string(),
+        None => resolved(folder).ok() == resolved(&job.output.dir).ok(),
+    };
     let Some(folder) = job.audit.previous.as_deref().filter(|folder| same(folder)) else {
         return Ok(());
     };
-    let problem = format!("is `{}`, the run itself", folder.display());
+    let problem = format!("is `{}`, the run itself", job.shown(folder));
     Err(Error::spec("audit.previous", problem)
         .hint("name a run that it has replaced: `.<dir>.previous-…` beside it, while `output.keep` keeps it"))
 }
@@ -100,7 +135,16 @@ fn refuse_itself(job: &Job) -> Result<()> {
 /// # Errors
 /// When there is no such run, or it has a job that this version does not know.
 pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
-    let published = Published::read(folder)?;
+    let text = folder.to_string_lossy();
+    let url = match is_url(&text) {
+        true => Some(
+            ObjectUrl::parse(&text)
+                .map_err(|problem| Error::spec(text.as_ref(), format!("is a URL {problem}")))?,
+        ),
+        false => None,
+    };
+    // Its options are in no manifest: the environment's must do.
+    let published = Published::read(&fetch_run(folder, &Stores::default())?)?;
     let shown = folder.display().to_string();
     let made = &published.manifest.job;
     let mut job: Job = serde_json::from_value(made.clone()).map_err(|error| {
@@ -108,12 +152,16 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
         Error::input(&shown, problem)
             .hint("make it anew with `overturn report JOB`, by its job file")
     })?;
-    let programs = job.report.retrained.iter();
-    if programs.into_iter().any(|model| matches!(model.kind, PredictorKind::Subprocess(_))) {
-        let problem = "names programs in `report.retrained`, which are not started for a manifest";
-        return Err(
-            Error::input(shown, problem).hint("`overturn report JOB` starts those of a job file")
-        );
+    let retrained = ("report.retrained", &job.report.retrained);
+    let robust = ("robust.models", &job.robust.models);
+    let program = |model: &PredictorJob| matches!(model.kind, PredictorKind::Subprocess(_));
+    for (key, models) in [retrained, robust] {
+        if models.iter().any(program) && (key != "robust.models" || job.audit.asks()) {
+            let problem =
+                format!("names programs in `{key}`, which are not started for a manifest");
+            return Err(Error::input(shown, problem)
+                .hint("`overturn report JOB` starts those of a job file"));
+        }
     }
     published.find_previous_of(&mut job, folder)?;
     if made.get("audit").is_none() {
@@ -124,11 +172,15 @@ pub fn published_job(folder: &Path, by: &[String]) -> Result<Job> {
         job.audit.reference.retain(|name, _| by.contains(name));
         job.audit.by = by.to_vec();
     }
-    job.output.dir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    job.output.dir = match &url {
+        Some(url) => scratch_of(url)?,
+        None => std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()),
+    };
+    job.copies.extend(url.iter().map(|url| (job.output.dir.clone(), url.to_string())));
     // A copy of results in a store is a folder of this machine.
-    job.output.url = None;
+    job.output.url = url;
     job.output.overwrite = true;
-    Ok(job)
+    fetch(job)
 }
 
 fn refuse_twice(by: &[String]) -> Result<()> {
@@ -150,6 +202,10 @@ impl Published {
                            manifest";
             return Err(Error::input(folder.display().to_string(), problem)
                 .hint("`overturn report JOB` starts that of a job file"));
+        }
+        if is_url(&previous.path) {
+            job.audit.previous = Some(PathBuf::from(&previous.path));
+            return Ok(());
         }
         job.audit.previous = match find_previous(previous, folder) {
             PreviousFound::There(position) => Some(position),
@@ -180,6 +236,12 @@ impl Published {
         Ok(Published { command, provenance, files, manifest })
     }
 
+    /// Whether it has reports, and said what they came to.
+    fn is_reported(&self) -> bool {
+        let reports = |file: &StagedFile| file.name == report_name("validity");
+        self.command == RunMode::Run && self.summary().is_some() && self.files.iter().any(reports)
+    }
+
     /// What the run said at its end.
     pub(super) fn summary(&self) -> Option<RunSummary> {
         serde_json::from_value(self.manifest.summary.clone()).ok()
@@ -196,7 +258,7 @@ impl Published {
                 .filter(|what| *what != provenance::PREVIOUS)
                 .map(|what| format!("the {what}"))
                 .collect();
-        let job = settings(serde_json::to_value(stages.job).unwrap_or_default());
+        let job = settings(stages.job.as_json());
         let made_by = settings(self.manifest.job.clone());
         let sections = job.as_object().into_iter().flat_map(serde_json::Map::keys);
         let changed = |section: &&String| {
@@ -205,7 +267,7 @@ impl Published {
         differences.extend(sections.filter(changed).map(|section| format!("`[{section}]`")));
         let fault = |what: String| {
             let problem = format!("was made before {what} changed");
-            Fault::new(stages.job.output.dir.display().to_string(), problem).hint(
+            Fault::new(stages.job.output.shown(), problem).hint(
                 "only `[report]` and `[audit]` may be others than the run's; run the job again",
             )
         };
@@ -223,12 +285,14 @@ impl Published {
     }
 
     /// What stays as it was beside the tables.
-    fn generator(&self) -> GeneratorRecord {
-        let training = format!("{REPORTS}/{TRAINING_REPORT}");
+    fn generator(&self, mode: RunMode) -> GeneratorRecord {
+        let stays = |file: &&StagedFile| {
+            file.name.starts_with(REPORTS) && stays(Path::new(&file.name), mode)
+        };
         GeneratorRecord {
             summary: serde_json::from_value(self.manifest.summary["training"].clone())
                 .unwrap_or_default(),
-            files: self.files.iter().filter(|file| file.name == training).cloned().collect(),
+            files: self.files.iter().filter(stays).cloned().collect(),
         }
     }
 
@@ -252,7 +316,7 @@ fn settings(job: Value) -> Value {
 }
 
 /// The run's folder once more, with the same files in it, but for what is made anew.
-fn link(from: &Path, to: &Path) -> Result<()> {
+fn link(from: &Path, to: &Path, mode: RunMode) -> Result<()> {
     let cannot = |error: std::io::Error| {
         Error::output(to.display().to_string(), format!("cannot be written: {error}"))
     };
@@ -261,19 +325,22 @@ fn link(from: &Path, to: &Path) -> Result<()> {
         let (path, position) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
             fs::create_dir_all(&position).map_err(cannot)?;
-            link(&path, &position)?;
-        } else if kept_as_it_is(&path) {
-            fs::hard_link(&path, &position).map_err(cannot)?;
+            link(&path, &position, mode)?;
+        } else if stays(&path, mode) {
+            let linked = fs::hard_link(&path, &position);
+            linked.or_else(|_| fs::copy(&path, &position).map(|_| ())).map_err(cannot)?;
         }
     }
     Ok(())
 }
 
-fn kept_as_it_is(path: &Path) -> bool {
+/// Whether a file is not made anew.
+fn stays(path: &Path, mode: RunMode) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parent = |path: &Path| path.parent().and_then(Path::file_name).map(ToOwned::to_owned);
     let audited = path.parent().filter(|_| parent(path).is_some_and(|of| of == AUDIT));
     let report = parent(audited.unwrap_or(path)).is_some_and(|parent| parent == REPORTS);
     let remade = name == MANIFEST_FILE || name == SUCCESS_FILE;
-    !remade && (!report || name == TRAINING_REPORT)
+    let of_audit = audited.is_some() || AUDITED.contains(&name.as_ref());
+    !remade && (!report || name == TRAINING_REPORT || (mode == RunMode::Audit && !of_audit))
 }

@@ -84,8 +84,9 @@ pub fn run_shard(
         stages.check_table()?;
         let keyed = stages.keyed(shard)?;
         let context = RunContext::open(job, Arc::clone(&stages.inputs), runtime)?;
+        let context = context.with_robust(job, runtime.threads)?;
         let done = stages.explain_shard(&context, shard, keyed);
-        summarise(&done.inspect_err(|_| context.predictor.stop())?)
+        summarise(&done.inspect_err(|_| context.stop())?)
     };
     let used = usage();
     summary.run_id.clone_from(&stages.provenance.run_id);
@@ -192,7 +193,8 @@ impl Stages<'_> {
         let training = (context, keyed.rows, resume);
         let artefact = self.generator(&mut staging, &mut progressed, training)?;
         let mut done = self.explain(&mut staging, progressed, (context, &artefact), keyed)?;
-        provenance::refuse_changed(&self.provenance.inputs, &self.stamps)?;
+        let stores = &self.job.input.stores;
+        provenance::refuse_changed(&self.provenance.inputs, &self.stamps, stores)?;
         done.remarks.extend(remarks);
         Ok(done)
     }
@@ -237,17 +239,17 @@ impl Stages<'_> {
         for shard in Shard::all(of) {
             let fault =
                 |problem: String| Fault::new(shown.clone(), format!("shard {shard} {problem}"));
-            let again = format!("run `overturn run JOB --shard {shard}`, then publish");
+            let command = format!("run `overturn run JOB --shard {shard}`, then publish");
             if !found.contains(&shard) {
-                faults.push(fault("has not begun".to_string()).hint(again));
+                faults.push(fault("has not begun".to_string()).hint(command));
                 continue;
             }
             let read = self.finished_shard(shard)?;
             match read.as_ref().and_then(|read| self.problem_of(read)) {
-                Some(problem) => faults.push(fault(problem).hint(again)),
+                Some(problem) => faults.push(fault(problem).hint(command)),
                 None => match read {
                     Some(read) => finished.push(read),
-                    None => faults.push(fault("has no journal".to_string()).hint(again)),
+                    None => faults.push(fault("has no journal".to_string()).hint(command)),
                 },
             }
         }

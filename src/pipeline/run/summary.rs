@@ -11,7 +11,7 @@ use crate::commit::TableCommit;
 use crate::explain::StageSeconds;
 use crate::job::ExplainMethod;
 use crate::metrics::{Source, Status};
-use crate::report::{Gate, Survival};
+use crate::report::{Gate, Robust, Survival};
 
 /// Examples shown.
 pub(super) const EXAMPLES: usize = 3;
@@ -26,6 +26,12 @@ pub struct RunSummary {
     /// Where answers come from: what `explain.method` says, or what `auto` came to.
     #[serde(default)]
     pub method: ExplainMethod,
+    /// Figures of each method that `explain.compare` names, the published one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<MethodSummary>,
+    /// Where they agree, by pair.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agreement: Vec<AgreementSummary>,
     /// Whether the very same was published before: nothing was done.
     pub already_published: bool,
     /// Rows of the feature table.
@@ -61,6 +67,9 @@ pub struct RunSummary {
     /// How many of the valid counterfactuals hold under the models of `report.retrained`, if there are any.
     #[serde(default)]
     pub survival: Option<Survival>,
+    /// How the valid counterfactuals do under the models of `robust.models`, if there are any.
+    #[serde(default)]
+    pub robust: Option<Robust>,
     /// What became of the counterfactuals of `audit.previous`, if that is compared with.
     #[serde(default)]
     pub stability: Option<StabilitySummary>,
@@ -99,6 +108,44 @@ pub struct RunSummary {
     pub table: Option<TableCommit>,
     /// What is odd, but usable.
     pub remarks: Vec<String>,
+}
+
+/// Figures of one method.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MethodSummary {
+    /// The method.
+    pub method: String,
+    /// Counterfactuals needed.
+    pub needed: u64,
+    /// Valid ones.
+    pub valid: u64,
+    /// Their share, if any is needed.
+    pub validity: Option<f64>,
+    /// Mean share of changed categoricals, over valid ones.
+    pub l0: Option<f64>,
+    /// Mean |Δ| of standardised numerics, over valid ones.
+    pub l1: Option<f64>,
+    /// Mean number of changed features, over valid ones.
+    pub n_changed: Option<f64>,
+    /// Median plausibility, over valid ones.
+    pub plausibility: Option<f64>,
+    /// Times that the model was asked: for each that was needed.
+    pub queries_per_row: Option<f64>,
+}
+
+/// Where a pair of methods agrees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgreementSummary {
+    /// One method …
+    pub method: String,
+    /// … and another.
+    pub other: String,
+    /// Rows and targets for which both have a valid counterfactual.
+    pub both: u64,
+    /// Those of them of which the same features change …
+    pub same_features: u64,
+    /// … and in the same directions.
+    pub same_directions: u64,
 }
 
 /// What became of the counterfactuals of an earlier run.
@@ -205,8 +252,14 @@ impl RunSummary {
             verifying: new.seconds.verifying,
             ..self.seconds
         };
-        let RunSummary { survival, stability, widest_gap, gates, targets, .. } = new;
-        RunSummary { targets, survival, stability, widest_gap, gates, seconds, ..self }
+        let RunSummary { survival, robust, stability, widest_gap, targets, .. } = new;
+        RunSummary { targets, survival, robust, stability, widest_gap, seconds, ..self }
+    }
+
+    /// The same run with the figures that its audit, made anew, comes to.
+    pub(super) fn audited_anew(self, new: RunSummary) -> RunSummary {
+        let RunSummary { survival, robust, targets, .. } = self.clone();
+        RunSummary { survival, robust, targets, ..self.reported_anew(new) }
     }
 
     /// Rows rejected.
@@ -237,6 +290,7 @@ pub(super) fn example(batch: &RecordBatch, key: usize, row: usize) -> Option<Exa
         Some(ArrayFormatter::try_new(column, &options).ok()?.value(row).to_string())
     };
     let cell = |index: usize| text(batch.column(index), row);
+    let target = batch.schema().index_of("target").ok()?;
     let list = batch.column_by_name("changes")?.as_list::<i32>().value(row);
     let items = list.as_struct();
     let change = |item: usize| {
@@ -245,8 +299,8 @@ pub(super) fn example(batch: &RecordBatch, key: usize, row: usize) -> Option<Exa
     };
     Some(Example {
         key: (0..key).map(cell).collect::<Option<_>>()?,
-        target: cell(key + 1)?,
-        decided: cell(key + 2)?,
+        target: cell(target)?,
+        decided: cell(target + 1)?,
         changes: (0..items.len()).map(change).collect::<Option<_>>()?,
     })
 }

@@ -8,14 +8,16 @@ use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use rayon::prelude::*;
 
-use super::super::model::shown;
-use super::{RunMode, Stages};
+use super::super::model::{open_other, shown};
+use super::Stages;
 use crate::error::{Error, Result};
 use crate::job::{PredictorJob, Target};
 use crate::metrics::Status;
 use crate::output::{COUNTERFACTUALS, StagedFile, counterfactual_schema};
 use crate::predictor::{self, Outcome, Predictor, Task};
-use crate::report::{Retrained, column, read, written_features, written_statuses};
+use crate::report::{
+    Retrained, column, read, written_features, written_of_method, written_statuses,
+};
 
 /// Counts by target: counterfactuals asked about, and those that hold.
 type SurvivalCounts = BTreeMap<String, (u64, u64)>;
@@ -35,23 +37,7 @@ impl Stages<'_> {
     }
 
     fn open_retrained(&self, model: &PredictorJob, task: &Task) -> Result<Arc<dyn Predictor>> {
-        let columns = self.inputs.predictor_columns();
-        let opened = predictor::open(model, &columns, self.runtime.threads)?;
-        let sorted = |task: &Task| match task {
-            Task::Regression => Vec::new(),
-            Task::Classification { classes, .. } => {
-                let mut classes = classes.to_vec();
-                classes.sort();
-                classes
-            }
-        };
-        let (found, expected) = (sorted(opened.task()), sorted(task));
-        if found == expected {
-            return Ok(opened);
-        }
-        let problem = format!("has the classes {found:?}, expected {expected:?}");
-        Err(Error::predictor(shown(model), problem)
-            .hint("`report.retrained` names other trainings of the same model"))
+        open_other(model, "report.retrained", (&self.inputs, self.runtime.threads), task)
     }
 
     /// Asks each of the job's retrained models about all valid counterfactuals.
@@ -61,7 +47,7 @@ impl Stages<'_> {
         files: &[StagedFile],
         task: &Task,
     ) -> Result<Vec<Retrained>> {
-        if self.mode == RunMode::Explain {
+        if !self.reports_anew() {
             return Ok(Vec::new());
         }
         let tables: Vec<&StagedFile> =
@@ -100,7 +86,8 @@ impl Stages<'_> {
         );
         let mut counts = SurvivalCounts::new();
         for batch in read(folder, &file.name, &table)? {
-            let batch = solved(&batch?)?;
+            let batch = written_of_method(batch?, self.job.explain.published())?;
+            let batch = solved(&batch)?;
             if batch.num_rows() == 0 {
                 continue;
             }

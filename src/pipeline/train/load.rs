@@ -13,8 +13,8 @@ use crate::constrain::RowBounds;
 use crate::engine::{SamplePlan, ScanPlan, check_keys, gather_sample};
 use crate::error::{Error, Result};
 use crate::feature::{RowReader, RowValidator};
-use crate::job::Job;
-use crate::predictor::{Predictor, Scores, Task};
+use crate::job::{InputJob, Job};
+use crate::predictor::{NO_CLASS, Outcome, Predictor, Scores, Task};
 use crate::runtime::Runtime;
 use crate::train::TrainingRows;
 
@@ -40,11 +40,38 @@ pub(super) struct Loaded {
 }
 
 impl RowSource<'_> {
+    /// The rows of `train_where`. Where the job does not say it, and those of `where` all have the same decision, other
+    /// rows of the table are trained on as well.
     pub(super) async fn load(&self, predictor: &Arc<dyn Predictor>) -> Result<Loaded> {
+        let InputJob { predicate, train_predicate, .. } = &self.job.input;
+        let loaded = self.load_rows(predictor, train_predicate.as_deref()).await?;
+        if predicate.is_none() || predicate != train_predicate || tells_apart(&loaded) {
+            return Ok(loaded);
+        }
+        let wide = self.load_rows(predictor, None).await?;
+        if !tells_apart(&wide) {
+            return Ok(loaded);
+        }
+        let text = format!(
+            "the {} rows of `input.where` all have the same decision: trained on all rows of the table; \
+             `input.train_where` says which",
+            loaded.sample.rows.len
+        );
+        tracing::info!("{text}");
+        let remarks = wide.remarks.into_iter().chain([text]).collect();
+        Ok(Loaded { remarks, ..wide })
+    }
+
+    /// The rows of a predicate.
+    async fn load_rows(
+        &self,
+        predictor: &Arc<dyn Predictor>,
+        train_predicate: Option<&str>,
+    ) -> Result<Loaded> {
         let (job, rows) = (self.job, &self.job.train.rows);
         let test = rows.test_predicate.as_deref();
         // Rows to be tested on are never trained on.
-        let predicate = match (job.input.train_predicate.as_deref(), test) {
+        let predicate = match (train_predicate, test) {
             (Some(train), Some(test)) => Some(format!("({train}) AND ({test}) IS NOT TRUE")),
             (None, Some(test)) => Some(format!("({test}) IS NOT TRUE")),
             (train, None) => train.map(str::to_string),
@@ -152,5 +179,16 @@ impl RowSource<'_> {
         let mut scores = Scores::empty(predictor.task());
         parts.into_iter().for_each(|part| scores.append(part));
         Ok(scores)
+    }
+}
+
+/// Whether training rows differ in what the model decides.
+fn tells_apart(loaded: &Loaded) -> bool {
+    fn differ<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+        values.next().is_some_and(|first| values.any(|value| value != first))
+    }
+    match &loaded.sample.scores.outcome {
+        Outcome::Classes { labels, .. } => differ(labels.iter().filter(|of| **of != NO_CLASS)),
+        Outcome::Values(values) => differ(values.iter().filter(|value| value.is_finite())),
     }
 }

@@ -100,7 +100,7 @@ pub fn train(
     }
     let staging = staging(job, &provenance)?;
     let context = RunContext::open(job, Arc::new(inputs), runtime)?;
-    let unchanged = || refuse_changed(&provenance.inputs, &stamps);
+    let unchanged = || refuse_changed(&provenance.inputs, &stamps, &job.input.stores);
     let folder = staging.checkpoint();
     let checkpoint = Checkpoint { folder: &folder, resume, unchanged: &unchanged };
     let trained = fit_generator(&told_to_train(job), &context, checkpoint, (runtime, observer))?;
@@ -221,7 +221,7 @@ fn told_to_train(job: &Job) -> Job {
 
 /// Whether a job's generator is to learn anything.
 fn learns(job: &Job) -> bool {
-    job.explain.method == ExplainMethod::Generator
+    job.explain.method == ExplainMethod::Cfrl || job.explain.others_ask_generator()
 }
 
 /// The job, with as little training as can be where nobody will ask the generator.

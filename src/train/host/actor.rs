@@ -8,6 +8,7 @@ use crate::nn::host::{
 };
 use crate::train::cfrl::CATEGORY_WEIGHT;
 use crate::train::engine::{ActorBatch, Draw, Factors};
+use crate::train::repairs::ActorRows;
 
 /// Memory of the actor, from step to step.
 #[derive(Default)]
@@ -90,10 +91,17 @@ impl Networks<'_> {
         work: &mut ActorWork,
     ) -> ActorLosses {
         self.gather(draw, work);
-        self.move_from(draw.indexes.iter().map(|slot| self.replay.row(*slot as usize)), work);
+        let of = draw.indexes.iter().map(|slot| self.replay.row(*slot as usize));
+        self.move_from(of.clone(), work);
         let ActorWork { actions, decoding, rows, settling, of_actions, of_rows, .. } = work;
         self.features.decode(&self.autoencoder, (actions, rows), decoding);
         self.features.settle(&decoding.decoded, rows, settling);
+        if let Some(repairs) = &self.repairs {
+            let HostRows { conditions, .. } = rows;
+            let (of, decoded) = (&of.collect::<Vec<u32>>(), &decoding.decoded);
+            let actor_rows = ActorRows { rows: of, decoded, conditions };
+            repairs.apply(&actor_rows, &mut settling.rows);
+        }
         of_actions.clear();
         of_actions.resize(actions.len(), 0.0);
         of_rows.clear();

@@ -13,6 +13,8 @@ use super::engine::{
     ActorBatch, BatchOutcome, Draw, EngineInput, Evaluate, Factors, Losses, ReplayState, SendQuery,
     Snapshot, TrainingEngine,
 };
+use super::repairs::Repairs;
+use super::table::EncodedDecisions;
 use super::validate::Quality;
 use crate::encode::{Dense, Layout};
 use crate::error::Result;
@@ -32,6 +34,8 @@ struct Networks<'a> {
     critic: HostNetwork,
     table: HostTable<'a>,
     replay: HostReplay,
+    /// What holds between features, if anything does.
+    repairs: Option<Repairs<'a>>,
 }
 
 /// Networks that learn in plain memory.
@@ -64,8 +68,9 @@ impl<'a> HostEngine<'a> {
             |network: &Network| HostNetwork::new(network.shape(), &to_numbers(network.flat())?);
         let (actor, critic_network) = (copy(&generator.actor)?, copy(&critic)?);
         let decisions = problem.codec.decisions(&problem.training_rows.scores)?;
-        let decisions = (&decisions[..], problem.codec.decision_width());
-        let table = HostTable::new((&features, &autoencoder), &problem.encoded, decisions, shape);
+        let width = problem.codec.decision_width();
+        let decisions = EncodedDecisions { values: &decisions, width };
+        let table = HostTable::new(&features, &autoencoder, &problem.encoded, decisions);
         let adams = [&actor, &critic_network].map(|network| HostAdam::new(network.weights().len()));
         Ok(HostEngine {
             average: actor.weights().to_vec(),
@@ -77,6 +82,7 @@ impl<'a> HostEngine<'a> {
                 critic: critic_network,
                 table,
                 replay: HostReplay::new(replay, capacity),
+                repairs: Repairs::new(setup, problem).filter(|_| shape.form == Form::Relative),
             },
             adams,
             last_action: Vec::new(),

@@ -1,8 +1,9 @@
 //! Training rows as a learner in plain memory sees them.
 
 use crate::encode::Dense;
+use crate::nn::NEARLY_ONE;
 use crate::nn::host::{Decoding, HostAutoencoder, HostFeatures, Pass, atanh_all};
-use crate::nn::{ActorShape, NEARLY_ONE};
+use crate::train::table::EncodedDecisions;
 
 /// Rows encoded at once: the networks' hidden layers are wider than a row.
 const AT_ONCE: usize = 1 << 13;
@@ -23,14 +24,15 @@ pub(super) struct HostTable<'a> {
 }
 
 impl<'a> HostTable<'a> {
-    /// A table of encoded rows, and of decisions of this width.
+    /// A table of encoded rows, and of the decisions about them.
     pub(super) fn new(
-        (features, autoencoder): (&HostFeatures, &HostAutoencoder),
+        features: &HostFeatures,
+        autoencoder: &HostAutoencoder,
         encoded: &'a Dense,
-        (decisions, y_m): (&[f32], usize),
-        shape: ActorShape,
+        decisions: EncodedDecisions<'_>,
     ) -> HostTable<'a> {
-        let latent = shape.latent as usize;
+        let EncodedDecisions { values: decisions, width: y_m } = decisions;
+        let latent = features.latent();
         let mut table = HostTable {
             encoded,
             base: Vec::with_capacity(encoded.rows * (features.numerics + features.block_slots())),

@@ -68,7 +68,7 @@ fn run(home: &Path) -> Vec<u8> {
     let log = fs::read_to_string(home.join("log")).unwrap_or_default();
     assert!(status.success(), "the run that makes the seeds: {log}");
     assert!(!journal.is_empty(), "the journal was never seen");
-    // Its tail may be half a line; its length is that of a few units, however many there are.
+    // Its tail may be half a line; its length is that of a few splits, however many there are.
     journal.truncate(6 << 10);
     journal
 }

@@ -1,5 +1,6 @@
 //! What the page tells, as rows of types: every table is read once, here.
 
+mod methods;
 mod questions;
 mod reports;
 mod stability;
@@ -9,11 +10,12 @@ use std::path::Path;
 use super::tables::PageTable;
 use crate::error::Result;
 use crate::output::{audit_table_name, report_name};
+pub(super) use methods::{AgreementRow, MethodRow};
 pub(super) use questions::{
     ActionRow, ActionSetRow, BindingRow, ExplicitRow, ReasonRow, ResponsivenessRow, RobustnessRow,
     SecondSearchRow,
 };
-pub(super) use reports::{LikenessRow, MmdFigures, SurvivalRow};
+pub(super) use reports::{LikenessRow, MmdFigures, RobustRow, SurvivalRow};
 pub(super) use stability::StabilityRow;
 
 /// Whose figures a row has.
@@ -119,6 +121,9 @@ pub(super) struct Data {
     pub(super) likeness: Vec<LikenessRow>,
     pub(super) mmd: Vec<MmdFigures>,
     pub(super) survival: Vec<SurvivalRow>,
+    pub(super) methods: Vec<MethodRow>,
+    pub(super) agreement: Vec<AgreementRow>,
+    pub(super) robust: Vec<RobustRow>,
     pub(super) stability: Vec<StabilityRow>,
     pub(super) asked: Asked,
 }
@@ -137,7 +142,7 @@ pub(super) struct Asked {
 
 impl Data {
     /// Reads what there is in a run's folder.
-    pub(super) fn read(folder: &Path) -> Result<Data> {
+    pub(super) fn read(folder: &Path, method: Option<&str>) -> Result<Data> {
         let asked = Asked {
             actions: audit(folder, "actions", questions::actions)?,
             action_sets: audit(folder, "action_sets", questions::action_sets)?,
@@ -154,9 +159,12 @@ impl Data {
             gaps: audit(folder, "gaps", gaps)?,
             changes: audit(folder, "changes", changes)?,
             bounds: audit(folder, "at_bound", bounds)?,
-            likeness: reports::likeness(folder)?,
-            mmd: report(folder, "mmd", reports::mmd)?,
-            survival: report(folder, "survival", reports::survival)?,
+            likeness: reports::likeness((folder, method))?,
+            mmd: report((folder, method), "mmd", reports::mmd)?,
+            methods: methods::methods(folder)?,
+            agreement: report((folder, None), "agreement", methods::agreement)?,
+            survival: report((folder, method), "survival", reports::survival)?,
+            robust: report((folder, method), "robust", reports::robust)?,
             stability: audit(folder, "stability", stability::stability)?,
             asked,
         })
@@ -196,9 +204,14 @@ fn audit<Row>(folder: &Path, name: &str, rows: TableReader<Row>) -> Result<Vec<R
     table.map_or_else(|| Ok(Vec::new()), |table| rows(&table))
 }
 
-fn report<Row>(folder: &Path, name: &str, rows: TableReader<Row>) -> Result<Vec<Row>> {
+fn report<Row>(
+    (folder, method): (&Path, Option<&str>),
+    name: &str,
+    rows: TableReader<Row>,
+) -> Result<Vec<Row>> {
     let table = PageTable::read(folder, &report_name(name))?;
-    table.map_or_else(|| Ok(Vec::new()), |table| rows(&table))
+    let Some(table) = table else { return Ok(Vec::new()) };
+    rows(&table.of_method(method)?)
 }
 
 /// Makes rows of a table.

@@ -37,6 +37,19 @@ pub(in super::super) struct SurvivalRow {
     pub(in super::super) survival: Option<IntervalEstimate>,
 }
 
+/// A target's row of `robust`; no target for all.
+#[derive(Debug, Clone)]
+pub(in super::super) struct RobustRow {
+    pub(in super::super) target: Option<String>,
+    pub(in super::super) rows: u64,
+    pub(in super::super) models: u64,
+    pub(in super::super) needed: u64,
+    pub(in super::super) share: Option<IntervalEstimate>,
+    pub(in super::super) models_mean: Option<f64>,
+    pub(in super::super) cost: Option<f64>,
+    pub(in super::super) robustness_cost: Option<f64>,
+}
+
 /// Indices of the rows of all and of whole targets.
 fn of_targets(table: &PageTable) -> Result<Vec<usize>> {
     let levels = table.texts("level")?;
@@ -44,8 +57,11 @@ fn of_targets(table: &PageTable) -> Result<Vec<usize>> {
     Ok((0..table.rows()).filter(|index| whole(&levels[*index])).collect())
 }
 
-pub(super) fn likeness(folder: &Path) -> Result<Vec<LikenessRow>> {
-    let read = |name| PageTable::read(folder, &report_name(name));
+pub(super) fn likeness((folder, method): (&Path, Option<&str>)) -> Result<Vec<LikenessRow>> {
+    let read = |name| {
+        let table = PageTable::read(folder, &report_name(name))?;
+        table.map(|table| table.of_method(method)).transpose()
+    };
     let Some(validity) = read("validity")? else { return Ok(Vec::new()) };
     let (rows, targets) = (validity.counts("rows")?, validity.texts("target")?);
     let shares = estimates(&validity, ["validity", "low", "high"])?;
@@ -102,6 +118,25 @@ pub(super) fn mmd(table: &PageTable) -> Result<Vec<MmdFigures>> {
         })
     };
     Ok(of_targets(table)?.into_iter().filter_map(row).collect())
+}
+
+pub(super) fn robust(table: &PageTable) -> Result<Vec<RobustRow>> {
+    let (targets, rows) = (table.texts("target")?, table.counts("rows")?);
+    let (models, needed) = (table.counts("models")?, table.counts("needed")?);
+    let shares = estimates(table, ["share", "low", "high"])?;
+    let (models_mean, cost) = (table.numbers("models_mean")?, table.numbers("cost_mean")?);
+    let robustness_cost = table.numbers("robustness_cost_mean")?;
+    let row = |index: usize| RobustRow {
+        target: targets[index].clone(),
+        rows: rows[index],
+        models: models[index],
+        needed: needed[index],
+        share: shares[index],
+        models_mean: models_mean[index],
+        cost: cost[index],
+        robustness_cost: robustness_cost[index],
+    };
+    Ok(of_targets(table)?.into_iter().map(row).collect())
 }
 
 pub(super) fn survival(table: &PageTable) -> Result<Vec<SurvivalRow>> {

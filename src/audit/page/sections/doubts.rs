@@ -9,8 +9,8 @@ use super::{MOST_LINES, MOST_ROWS, SectionInput, group_of, interval, more_note};
 
 /// Differences searched again.
 pub(super) fn second_search(source: &SectionInput<'_>) -> Vec<Block> {
-    let told = source.data.asked.second_search.iter().filter(|row| row.verdict.is_some());
-    let mut rows: Vec<&SecondSearchRow> = told.collect();
+    let with_verdict = source.data.asked.second_search.iter().filter(|row| row.verdict.is_some());
+    let mut rows: Vec<&SecondSearchRow> = with_verdict.collect();
     if rows.is_empty() {
         return Vec::new();
     }

@@ -27,7 +27,7 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
          outside, it holds after correction for the number of comparisons (Holm), and the three ways to count costs \
          agree on its direction; anything else is inconclusive. The tolerance is {} of a share, or of the reference's \
          mean for costs. A difference says that groups fare differently, not why, and not that it is unlawful.",
-        share(source.facts.tolerance)
+        share(source.context.tolerance)
     );
     let mut blocks = vec![Block::Text(text), Block::Grid(overview(source))];
     let (panels, note) = panels(source, "gaps");
@@ -94,9 +94,10 @@ fn sorted<'a>(
         to == target && by.as_deref() == Some(attribute) && row.metric == of && row.budget.is_none()
     };
     let mut rows: Vec<&GapRow> = against_reference(source).filter(here).collect();
-    let place = |row: &GapRow| VERDICTS.iter().position(|verdict| *verdict == row.verdict);
+    let rank_of_verdict =
+        |row: &GapRow| VERDICTS.iter().position(|verdict| *verdict == row.verdict);
     rows.sort_by(|left, right| {
-        place(left).cmp(&place(right)).then(size(right).total_cmp(&size(left)))
+        rank_of_verdict(left).cmp(&rank_of_verdict(right)).then(size(right).total_cmp(&size(left)))
     });
     rows
 }

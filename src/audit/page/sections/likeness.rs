@@ -32,6 +32,14 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
         blocks.push(Block::Charts(charts));
     }
     blocks.extend(doubts::robustness(source).map(Block::Grid));
+    if !data.robust.is_empty() {
+        let text = "Counterfactuals that last must hold when the model is replaced. The models beside it were asked about every \
+                    answer that it accepts; an answer is robust if enough of them give it the target too. What that \
+                    costs is told against the cheapest counterfactual that was seen for the same row and holds under too few: \
+                    at least so much.";
+        blocks.push(Block::Text(text.to_string()));
+        blocks.push(Block::Grid(robust(source)));
+    }
     if !data.survival.is_empty() {
         blocks.push(Block::Grid(survival(source)));
     }
@@ -92,6 +100,32 @@ fn likeness(row: &MmdFigures, index: usize) -> Option<Chart> {
     );
     let id = format!("figure-9-{}", index + 1);
     Plate { id, title, reading, note: String::new(), grid }.bars(&list, None)
+}
+
+fn robust(source: &SectionInput<'_>) -> GridBlock {
+    let columns = [
+        "Target",
+        "#Valid counterfactuals (n)",
+        "#Must hold under",
+        "#Do so (95 % interval)",
+        "#Models, on average",
+        "#Mean cost of those that do",
+        "#Of that, for being robust",
+    ];
+    let mut grid =
+        GridBlock::new("Counterfactuals under the models beside the predictor", &columns);
+    for row in source.data.robust.iter().take(MOST_TARGETS) {
+        grid.row([
+            row.target.as_deref().map_or("all".to_string(), |target| name(Some(target))),
+            count(row.rows),
+            format!("{} of {}", count(row.needed), count(row.models)),
+            interval(row.share),
+            maybe_number(row.models_mean),
+            maybe_number(row.cost),
+            maybe_number(row.robustness_cost),
+        ]);
+    }
+    grid
 }
 
 fn survival(source: &SectionInput<'_>) -> GridBlock {

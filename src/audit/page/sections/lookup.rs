@@ -12,7 +12,7 @@ use super::super::words::{clipped, count, counted, number};
 use super::SectionInput;
 use crate::error::{Error, Result};
 use crate::metrics::Status;
-use crate::output::{COUNTERFACTUALS, FolderEntry, GENERATOR, folder_values, list};
+use crate::output::{COUNTERFACTUALS, FolderEntry, GENERATOR, METHOD, folder_values, list};
 
 /// Characters of a cell, at most.
 const CELL_CHARS: usize = 160;
@@ -23,7 +23,7 @@ const COLUMNS: [&str; 5] = ["target", "original_class", "original_value", "statu
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
-    if source.facts.page_rows == 0 {
+    if source.context.page_rows == 0 {
         let text = "No rows are on this page: they are data of persons (audit.page.rows is 0). Every row is in the \
                     run's tables.";
         blocks.push(Block::Text(text.to_string()));
@@ -37,14 +37,14 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Result<Vec<Block>> {
         blocks.push(Block::Text(text));
         blocks.push(Block::Lookup(grid));
     }
-    let key = source.facts.key.iter().map(|name| format!("{} = …", identifier(name)));
+    let key = source.context.key.iter().map(|name| format!("{} = …", identifier(name)));
     let target = source.data.targets().first().copied().unwrap_or("TARGET");
-    let wanted = key.collect::<Vec<_>>().join(" AND ");
+    let predicate = key.collect::<Vec<_>>().join(" AND ");
     blocks.push(Block::Command {
         what: "Any row, from the run's folder:".to_string(),
         text: format!(
             "duckdb -c \"FROM '{COUNTERFACTUALS}/**/*.parquet' WHERE {}\"",
-            quoted(&wanted)
+            quoted(&predicate)
         ),
     });
     blocks.push(Block::Command {
@@ -77,10 +77,11 @@ fn sample(source: &SectionInput<'_>) -> Result<GridBlock> {
         |error| Error::input(folder.display().to_string(), "cannot be read").source(error);
     let files = list(&folder).map_err(unreadable)?;
     let mut sample = LookupRows {
-        most: usize::try_from(source.facts.page_rows).unwrap_or(usize::MAX),
+        most: usize::try_from(source.context.page_rows).unwrap_or(usize::MAX),
         bytes: 0,
         grid: GridBlock::default(),
-        key: &source.facts.key,
+        key: &source.context.key,
+        method: source.context.published.as_deref(),
     };
     for (name, found) in &files {
         let table = matches!(found, FolderEntry::File(_)) && name.ends_with(".parquet");
@@ -108,6 +109,8 @@ struct LookupRows<'a> {
     bytes: usize,
     grid: GridBlock,
     key: &'a [String],
+    /// The published method, where the run has several.
+    method: Option<&'a str>,
 }
 
 impl LookupRows<'_> {
@@ -130,7 +133,8 @@ impl LookupRows<'_> {
                 if self.is_full() {
                     return Ok(());
                 }
-                if columns.is_wanted(row) {
+                let other = self.method.is_some_and(|of| columns.text(METHOD, row) != of);
+                if !other && columns.is_wanted(row) {
                     self.add(&columns, row);
                 }
             }

@@ -10,6 +10,7 @@ mod doubts;
 mod gaps;
 mod likeness;
 mod lookup;
+mod methods;
 mod metric;
 mod nights;
 mod reasons;
@@ -21,8 +22,8 @@ mod verdict;
 use std::path::Path;
 
 use super::blocks::{Block, PageSection};
+use super::context::PageContext;
 use super::data::{Data, GroupRow, IntervalEstimate, Whose};
-use super::facts::PageFacts;
 use super::words::{clipped, count, counted, dash, name, range, share};
 use crate::error::Result;
 use crate::output::audit_table_name;
@@ -37,14 +38,14 @@ const MOST_PANELS: usize = 6;
 /// What every section is made from.
 pub(super) struct SectionInput<'a> {
     pub(super) data: &'a Data,
-    pub(super) facts: &'a PageFacts,
+    pub(super) context: &'a PageContext,
     /// The run's folder.
     pub(super) folder: &'a Path,
 }
 
 /// All sections.
 pub(super) fn sections(source: &SectionInput<'_>) -> Result<Vec<PageSection>> {
-    let list: [(&str, &str, Vec<Block>); 11] = [
+    let mut list: Vec<(&str, &str, Vec<Block>)> = vec![
         ("verdict", "Verdict", verdict::blocks(source)),
         ("reconciliation", "Where every row went", reconcile::blocks(source)),
         ("cost", "Who can be helped, and at what cost", cost::blocks(source)),
@@ -57,6 +58,11 @@ pub(super) fn sections(source: &SectionInput<'_>) -> Result<Vec<PageSection>> {
         ("lookup", "Find a row", lookup::blocks(source)?),
         ("reproduce", "How to reproduce this, and what it does not say", reproduce::blocks(source)),
     ];
+    if !source.data.agreement.is_empty() {
+        // Before rows to look up.
+        let section = ("methods", "What other methods say", methods::blocks(source));
+        list.insert(list.len() - 2, section);
+    }
     let section =
         |(index, (id, title, blocks))| PageSection { number: index + 1, id, title, blocks };
     Ok(list.into_iter().enumerate().map(section).collect())
@@ -93,9 +99,9 @@ fn groups_of<'a>(
     let of = |row: &&GroupRow| {
         row.whose.target == target && row.whose.attribute.as_deref() == Some(attribute)
     };
-    let (suppressed, told): (Vec<_>, Vec<_>) =
+    let (suppressed, shown): (Vec<_>, Vec<_>) =
         source.data.groups.iter().filter(of).partition(|row| row.suppressed);
-    (told, suppressed.len())
+    (shown, suppressed.len())
 }
 
 /// That small groups are not told.
@@ -103,7 +109,7 @@ fn suppressed_note(source: &SectionInput<'_>, groups: usize) -> String {
     if groups == 0 {
         return String::new();
     }
-    let least = source.facts.min_cell;
+    let least = source.context.min_cell;
     let verb = if groups == 1 { "is" } else { "are" };
     format!(
         "{} with fewer than {least} refused rows {verb} suppressed.",
@@ -137,6 +143,7 @@ fn panels<'a>(source: &SectionInput<'a>, table: &str) -> (Vec<(&'a str, &'a str)
 
 /// Sentences as one text.
 fn sentences(list: &[String]) -> String {
-    let told: Vec<&str> = list.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
-    told.join(" ")
+    let shown: Vec<&str> =
+        list.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+    shown.join(" ")
 }

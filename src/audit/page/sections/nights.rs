@@ -2,14 +2,14 @@
 
 use super::super::blocks::{Block, Callout, Chart, GridBlock, Tone};
 use super::super::charts::{ChartInterval, Intervals, Mark, Night};
+use super::super::context::PastRun;
 use super::super::data::StabilityRow;
-use super::super::facts::PastRun;
 use super::super::plate::Plate;
 use super::super::words::{count, counted, dash, maybe_share, name, number, range, share};
 use super::{MOST_LINES, SectionInput, group_of, interval, more_note};
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
-    let over_time = over_time(&source.facts.past);
+    let over_time = over_time(&source.context.past);
     let mut blocks = Vec::new();
     if source.data.stability.is_empty() {
         let text = "No earlier run was compared (audit.previous is not set), so nothing is said about whether counterfactuals \
@@ -26,6 +26,8 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     }
     if !over_time.is_empty() {
         blocks.push(Block::Heading("Over the runs that are known".to_string()));
+        let end = source.context.past_end.as_deref();
+        blocks.extend(end.map(|why| Block::Text(format!("Earlier runs are not told: {why}."))));
         blocks.push(Block::Charts(over_time));
     }
     blocks
@@ -81,8 +83,8 @@ fn cause(cause: &str) -> &str {
 fn groups(source: &SectionInput<'_>) -> Option<Chart> {
     let all = source.data.stability.iter();
     let all = all.filter(|row| row.whose.attribute.is_some() && row.cause.is_none());
-    let told = all.clone().filter(|row| row.shares.recourse_validity.is_some());
-    let mut rows: Vec<&StabilityRow> = told.collect();
+    let with_validity = all.clone().filter(|row| row.shares.recourse_validity.is_some());
+    let mut rows: Vec<&StabilityRow> = with_validity.collect();
     let value = |row: &StabilityRow| row.shares.recourse_validity.map_or(0.0, |of| of.value);
     rows.sort_by(|left, right| value(left).total_cmp(&value(right)));
     let line = |row: &&StabilityRow| {
@@ -131,10 +133,20 @@ fn groups(source: &SectionInput<'_>) -> Option<Chart> {
 /// A small chart for each figure that at least two runs have.
 fn over_time(past: &[PastRun]) -> Vec<Chart> {
     type Figure = fn(&PastRun) -> Option<f64>;
-    let figures: [(&str, &str, &str, Figure); 3] = [
+    let figures: [(&str, &str, &str, Figure); 6] = [
         ("refused", "Refused", "share of the explained rows", |run| run.refused),
         ("helped", "Helped", "share of the refused rows", |run| run.helped),
         ("shut-out", "Proven beyond help", "share of the refused rows", |run| run.shut_out),
+        (
+            "held",
+            "Counterfactuals of the run before that held",
+            "share of those tried again",
+            |run| run.held,
+        ),
+        ("robust", "Robust counterfactuals", "share of the valid counterfactuals", |run| {
+            run.robust
+        }),
+        ("gap", "Widest gap between groups", "difference of shares helped", |run| run.gap),
     ];
     let chart = |(id, title, meaning, figure): (&str, &str, &str, Figure)| {
         let night = |run: &PastRun| Night { label: run.label.clone(), value: figure(run) };

@@ -8,7 +8,7 @@ use super::SectionInput;
 use crate::metrics::Status;
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
-    let accounts = &source.facts.accounts;
+    let accounts = &source.context.accounts;
     let rows_and_targets: u64 = accounts.statuses.values().sum();
     let mut rows = vec![
         stage("Rows read", accounts.read, BarKind::Total),
@@ -50,7 +50,7 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
 
 /// Rows that need another decision.
 fn needed(source: &SectionInput<'_>) -> u64 {
-    let accounts = &source.facts.accounts;
+    let accounts = &source.context.accounts;
     [Status::Solved, Status::Unsolved, Status::Infeasible]
         .map(|status| accounts.of(status))
         .iter()
@@ -84,7 +84,7 @@ fn chart((id, title): (&str, &str), mut stages: Vec<WaterfallBar>) -> Option<Cha
 }
 
 fn rejects(source: &SectionInput<'_>) -> GridBlock {
-    let accounts = &source.facts.accounts;
+    let accounts = &source.context.accounts;
     let mut grid =
         GridBlock::new("Rows set aside, by reason", &["Reason", "#Rows", "#Share of rows read"]);
     for (reason, rows) in &accounts.rejected {

@@ -13,9 +13,9 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
         Block::Text("Hashes are SHA-256. Equal fingerprints mean equal tables.".to_string()),
         Block::Terms(identity(source)),
         Block::Heading("Tables that were read".to_string()),
-        Block::Terms(source.facts.run.inputs.iter().take(MOST_INPUTS).map(input).collect()),
+        Block::Terms(source.context.run.inputs.iter().take(MOST_INPUTS).map(input).collect()),
     ];
-    let more = source.facts.run.inputs.len().saturating_sub(MOST_INPUTS);
+    let more = source.context.run.inputs.len().saturating_sub(MOST_INPUTS);
     if more > 0 {
         let text = format!("{} more in manifest.json.", counted(more as u64, "file"));
         blocks.push(Block::Note(text));
@@ -26,7 +26,7 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     });
     blocks.push(Block::Command {
         what: "Do it again (the job as resolved is in manifest.json):".to_string(),
-        text: format!("overturn {} JOB", clipped(&source.facts.command, 20)),
+        text: format!("overturn {} JOB", clipped(&source.context.command, 20)),
     });
     blocks.push(Block::Heading("Limits, and what is not claimed".to_string()));
     blocks.push(Block::Items(limits(source)));
@@ -34,12 +34,13 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
 }
 
 fn identity(source: &SectionInput<'_>) -> Vec<(String, String)> {
-    let facts = source.facts;
-    let run = &facts.run;
+    let context = source.context;
+    let run = &context.run;
     let mut list = vec![
         ("Run", run.run_id.clone()),
         ("Fingerprint", run.fingerprint.clone()),
         ("Model", run.model.clone()),
+        ("Models beside it", run.robust.join(", ")),
         ("Feature schema", run.schema.clone()),
         ("Generator", run.generator.clone()),
         ("Seed, device", format!("{}, {}", run.seed, run.device)),
@@ -48,7 +49,7 @@ fn identity(source: &SectionInput<'_>) -> Vec<(String, String)> {
         list.push(("Manifest of the run before", previous.sha256.clone()));
     }
     let versions: Vec<String> =
-        facts.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+        context.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     list.push(("Versions", versions.join(" · ")));
     let known = list.into_iter().filter(|(_, value)| !value.is_empty());
     known.map(|(name, value)| (name.to_string(), value)).collect()
@@ -66,7 +67,7 @@ fn input(file: &InputFile) -> (String, String) {
 }
 
 fn limits(source: &SectionInput<'_>) -> Vec<String> {
-    let least = source.facts.min_cell;
+    let least = source.context.min_cell;
     let small = format!(
         "Groups with fewer than {least} refused rows are suppressed. That nothing is shown of them does not mean that \
          nothing is wrong."

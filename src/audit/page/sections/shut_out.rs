@@ -113,7 +113,7 @@ fn bound_name(bound: &str) -> &str {
 fn at_bound(source: &SectionInput<'_>, target: &str, index: usize) -> Option<Chart> {
     let all = source.data.bounds.iter();
     let all = all.filter(|row| row.whose.target == target && row.whose.attribute.is_none());
-    let enough = |row: &&BoundRow| row.rows > 0 && row.changed >= source.facts.min_cell;
+    let enough = |row: &&BoundRow| row.rows > 0 && row.changed >= source.context.min_cell;
     let mut rows: Vec<&BoundRow> = all.filter(enough).filter(|row| row.share.is_some()).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.rows));
     let label = |row: &BoundRow| format!("{}: {}", row.feature, bound_name(&row.bound));

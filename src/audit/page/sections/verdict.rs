@@ -11,13 +11,13 @@ use crate::report::Gate;
 
 pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     let mut blocks = vec![
-        Block::Finding(gates(&source.facts.gates)),
+        Block::Finding(gates(&source.context.gates)),
         Block::Finding(worst(source)),
         Block::Finding(nights::finding(source)),
         Block::Figures(figures(source)),
     ];
-    if !source.facts.gates.is_empty() {
-        blocks.push(Block::Grid(gate_grid(&source.facts.gates)));
+    if !source.context.gates.is_empty() {
+        blocks.push(Block::Grid(gate_grid(&source.context.gates)));
     }
     blocks
 }
@@ -89,19 +89,19 @@ fn worst(source: &SectionInput<'_>) -> Callout {
     };
     if let Some(row) = of("exceeds") {
         let title = format!("{} beyond the tolerance", counted(number("exceeds"), "difference"));
-        let text = format!("{} Groups concerned: {}.", told(source, row), concerned(gaps));
+        let text = format!("{} Groups concerned: {}.", gap_text(source, row), concerned(gaps));
         return finding(Tone::Bad, &title, text);
     }
     if let Some(row) = of("inconclusive") {
         let title = format!("No difference is shown, {} left open", number("inconclusive"));
         let text = format!(
             "Too few rows, or costs that disagree, to call them within or beyond the tolerance. The widest: {}",
-            told(source, row)
+            gap_text(source, row)
         );
         return finding(Tone::Open, &title, text);
     }
     let text = match of("within") {
-        Some(row) => format!("The widest: {}", told(source, row)),
+        Some(row) => format!("The widest: {}", gap_text(source, row)),
         None => "Every group is too small to be told, or is the reference itself.".to_string(),
     };
     finding(Tone::Good, "Every difference between groups is within the tolerance", text)
@@ -129,7 +129,7 @@ fn concerned(gaps: &[GapRow]) -> String {
 }
 
 /// A difference as a sentence.
-fn told(source: &SectionInput<'_>, row: &GapRow) -> String {
+fn gap_text(source: &SectionInput<'_>, row: &GapRow) -> String {
     let metric = metric(&row.metric);
     let attribute = row.whose.attribute.as_deref().unwrap_or_default();
     let n = source.data.groups.iter().find(|group| group.whose == row.whose);
@@ -153,7 +153,7 @@ fn told(source: &SectionInput<'_>, row: &GapRow) -> String {
 }
 
 fn figures(source: &SectionInput<'_>) -> Vec<KeyFigure> {
-    let accounts = &source.facts.accounts;
+    let accounts = &source.context.accounts;
     let of = |status| accounts.of(status);
     let (solved, infeasible) = (of(Status::Solved), of(Status::Infeasible));
     let needed = solved + infeasible + of(Status::Unsolved);

@@ -10,12 +10,13 @@ use arrow::json::reader::infer_json_schema_from_iterator;
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
-use crate::audit::page::{PageFacts, PastRun, RowAccounts};
+use crate::audit::page::{PageContext, PastRun, RowAccounts};
 use crate::metrics::wilson;
 use crate::output::{
-    InputFile, RunProvenance, audit_at_bound_schema, audit_changes_schema, audit_curves_schema,
-    audit_gaps_schema, audit_groups_schema, audit_table_name, counterfactual_schema, mmd_schema,
-    plausibility_schema, report_name, sparsity_schema, survival_schema, validity_schema,
+    InputFile, METHOD, RunProvenance, audit_at_bound_schema, audit_changes_schema,
+    audit_curves_schema, audit_gaps_schema, audit_groups_schema, audit_table_name,
+    counterfactual_schema, mmd_schema, plausibility_schema, report_name, robust_schema,
+    sparsity_schema, survival_schema, validity_schema,
 };
 use crate::report::Gate;
 
@@ -86,12 +87,12 @@ impl GroupFixture {
         json!({ "target": "approved", "attribute": self.attribute, "value": self.value })
     }
 
-    fn with(&self, own: Value) -> Value {
-        merged(self.whose(), own)
+    fn with(&self, figures: Value) -> Value {
+        merged(self.whose(), figures)
     }
 
     fn groups_row(&self) -> Value {
-        let told = |value: f64| (!self.suppressed()).then_some(value);
+        let shown = |value: f64| (!self.suppressed()).then_some(value);
         let (needed, valid, infeasible) = (self.needed(), self.valid(), self.infeasible());
         let (refusal, recourse) = (wilson(needed, self.rows), wilson(valid, needed));
         let cost = self.cost;
@@ -100,11 +101,11 @@ impl GroupFixture {
             "reference": self.reference, "suppressed": self.suppressed(), "queries": needed * 41,
             "by_generator": valid / 2, "by_candidate": valid / 4, "by_neighbour": valid / 4, "by_other": 0 });
         let figures = json!({
-            "refusal_rate": told(needed as f64 / self.rows as f64), "refusal_low": told(refusal.low),
-            "refusal_high": told(refusal.high), "recourse_rate": told(valid as f64 / needed.max(1) as f64),
-            "recourse_low": told(recourse.low), "recourse_high": told(recourse.high),
-            "cost_mean": told(1.42 * cost), "n_changed_mean": told(1.7 * cost.sqrt()),
-            "effort_mean": told(0.31 * cost), "cost_p50": told(1.21 * cost) });
+            "refusal_rate": shown(needed as f64 / self.rows as f64), "refusal_low": shown(refusal.low),
+            "refusal_high": shown(refusal.high), "recourse_rate": shown(valid as f64 / needed.max(1) as f64),
+            "recourse_low": shown(recourse.low), "recourse_high": shown(recourse.high),
+            "cost_mean": shown(1.42 * cost), "n_changed_mean": shown(1.7 * cost.sqrt()),
+            "effort_mean": shown(0.31 * cost), "cost_p50": shown(1.21 * cost) });
         self.with(merged(row, figures))
     }
 
@@ -114,11 +115,11 @@ impl GroupFixture {
             let reached = 1.0 - (-(budget / self.cost / 1.1).powi(2)).exp();
             let reached = (self.valid() as f64 * reached).round() as u64;
             let found = wilson(reached, self.needed());
-            let told = |value: f64| (!self.suppressed()).then_some(value);
+            let shown = |value: f64| (!self.suppressed()).then_some(value);
             self.with(
                 json!({ "budget": budget, "needed": self.needed(), "suppressed": self.suppressed(),
-                "effectiveness": told(reached as f64 / self.needed().max(1) as f64),
-                "low": told(found.low), "high": told(found.high) }),
+                "effectiveness": shown(reached as f64 / self.needed().max(1) as f64),
+                "low": shown(found.low), "high": shown(found.high) }),
             )
         };
         (1..=32).map(row).collect()
@@ -146,12 +147,12 @@ impl GroupFixture {
                 "inconclusive"
             };
             let p = (-(difference / spread).powi(2) / 2.0).exp();
-            let own = json!({ "against": "reference", "other": reference.value, "metric": metric,
+            let figures = json!({ "against": "reference", "other": reference.value, "metric": metric,
                 "figure": figure, "other_figure": other, "difference": difference, "low": low, "high": high,
                 "interval": "newcombe", "p": p, "p_holm": p, "p_by": p, "tolerance": tolerance,
                 "cost_agrees": (metric == "cost_mean").then_some(true), "verdict": verdict,
                 "suppressed": false });
-            self.with(own)
+            self.with(figures)
         };
         shares.into_iter().chain(costs).map(row).collect()
     }
@@ -172,7 +173,7 @@ impl Fixture {
 
     pub(super) fn of(groups: &[GroupFixture]) -> Fixture {
         let fixture = Fixture::empty();
-        let told: Vec<&GroupFixture> = groups.iter().filter(|group| !group.suppressed()).collect();
+        let shown: Vec<&GroupFixture> = groups.iter().filter(|group| !group.suppressed()).collect();
         let rows = groups.iter().map(GroupFixture::groups_row).collect::<Vec<_>>();
         fixture.write(&audit_table_name("groups"), audit_groups_schema(), &rows);
         let rows = groups.iter().flat_map(GroupFixture::curve_rows).collect::<Vec<_>>();
@@ -180,11 +181,11 @@ impl Fixture {
         let reference = |group: &GroupFixture| {
             groups.iter().find(|other| other.reference && other.attribute == group.attribute)
         };
-        let gaps = told.iter().filter(|group| !group.reference);
+        let gaps = shown.iter().filter(|group| !group.reference);
         let gaps = gaps.filter_map(|group| Some(group.gap_rows(reference(group)?)));
         let rows = gaps.flatten().collect::<Vec<_>>();
         fixture.write(&audit_table_name("gaps"), audit_gaps_schema(), &rows);
-        let rows = told.iter().flat_map(|group| change_rows(group)).collect::<Vec<_>>();
+        let rows = shown.iter().flat_map(|group| change_rows(group)).collect::<Vec<_>>();
         fixture.write(&audit_table_name("changes"), audit_changes_schema(), &rows);
         let rows = bound_rows(&groups[0]);
         fixture.write(&audit_table_name("at_bound"), audit_at_bound_schema(), &rows);
@@ -198,7 +199,12 @@ impl Fixture {
 
     /// Writes a table.
     pub(super) fn write(&self, name: &str, schema: SchemaRef, rows: &[Value]) {
-        let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+        let of_method = schema.field_with_name(METHOD).is_ok();
+        let line = |row: &Value| match (of_method, row[METHOD].is_null()) {
+            (true, true) => format!("{}\n", merged(row.clone(), json!({ METHOD: "cfrl" }))),
+            _ => format!("{row}\n"),
+        };
+        let lines: String = rows.iter().map(line).collect();
         let mut reader = ReaderBuilder::new(Arc::clone(&schema))
             .build(lines.as_bytes())
             .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -213,9 +219,9 @@ impl Fixture {
 
     fn reports(&self) {
         let level = [("all", None), ("target", Some("approved"))];
-        let rows = |own: Value| {
+        let rows = |figures: Value| {
             level.map(|(level, target)| {
-                let mut row = own.clone();
+                let mut row = figures.clone();
                 row["level"] = json!(level);
                 row["target"] = json!(target);
                 row
@@ -235,6 +241,10 @@ impl Fixture {
             "reference_rows": 10_000, "bandwidth": 1.0, "encoders": 10, "held_out_mmd2": 0.0006,
             "held_out_rows": 4_000, "unchanged_mmd2": 0.084, "ratio": 0.25 });
         self.write(&report_name("mmd"), mmd_schema(&[]), &[mmd]);
+        let robust = rows(json!({ "rows": 12_730, "models": 5, "needed": 4, "robust": 12_348,
+            "share": 0.97, "low": 0.9669, "high": 0.9728, "models_mean": 4.91, "cost_mean": 1.42,
+            "robustness_cost_mean": 0.11, "robustness_cost_p50": 0.04, "robustness_cost_p95": 0.61 }));
+        self.write(&report_name("robust"), robust_schema(&[]), &robust);
         let survival = |model: Option<&str>, share: f64| {
             json!({ "level": "all", "model": model, "rows": 12_730, "survival": share,
                 "low": share - 0.006, "high": share + 0.006 })
@@ -255,42 +265,42 @@ impl Fixture {
         let share = |of: f64| json!({ "low": of - 0.02, "high": of + 0.02 });
         let actions = |group: &GroupFixture| {
             let action = |(number, (changes, reach)): (u64, &(&str, f64))| {
-                let own = json!({ "action": number, "changes": changes, "size": "p50", "rows": 2_000,
+                let figures = json!({ "action": number, "changes": changes, "size": "p50", "rows": 2_000,
                     "applicable": 1_800, "flipped": 900, "effectiveness": reach * group.helped,
                     "cost_mean": 1.5, "chosen": (number < 2).then_some(number + 1) });
-                group.with(merged(own, share(reach * group.helped)))
+                group.with(merged(figures, share(reach * group.helped)))
             };
             let list =
                 [("income +5000", 0.9), ("loan_amount −2000", 0.5), ("purpose = <i>car</i>", 0.1)];
             (0..).zip(&list).map(action).collect::<Vec<_>>()
         };
-        let one = |own: Value, of: f64| {
-            let row = |group: &GroupFixture| group.with(merged(own.clone(), share(of)));
+        let one = |figures: Value, of: f64| {
+            let row = |group: &GroupFixture| group.with(merged(figures.clone(), share(of)));
             groups.iter().map(row).collect::<Vec<_>>()
         };
         self.write_inferred("actions", &groups.iter().flat_map(actions).collect::<Vec<_>>());
-        let own = json!({ "rows": 2_000, "chosen": 2, "flipped": 1_500, "effectiveness": 0.75,
+        let figures = json!({ "rows": 2_000, "chosen": 2, "flipped": 1_500, "effectiveness": 0.75,
             "cost_mean": 1.4, "actions": 60, "choices": 9, "choice": 0.5 });
-        self.write_inferred("action_sets", &one(own, 0.75));
-        let own = json!({ "feature": "age", "constraint": "never", "detail": "may never change", "rows": 500,
+        self.write_inferred("action_sets", &one(figures, 0.75));
+        let figures = json!({ "feature": "age", "constraint": "never", "detail": "may never change", "rows": 500,
             "solved_if_lifted": 300, "share": 0.6, "only_this": 210 });
-        self.write_inferred("binding", &one(own, 0.6));
-        let own = json!({ "feature": "income", "rows": 2_000, "values": 64_000, "reached": 9_000,
+        self.write_inferred("binding", &one(figures, 0.6));
+        let figures = json!({ "feature": "income", "rows": 2_000, "values": 64_000, "reached": 9_000,
             "responsiveness": 0.14, "responsive": 1_100, "share": 0.55 });
-        self.write_inferred("responsiveness", &one(own, 0.55));
-        let own = json!({ "rows": 2_000, "copies": 16, "held": 15, "validity": 0.93, "fragility": 0.07,
+        self.write_inferred("responsiveness", &one(figures, 0.55));
+        let figures = json!({ "rows": 2_000, "copies": 16, "held": 15, "validity": 0.93, "fragility": 0.07,
             "broken": 410 });
-        self.write_inferred("robustness", &one(own, 0.93));
-        let own = json!({ "feature": "sex", "rows": 2_000, "copies": 2_000, "flipped": 30, "share": 0.015,
+        self.write_inferred("robustness", &one(figures, 0.93));
+        let figures = json!({ "feature": "sex", "rows": 2_000, "copies": 2_000, "flipped": 30, "share": 0.015,
             "rows_flipped": 30, "rows_share": 0.015 });
-        self.write_inferred("explicit", &one(own, 0.015));
-        let own = json!({ "metric": "recourse_rate", "rows": 1_000, "figure": 0.7, "figure_again": 0.72,
+        self.write_inferred("explicit", &one(figures, 0.015));
+        let figures = json!({ "metric": "recourse_rate", "rows": 1_000, "figure": 0.7, "figure_again": 0.72,
             "gap": -0.083, "gap_again": -0.02, "moved": 0.063, "tolerance": 0.05, "verdict": "inconclusive" });
-        self.write_inferred("second_search", &one(own, 0.7));
-        let own = json!({ "feature": "income", "direction": "low", "code": "R07", "text": "income too low",
+        self.write_inferred("second_search", &one(figures, 0.7));
+        let figures = json!({ "feature": "income", "direction": "low", "code": "R07", "text": "income too low",
             "rows": 16_320, "named": 9_000, "share": 0.55, "first": 4_000, "without_recourse": 320,
             "contribution_mean": 0.2 });
-        self.write_inferred("reason_counts", &one(own, 0.55));
+        self.write_inferred("reason_counts", &one(figures, 0.55));
         let causes = [None, Some("model"), Some("none")];
         let stability = |group: &GroupFixture| {
             let row = |cause: &Option<&str>| {
@@ -352,6 +362,9 @@ pub(super) fn past() -> Vec<PastRun> {
         refused: Some(0.33 + number as f64 / 500.0),
         helped,
         shut_out: helped.map(|helped| (1.0 - helped) / 2.0),
+        held: helped.filter(|_| number > 0).map(|helped| helped + 0.12),
+        robust: None,
+        gap: helped.map(|_| 0.09 - number as f64 / 250.0),
     };
     helped.into_iter().enumerate().map(run).collect()
 }
@@ -393,7 +406,7 @@ fn bound_rows(all: &GroupFixture) -> Vec<Value> {
 }
 
 /// What the manifest of such a run says.
-pub(super) fn facts() -> PageFacts {
+pub(super) fn context() -> PageContext {
     let hash = |digit: &str| digit.repeat(64);
     let input = InputFile {
         path: "/data/applications/2026-11-18.parquet".to_string(),
@@ -410,6 +423,7 @@ pub(super) fn facts() -> PageFacts {
         versions: Vec::new(),
         previous: None,
         model: hash("a"),
+        robust: Vec::new(),
         schema: hash("c"),
         generator: hash("d"),
         seed: 1,
@@ -420,7 +434,7 @@ pub(super) fn facts() -> PageFacts {
     let counts = |list: &[(&str, u64)]| {
         list.iter().map(|(name, rows)| ((*name).to_string(), *rows)).collect()
     };
-    PageFacts {
+    PageContext {
         run,
         command: "run".to_string(),
         versions: vec![("overturn".to_string(), "0.2.0".to_string())],
@@ -443,7 +457,9 @@ pub(super) fn facts() -> PageFacts {
         min_cell: 30,
         page_rows: 0,
         key: vec!["application_id".to_string()],
+        published: None,
         past: Vec::new(),
+        past_end: None,
     }
 }
 

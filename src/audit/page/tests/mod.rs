@@ -8,10 +8,10 @@ use expect_test::expect;
 
 use super::policy::source;
 use super::*;
-use fixtures::{Fixture, GroupFixture, facts, group, past, shelf, small};
+use fixtures::{Fixture, GroupFixture, context, group, past, shelf, small};
 
-fn page(fixture: &Fixture, facts: &PageFacts) -> String {
-    render(fixture.path(), facts).expect("a page")
+fn page(fixture: &Fixture, context: &PageContext) -> String {
+    render(fixture.path(), context).expect("a page")
 }
 
 /// What stands between two marks, the first time.
@@ -41,15 +41,15 @@ fn plain(html: &str) -> String {
 fn pages_are_the_same_for_the_same_run() {
     let fixture = Fixture::of(&small());
     fixture.counterfactuals(50);
-    let facts = PageFacts { page_rows: 20, ..facts() };
-    assert_eq!(page(&fixture, &facts), page(&fixture, &facts));
+    let context = PageContext { page_rows: 20, ..context() };
+    assert_eq!(page(&fixture, &context), page(&fixture, &context));
 }
 
 #[test]
 fn names_from_the_data_stay_text() {
     let fixture = Fixture::of(&small());
     fixture.counterfactuals(50);
-    let html = page(&fixture, &PageFacts { page_rows: 20, ..facts() });
+    let html = page(&fixture, &PageContext { page_rows: 20, ..context() });
     assert!(html.contains("&lt;script&gt;alert") || html.contains("&#60;script&#62;alert"));
     assert_eq!(html.matches("<script").count(), 1, "ours alone");
     assert!(!html.contains("<b>"));
@@ -58,7 +58,7 @@ fn names_from_the_data_stay_text() {
 
 #[test]
 fn the_policy_knows_the_script_and_the_style_sheet_that_are_there() {
-    let html = page(&Fixture::of(&small()), &facts());
+    let html = page(&Fixture::of(&small()), &context());
     let policy = between(&html, "Content-Security-Policy\" content=\"", "\"").replace("&#39;", "'");
     assert!(
         policy.contains(&format!("script-src {}", source(between(&html, "<script>", "</script>"))))
@@ -75,7 +75,7 @@ fn the_policy_knows_the_script_and_the_style_sheet_that_are_there() {
 
 #[test]
 fn nothing_is_fetched() {
-    let html = page(&Fixture::of(&small()), &facts());
+    let html = page(&Fixture::of(&small()), &context());
     let namespace = "http://www.w3.org/2000/svg";
     assert!(!html.replace(namespace, "").contains("://"));
     assert!(!html.contains("@import") && !html.contains("url("));
@@ -83,7 +83,7 @@ fn nothing_is_fetched() {
 
 #[test]
 fn every_chart_has_a_title_a_description_and_its_data() {
-    let html = page(&Fixture::of(&small()), &facts());
+    let html = page(&Fixture::of(&small()), &context());
     let figures: Vec<&str> = html.split("<figure ").skip(1).collect();
     assert!(figures.len() > 8, "{}", figures.len());
     let mut seen = std::collections::BTreeSet::new();
@@ -103,7 +103,7 @@ fn every_chart_has_a_title_a_description_and_its_data() {
 
 #[test]
 fn small_groups_are_said_to_be_suppressed() {
-    let html = page(&Fixture::of(&small()), &facts());
+    let html = page(&Fixture::of(&small()), &context());
     assert!(html.contains("1 group with fewer than 30 refused rows is suppressed"));
     assert!(!html.contains("Overseas"));
     assert!(html.contains("(no value)"), "nulls are a group");
@@ -111,7 +111,7 @@ fn small_groups_are_said_to_be_suppressed() {
 
 #[test]
 fn a_run_without_tables_still_has_eleven_sections() {
-    let html = page(&Fixture::empty(), &facts());
+    let html = page(&Fixture::empty(), &context());
     assert_eq!(html.matches("<section ").count(), 11);
     assert!(html.contains("The run has no table of groups"));
     assert!(html.contains("Groups were not compared"));
@@ -122,13 +122,13 @@ fn a_table_of_another_version_is_named() {
     let fixture = Fixture::of(&small());
     let at_bound = crate::output::audit_at_bound_schema();
     fixture.write("reports/audit/gaps.parquet", at_bound, &[]);
-    let error = render(fixture.path(), &facts()).expect_err("refused").to_string();
+    let error = render(fixture.path(), &context()).expect_err("refused").to_string();
     expect![[r#"
         reports/audit/gaps.parquet: lacks the column `against`
           hint: it was written by another version; `overturn report JOB` writes it anew"#]]
     .assert_eq(&error);
     fs::write(fixture.path().join("reports/audit/gaps.parquet"), "x").expect("written");
-    let error = render(fixture.path(), &facts()).expect_err("refused").to_string();
+    let error = render(fixture.path(), &context()).expect_err("refused").to_string();
     assert!(error.ends_with("gaps.parquet: cannot be read"), "{error}");
 }
 
@@ -136,7 +136,7 @@ fn a_table_of_another_version_is_named() {
 fn what_the_model_was_asked_and_the_nights_are_told_where_they_are_there() {
     let fixture = Fixture::of(&small());
     fixture.asked(&small()[..9]);
-    let html = page(&fixture, &PageFacts { past: past(), ..facts() });
+    let html = page(&fixture, &PageContext { past: past(), ..context() });
     let said = [
         "Actions that help most",
         "What 2 actions, chosen for all, reach together",
@@ -180,7 +180,7 @@ fn many(groups: u64) -> Vec<GroupFixture> {
 fn a_thousand_segments_fit() {
     let fixture = Fixture::of(&many(1_000));
     fixture.counterfactuals(20_000);
-    let html = page(&fixture, &PageFacts { page_rows: 10_000, ..facts() });
+    let html = page(&fixture, &PageContext { page_rows: 10_000, ..context() });
     assert!(html.len() < 1_000_000, "{} bytes", html.len());
     assert!(html.contains("988 more groups in the table: duckdb"));
     assert!(html.contains("as many as the page has room for"));
@@ -193,9 +193,9 @@ fn a_thousand_segments_fit() {
 fn rows_are_looked_up_only_where_the_job_allows_it() {
     let fixture = Fixture::of(&small());
     fixture.counterfactuals(60);
-    let html = page(&fixture, &facts());
+    let html = page(&fixture, &context());
     assert!(html.contains("No rows are on this page") && !html.contains("id=\"sample\""));
-    let html = page(&fixture, &PageFacts { page_rows: 10, ..facts() });
+    let html = page(&fixture, &PageContext { page_rows: 10, ..context() });
     let sample = between(&html, "id=\"sample\"", "</table>");
     assert_eq!(sample.matches("<tr><td").count(), 10);
     assert!(
@@ -210,6 +210,6 @@ fn rows_are_looked_up_only_where_the_job_allows_it() {
 #[test]
 fn a_small_page() {
     let groups = &small()[..3];
-    let html = page(&Fixture::of(groups), &facts());
+    let html = page(&Fixture::of(groups), &context());
     expect_test::expect_file!["small.txt"].assert_eq(&plain(&html));
 }

@@ -212,9 +212,9 @@ impl Neighbourhood {
                         reached
                     }
                 };
-                let wanted = f64::from(u8::from(reached == (side == 1)));
+                let class_fits = f64::from(u8::from(reached == (side == 1)));
                 let near = 1.0 - self.distance(&child);
-                fit.push((wanted + near - f64::from(u8::from(same)), child));
+                fit.push((class_fits + near - f64::from(u8::from(same)), child));
             }
             if !fit.is_empty() {
                 self.populations[side] = self.selected(&fit);

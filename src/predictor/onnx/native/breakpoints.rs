@@ -11,6 +11,13 @@ use super::scorer::Native;
 use super::trees::Real;
 use super::values::{Binary, ElementType, Unary, Value};
 
+/// Thresholds of an ensemble by the cells that it looks at, in their order.
+struct EnsembleThresholds<'a, T> {
+    cells: &'a [CellId],
+    thresholds: &'a [(u32, T)],
+    most: usize,
+}
+
 impl Native {
     /// The breakpoints of a numeric feature, ascending; none where its numbers are used otherwise than by order.
     pub(in super::super) fn breakpoints(
@@ -35,12 +42,14 @@ impl Native {
         for submodel in &self.engine.program.submodels {
             match &submodel.machine {
                 Machine::Single(TypedModel::Trees(forest)) => {
-                    let thresholds = (&submodel.inputs[..], forest.thresholds(), most);
-                    self.follow(inputs, feature, thresholds, &mut found)?;
+                    let (cells, thresholds) = (&submodel.inputs[..], forest.thresholds());
+                    let thresholds = EnsembleThresholds { cells, thresholds, most };
+                    self.follow((inputs, feature), thresholds, &mut found)?;
                 }
                 Machine::Double(TypedModel::Trees(forest)) => {
-                    let thresholds = (&submodel.inputs[..], forest.thresholds(), most);
-                    self.follow(inputs, feature, thresholds, &mut found)?;
+                    let (cells, thresholds) = (&submodel.inputs[..], forest.thresholds());
+                    let thresholds = EnsembleThresholds { cells, thresholds, most };
+                    self.follow((inputs, feature), thresholds, &mut found)?;
                 }
                 _ => return None,
             }
@@ -50,11 +59,11 @@ impl Native {
         Some(found)
     }
 
+    /// Adds the numbers of a feature at which a cell of an ensemble passes thresholds, about `most` of each cell's.
     fn follow<T: Real>(
         &self,
-        inputs: &FeatureInputs,
-        feature: usize,
-        (cells, thresholds, most): (&[CellId], &[(u32, T)], usize),
+        (inputs, feature): (&FeatureInputs, usize),
+        EnsembleThresholds { cells, thresholds, most }: EnsembleThresholds<'_, T>,
         found: &mut Vec<f64>,
     ) -> Option<()> {
         let program = &self.engine.program;

@@ -138,8 +138,8 @@ impl NativeEngine {
             })
             .collect();
         let of = |feature: Option<usize>| {
-            let wanted = layouts.iter().flat_map(|layout| layout.spots(feature));
-            let plan = program.cells.plan(wanted.map(|spot| spot.cell));
+            let template_slots = layouts.iter().flat_map(|layout| layout.spots(feature));
+            let plan = program.cells.plan(template_slots.map(|spot| spot.cell));
             let slots = slot_cells(&program, &features, &plan);
             Formula { plan, slots }
         };

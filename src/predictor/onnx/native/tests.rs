@@ -276,9 +276,9 @@ fn responses_are_what_is_answered_when_it_is_asked() {
                 .collect();
             let copies: Vec<Variant<'_>> =
                 asked.iter().map(|edits| Variant { row, edits }).collect();
-            let told = variants.predict(&copies).expect("scores");
-            let told = Scores { failures: Vec::new(), ..told };
-            assert_eq!(difference(scores, &told, 1e-5), None, "{name}, row {row}");
+            let predicted = variants.predict(&copies).expect("scores");
+            let predicted = Scores { failures: Vec::new(), ..predicted };
+            assert_eq!(difference(scores, &predicted, 1e-5), None, "{name}, row {row}");
         }
     }
 }
@@ -533,9 +533,9 @@ fn compare_copies(pair: &EnginePair, count: usize) -> usize {
     let asked: Vec<(u32, Vec<Edit>)> =
         (0..count).map(|at| ((at % rows) as u32, changes.next())).collect();
     for asked in asked.chunks(16_384) {
-        let told = ask(pair, &originals, asked);
+        let predicted = ask(pair, &originals, asked);
         let expected = written_by(&pair.runtime, pair, (&originals, asked));
-        assert_eq!(difference(&told, &expected, 2e-7), None, "{}", pair.name);
+        assert_eq!(difference(&predicted, &expected, 2e-7), None, "{}", pair.name);
     }
     count
 }

@@ -53,7 +53,7 @@ pub(super) fn classifier(
     // Where both of two classes have weights, ONNX Runtime gives 0 and 1, whatever the labels are.
     let plain = texts.is_empty() && outputs == 2 && classes.len() > 1;
     let labels = if plain { vec![Value::Int(0), Value::Int(1)] } else { labels };
-    add(program, given, ensemble, (outputs, ElementType::Float, labels))
+    add(program, given, EnsembleOutputs { outputs, kind: ElementType::Float, labels }, ensemble)
 }
 
 /// The same with what follows from the weights of a classifier.
@@ -84,7 +84,7 @@ pub(super) fn regressor(
     let double = given.first()?.rows()?.kind == ElementType::Double;
     // The older operator gives single numbers whatever it is given.
     let kind = if newer && double { ElementType::Double } else { ElementType::Float };
-    add(program, given, ensemble, (outputs, kind, Vec::new()))
+    add(program, given, EnsembleOutputs { outputs, kind, labels: Vec::new() }, ensemble)
 }
 
 fn targets<T: Real>(node: Operator<'_>, outputs: usize, features: usize) -> Option<TypedModel<T>> {
@@ -93,13 +93,21 @@ fn targets<T: Real>(node: Operator<'_>, outputs: usize, features: usize) -> Opti
     Some(TypedModel::Trees(Forest::new(raw?.checked(features)?)?))
 }
 
-/// Adds an ensemble to the program; `shape` is how many scores it gives, of which type, and its labels.
+/// What an ensemble gives: so many scores of a type, and its labels.
+struct EnsembleOutputs {
+    outputs: usize,
+    kind: ElementType,
+    labels: Vec<Value>,
+}
+
+/// Adds an ensemble to the program.
 fn add(
     program: &mut Program,
     given: &[Tensor],
+    outputs_of: EnsembleOutputs,
     ensemble: impl FnOnce(bool, usize) -> Option<Machine>,
-    (outputs, kind, labels): (usize, ElementType, Vec<Value>),
 ) -> Option<Vec<Tensor>> {
+    let EnsembleOutputs { outputs, kind, labels } = outputs_of;
     let [Tensor::Rows(rows)] = given else { return None };
     if rows.dims.len() != 1
         || !matches!(

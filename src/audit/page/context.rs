@@ -12,7 +12,7 @@ use crate::report::Gate;
 
 /// What a manifest says, or will say, of the run that a page is about.
 #[derive(Debug, Clone)]
-pub struct PageFacts {
+pub struct PageContext {
     /// What the run worked on.
     pub run: RunProvenance,
     /// The command that made it.
@@ -31,16 +31,20 @@ pub struct PageFacts {
     pub page_rows: u64,
     /// The key columns.
     pub key: Vec<String>,
+    /// The published method, where the run has several.
+    pub published: Option<String>,
     /// Runs whose figures are known, the oldest first and this one last; none where it has no predecessor.
     pub past: Vec<PastRun>,
+    /// Why the runs before them are not told, if there are some.
+    pub past_end: Option<String>,
 }
 
-impl PageFacts {
+impl PageContext {
     /// What a manifest says. What older ones do not say yet has its default.
     ///
     /// # Errors
     /// When it does not say what the run worked on.
-    pub fn of(manifest: &Manifest) -> Result<PageFacts> {
+    pub fn of(manifest: &Manifest) -> Result<PageContext> {
         let run = manifest.run.clone().ok_or_else(|| {
             Error::input(MANIFEST_FILE, "does not say what the run worked on, expected `run`")
         })?;
@@ -50,7 +54,7 @@ impl PageFacts {
             let text = of.as_str().map_or_else(|| of.to_string(), String::from);
             (name.clone(), text)
         };
-        Ok(PageFacts {
+        Ok(PageContext {
             run,
             command: manifest.command.clone(),
             versions: versions.map(shown).collect(),
@@ -60,9 +64,17 @@ impl PageFacts {
             min_cell: audit["min_cell"].as_u64().unwrap_or_default(),
             page_rows: audit["page_rows"].as_u64().unwrap_or_default(),
             key: typed(&manifest.job["input"]["key"]),
+            published: published(&manifest.summary),
             past: Vec::new(),
+            past_end: None,
         })
     }
+}
+
+/// The published method of a run that has several.
+fn published(summary: &Value) -> Option<String> {
+    let several = summary["methods"].as_array().is_some_and(|methods| !methods.is_empty());
+    summary["method"].as_str().filter(|_| several).map(String::from)
 }
 
 /// A part of a manifest as a type; the type's default where it is not there.
@@ -79,12 +91,16 @@ impl PastRun {
         let (needed, rows_and_targets) =
             (solved + open + shut_out, accounts.statuses.values().sum());
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let summary = &manifest.summary;
         PastRun {
             label,
             rows: accounts.explained(),
             refused: share(needed, rows_and_targets),
             helped: share(solved, needed),
             shut_out: share(shut_out, needed),
+            held: summary["stability"]["recourse_validity"].as_f64(),
+            robust: summary["robust"]["share"].as_f64(),
+            gap: summary["widest_gap"].as_f64(),
         }
     }
 }
@@ -102,6 +118,12 @@ pub struct PastRun {
     pub helped: Option<f64>,
     /// Share of those that is proven beyond help.
     pub shut_out: Option<f64>,
+    /// Share of the counterfactuals of the run before it that still held.
+    pub held: Option<f64>,
+    /// Share of its counterfactuals that hold under enough models beside the predictor.
+    pub robust: Option<f64>,
+    /// The widest gap between groups that is not by chance.
+    pub gap: Option<f64>,
 }
 
 /// Where every row went.
