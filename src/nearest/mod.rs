@@ -1,6 +1,6 @@
 //! Which rows of a table are nearest to a row, among those that it could become? The result is exact:
-//! the tree of boxes, which is for more than a few rows, only spares looking at rows that cannot be in it. What features mean, what a
-//! change costs and which threads ask are the callers' business.
+//! the tree of boxes, which is for more than a few rows, only spares looking at rows that cannot be in it. What
+//! features mean, what a change costs and which threads ask are the callers' business.
 //!
 //! A distance is a sum of `f32` over the features in the schema's order, for rows and for boxes alike.
 //! Rounding is monotone: where no term of one sum is above the other's, neither is the rounded sum.

@@ -422,7 +422,7 @@ impl<T: Real> InputTile<T> {
     }
 }
 
-/// One part's share of a question.
+/// One submodel's share of a question.
 struct SubmodelRun<'a, T: Real> {
     engine: &'a NativeEngine,
     layout: &'a InputTile<T>,
