@@ -62,7 +62,7 @@ fn counterfactuals_hold_under_the_models_beside_the_predictor() {
     assert!(told["share"].as_f64() > Some(0.95), "{told}");
     assert!(told["robustness_cost"].as_f64() > Some(0.0), "{told}");
     let page = fs::read_to_string(bench.path("out/reports/audit.html")).expect("a page");
-    assert!(page.contains("Answers under the models beside the predictor"));
+    assert!(page.contains("Counterfactuals under the models beside the predictor"));
 
     // Without them, fewer hold; the same rows are solved.
     bench.replace("job.toml", &robust, "");

@@ -1,8 +1,8 @@
 """How many answers hold under models that nobody had seen, if they must hold under some others?
 
     robust_study.py OVERTURN DATA_FOLDER WORK_FOLDER [--datasets "adult demo"] [--models "rf"] [--methods "search"]
-                    [--shares "0.8 1"] [--scores "0.7 0.85"] [--rows 300] [--train-rows 10000] [--retrained 20] [--given 5] [--steps 2000]
-                    [--report]
+                    [--shares "0.8 1"] [--scores "0.7 0.85"] [--rows 300] [--train-rows 10000] [--retrained 20]
+                    [--given 5] [--steps 2000] [--keep] [--report]
 
 For each data set and kind of model one classifier is trained, and as many others (20) on bootstrap samples of its
 training rows. The first of these (five) are given as `robust.models`; the others are held out. The same rows are
@@ -29,6 +29,7 @@ Every cell adds its lines to WORK_FOLDER/robust.jsonl.
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 import margin_study
@@ -37,7 +38,6 @@ import numpy
 import pandas
 
 FIGURES = ["valid", "given", "survive", "worst", "robust", "all", "L1", "changed", "distance", "cost", "told", "queries", "cpu"]
-SEED = margin_study.SEED
 # Neither a share nor a margin of its own.
 WITHOUT = (None, None)
 
@@ -49,6 +49,7 @@ class Cell(margin_study.Cell):
         super().__init__(given, dataset, model)
         self.method = method
         self.folder = self.folder.with_name(f"{self.folder.name}-{method}")
+        self.job = self.folder / "job.toml" if dataset == "demo" else self.job
 
     def program(self, verb, out, overrides):
         if verb == "train" and self.method != "generator":
@@ -66,20 +67,17 @@ class Cell(margin_study.Cell):
         if share is not None:
             models = [str(self.folder / f"copy-{number}.onnx") for number in range(self.given.given)]
             overrides |= {"robust.models": json.dumps(models), "robust.share": share}
+        shutil.rmtree(self.folder / out, ignore_errors=True)
         self.program("run", out, overrides)
         summary = json.loads((self.folder / out / "manifest.json").read_text())["summary"]
         found = pandas.read_parquet(self.folder / out / "counterfactuals")
         return found.sort_values(["row_id", "sample"]).reset_index(drop=True), summary
 
     def study(self):
-        train = self.prepare()
-        copies = []
-        for number in range(self.given.retrained):
-            again = self.case.fit(train.sample(len(train), replace=True, random_state=SEED + 1 + number))
-            copies.append(again)
-            if number < self.given.given:
-                exported = classifiers.export(self.case, again).SerializeToString()
-                (self.folder / f"copy-{number}.onnx").write_bytes(exported)
+        copies = self.prepare()
+        for number, again in enumerate(copies[: self.given.given]):
+            exported = classifiers.export(self.case, again).SerializeToString()
+            (self.folder / f"copy-{number}.onnx").write_bytes(exported)
         settings = [WITHOUT, *((share, None) for share in self.given.shares)]
         settings += [(None, score) for score in self.given.scores]
         runs = {setting: self.explain(setting) for setting in settings}
@@ -153,6 +151,7 @@ def main():
     for name, number in numbers:
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="take models that are there")
     given = parser.parse_args()
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)

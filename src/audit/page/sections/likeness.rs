@@ -34,7 +34,7 @@ pub(super) fn blocks(source: &SectionInput<'_>) -> Vec<Block> {
     blocks.extend(doubts::robustness(source).map(Block::Grid));
     if !data.robust.is_empty() {
         let text = "Counterfactuals that last must hold when the model is replaced. The models beside it were asked about every \
-                    answer that it accepts; an answer is robust if enough of them give it the target too. What that \
+                    counterfactual that it accepts; one is robust if enough of them give it the target too. What that \
                     costs is told against the cheapest counterfactual that was seen for the same row and holds under too few: \
                     at least so much.";
         blocks.push(Block::Text(text.to_string()));
