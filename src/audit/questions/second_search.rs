@@ -201,7 +201,7 @@ pub fn gated(gaps: &RecordBatch, second: &RecordBatch) -> Result<GatedGaps> {
     let moved = moved_groups(second)?;
     let (group, against) = (group_keys(gaps)?, texts(gaps, "against")?);
     let metrics = texts(gaps, "metric")?;
-    let number = |name: &str| column(gaps, name).map(|of| of.as_primitive::<Float64Type>());
+    let number = |name: &str| column(gaps, name).map(AsArray::as_primitive::<Float64Type>);
     let (difference, holm) = (number("difference")?, number("p_holm")?);
     let mut found = GatedGaps { widest: None, doubted: 0 };
     for row in 0..gaps.num_rows() {

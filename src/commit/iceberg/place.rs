@@ -1,7 +1,7 @@
 //! A run's files below the table's folder: with the columns that became folders, and the numbers of the table's columns.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array};
@@ -131,7 +131,7 @@ fn datum(value: &ArrayRef) -> Datum {
 /// Writes a file's rows in the table's types and order; gives the size.
 fn write_again(
     from: &Path,
-    to: &PathBuf,
+    to: &Path,
     suited: &Suited,
     folders: &[(FieldRef, ArrayRef)],
 ) -> Result<u64> {
@@ -144,7 +144,7 @@ fn write_again(
         .map_err(unread)?;
     let options = WriterOptions { row_group_rows: ROW_GROUP_ROWS, metadata: Vec::new() };
     let columns = Arc::clone(&suited.columns);
-    let mut writer = TableWriter::create(to.clone(), String::new(), columns, &options)?;
+    let mut writer = TableWriter::create(to.to_path_buf(), String::new(), columns, &options)?;
     for batch in reader {
         let batch = batch.map_err(|error| unread(error.into()))?;
         writer.write(&in_table(&batch, suited, folders)?)?;

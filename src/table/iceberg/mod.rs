@@ -98,8 +98,8 @@ fn chosen<'a>(shown: &str, metadata: &'a Metadata, wanted: &TableAt) -> Result<&
     }
     if let Some(moment) = &wanted.timestamp {
         let wanted = string_to_timestamp_nanos(moment).unwrap_or_default() / 1_000_000;
-        let log = metadata.history.snapshot_log.iter();
-        let before = log.filter(|entry| entry.timestamp_ms <= wanted).next_back();
+        let mut log = metadata.history.snapshot_log.iter();
+        let before = log.rfind(|entry| entry.timestamp_ms <= wanted);
         return before.and_then(|entry| metadata.snapshot(entry.snapshot_id)).ok_or_else(|| {
             Error::input(shown, format!("{NO_SNAPSHOT} as old as {moment}"))
                 .hint("give a later `timestamp`, or a `snapshot`")
