@@ -4,7 +4,8 @@
 #
 #   tests/stores.sh [kills|faults|speed|google|listing]... [-- ARGUMENTS]
 #
-# Without a name all of them, about fifteen minutes; `google` is the XML API of Google's storage over the same server. OVERTURN_BINARY names the binary to test; without it, it is built.
+# Without a name all of them, about fifteen minutes; `google` is the XML API of Google's storage over the same server.
+# OVERTURN_BINARY names the binary to test; without it, it is built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source tests/binary.sh

@@ -14,7 +14,7 @@ use crate::runtime::Runtime;
 /// Make the audit of a published run anew, by other groups for example.
 ///
 /// Reads the job from the run's manifest, counts its tables again beside the input, and replaces the audit's tables and
-/// its page in one step. Counterfactuals and other reports stay as they are. The input must still stand where it was
+/// its page in one step. Counterfactuals and other reports stay as they are. The input must still be where it was
 /// read, unchanged.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  overturn audit out/explained --by sex --by region")]

@@ -207,7 +207,7 @@ fn the_chain_is_followed_from_night_to_night() {
     let content = fs::read(&report).expect("readable");
     fs::write(&report, &content[1..]).expect("written");
     verify("third").says(1, &expect![[r#"
-        error: DIR/third: DIR/out: has `reports/validity.parquet` with 5190 bytes, expected 5191, by its manifest
+        error: DIR/third: DIR/out: has `reports/validity.parquet` with 5610 bytes, expected 5611, by its manifest
     "#]]);
     fs::write(&report, &content).expect("written");
     verify("third").ok();
