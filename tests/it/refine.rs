@@ -206,11 +206,11 @@ fn faults_of_the_section_are_told() {
 
         # queries_per_row = 0
         error: DIR/job.toml:14: `explain.queries_per_row` is 0, expected at least 1
-          hint: all answers of a block are held in memory
+          hint: all proposals of a block are held in memory
 
         # queries_per_row = 4294967295
         error: DIR/job.toml:14: `explain.queries_per_row` is 4294967295, expected at most 10000
-          hint: all answers of a block are held in memory
+          hint: all proposals of a block are held in memory
 
         # max_seconds = 0
         error: DIR/job.toml:14: `explain.max_seconds` is 0, expected more than 0

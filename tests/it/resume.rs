@@ -305,10 +305,9 @@ fn a_disk_that_is_full_and_one_that_may_not_be_written() {
     assert!(part > size("generator/reference.safetensors") + 4096, "the part is the largest file");
     let bench = prepared(40_000, lines);
     bench.replace("job.toml", "split_rows = 2000", "split_rows = 20000");
-    run_in_little_space(&bench, part / 1024 - 1).says(2, &expect![[r#"
-        error: DIR/.out.staging/counterfactuals/part-00000.parquet: cannot be written: Parquet error: fail to get inner writer: "File too large (os error 27)"
-          hint: check the free space and the permissions of `output.dir`
-    "#]]);
+    // Which of the file's writers meets the end of the disk depends on a few bytes.
+    run_in_little_space(&bench, part / 1024 - 1)
+        .fails(2, &["counterfactuals/part-0", "cannot be written: ", "hint: check the free space"]);
     assert!(!bench.path("out").exists());
     bench.does("run", &["--resume"]).ok();
     for (found, expected) in tables(&bench).iter().zip(&tables(&roomy)) {

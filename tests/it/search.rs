@@ -33,7 +33,7 @@ fn a_small_table_is_searched_without_a_generator() {
     assert_eq!(summary["sources"]["generator"], 0, "{summary}");
     assert_eq!(summary["training"]["rows_trained"], 640, "the others are held out");
     let said = "counterfactuals were searched from training rows, without a generator: to train one would cost more \
-                than to search for 200 rows; `explain.method = \"generator\"` trains one";
+                than to search for 200 rows; `explain.method = \"cfrl\"` trains one";
     assert!(
         summary["remarks"].as_array().is_some_and(|all| all.contains(&said.into())),
         "{summary}"

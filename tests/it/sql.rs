@@ -29,7 +29,7 @@ fn single_rows_and_groups() {
     let bench = Bench::new();
     let table = applications(&bench, 3000, &["--nulls", "0.02"]);
     // What a query says is what a run writes.
-    bench.explain_job(&table, "min_score = 0.55");
+    bench.explain_job(&table, "# min_score is that of a query: the default.\n");
     bench.does("run", &[]).ok();
     let found = read_table(&bench.path("out/counterfactuals"));
     let query = "SELECT application_id, x['status'] AS status, x['cf_employment'] AS employment, \

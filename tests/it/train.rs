@@ -411,36 +411,9 @@ fn a_disk_that_is_nearly_full() {
     nothing_is_left_beside(&bench);
 
     let bench = prepared(&lines);
-    train_in_little_space(&bench, size / 2).says(2, &expect![[r#"
-        hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-          hint: check the free space and the permissions of `output.dir`
-        error: DIR/.out.staging/generator/weights.safetensors: cannot be written: safetensors error DIR/.out.staging/generator/weights.safetensors: IoError(Os { code: 27, kind: FileTooLarge, message: "File too large" })
-          hint: check the free space and the permissions of `output.dir`
-    "#]]);
+    // How often its hint is given depends on how many checkpoints were tried.
+    train_in_little_space(&bench, size / 2)
+        .fails(2, &["weights.safetensors: cannot be written", "File too large", "hint: "]);
     nothing_is_published(&bench);
     // What could not be written whole is not kept in part, where it would take the last of the space.
     assert!(bench.path(".out.checkpoint").read_dir().is_ok_and(|mut files| files.next().is_none()));
