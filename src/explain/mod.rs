@@ -179,10 +179,6 @@ impl Explainer {
         refuse_taken(&key, &[&counterfactuals, &rejects])?;
         let encoder = description.encoder();
         let layout = Arc::clone(encoder.layout());
-        let classes = match predictor.task() {
-            Task::Classification { classes, .. } => classes.len() as u32,
-            Task::Regression => 0,
-        };
         let plausibility = match given {
             Some(given) => given,
             None => plausible::comparison(&explain, setup.neighbours.as_ref(), &layout)?,
@@ -196,7 +192,7 @@ impl Explainer {
             schema: &schema,
             layout: Arc::clone(&layout),
             points,
-            classes,
+            classes: classes_of(predictor.task()),
             plateaus,
         });
         // Whole distributions are not in a score table.
@@ -287,6 +283,14 @@ impl Worker {
         let table = shared.table(valid_rows, &explained)?;
         stats.clock(Stage::Tabulate, &mut clock);
         Ok(Tabulated { rows: explained.rows, table })
+    }
+}
+
+/// Classes that a model tells apart; none of a regression.
+fn classes_of(task: &Task) -> u32 {
+    match task {
+        Task::Classification { classes, .. } => classes.len() as u32,
+        Task::Regression => 0,
     }
 }
 

@@ -15,6 +15,7 @@ mod parts;
 mod paths;
 mod previous;
 mod question_tables;
+mod report_tables;
 mod shard;
 mod sources;
 mod stability_tables;
@@ -44,17 +45,20 @@ pub use question_tables::{
     action_sets_schema, actions_schema, binding_schema, explicit_schema, reason_counts_schema,
     reasons_schema, responsiveness_schema, robustness_schema, second_search_schema,
 };
+pub use report_tables::{
+    LOW_QUANTILES, QUANTILES, agreement_schema, coverage_schema, features_schema, mmd_schema,
+    plausibility_schema, report_columns, robust_schema, rules_schema, sparsity_schema,
+    survival_schema, training_schema, validity_schema,
+};
 pub use shard::{Shard, local_shards};
 pub use sources::describe_sources;
 pub use stability_tables::{STABILITY, audit_stability_schema, stability_schema};
 pub use staging::{Replace, Staging, check_foreign, check_output, journal_of, tidy, write_synced};
 pub use tables::{
-    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, LOW_QUANTILES, MANIFEST_FILE, METHOD, QUANTILES,
-    REJECTS, REPORTS, ROW_HASH, SCORES, SUCCESS_FILE, TRAINING_REPORT, agreement_schema,
-    change_fields, change_item, counterfactual_schema, coverage_schema, describe_tables,
-    features_schema, is_part, mmd_schema, part_name, plausibility_schema, refuse_folders,
-    refuse_taken, rejects_schema, report_columns, report_name, robust_schema, rules_schema,
-    score_schema, sparsity_schema, survival_schema, training_schema, validity_schema,
+    COUNTERFACTUALS, GENERATOR, JOURNAL_FILE, MANIFEST_FILE, METHOD, REJECTS, REPORTS, ROW_HASH,
+    SCORES, SUCCESS_FILE, TRAINING_REPORT, change_fields, change_item, counterfactual_schema,
+    describe_tables, is_part, part_name, refuse_folders, refuse_taken, rejects_schema, report_name,
+    score_schema,
 };
 pub use verify::{hex, sha256_of, sha256_read, sha256_while, verify};
 pub use writer::{StagedFile, TableWriter, WriterOptions, cannot_write};
